@@ -1,0 +1,37 @@
+"""Recompute in batch, on Spark DataFrames, what a streaming window operator produces.
+
+Windows and their names come without Spark; the rest is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+
+if TYPE_CHECKING:
+    from backfill import aggregates
+    from backfill.api import aggregate, sessionize
+    from backfill.job import Job
+
+__all__ = [
+    "CumulatingWindow",
+    "HoppingWindow",
+    "Job",
+    "SessionWindow",
+    "TumblingWindow",
+    "aggregate",
+    "aggregates",
+    "sessionize",
+]
+
+_HOMES = {"aggregate": "backfill.api", "sessionize": "backfill.api", "Job": "backfill.job"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aggregates":
+        return import_module("backfill.aggregates")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'backfill' has no attribute {name!r}")

@@ -1,0 +1,132 @@
+"""What every aggregate is: partial states from events, merged, then finished into a value."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.errors import AggregateError
+
+States = Mapping[str, Column]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A Spark column given from Python, equal to itself only (columns can't be compared)."""
+
+    column: Column
+
+
+Expression = str | Given | None
+
+
+def expression(value: str | Column | None) -> Expression:
+    """Keeps SQL text as text, so that equal aggregates are seen to be equal."""
+    return value if value is None or isinstance(value, str) else Given(value)
+
+
+def to_column(value: str | Given) -> Column:
+    """The Spark column that the text or the given column stands for."""
+    return F.expr(value) if isinstance(value, str) else value.column
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an aggregate sees of each event.
+
+    Attributes:
+        value: the expression's value, NULL where the predicate does not hold.
+        type: the value's type.
+        order: the event's time, then its arrival: what "first" and "in order" mean.
+    """
+
+    value: Column
+    type: T.DataType
+    order: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Aggregate(ABC):
+    """One aggregate over a window's events; KIP-94's initializer, aggregator and merger.
+
+    Attributes:
+        expression: what is aggregated, in Spark SQL or as a column.
+        where: only events for which this predicate holds are aggregated (NULL: does not hold).
+        mergeable: late events can be merged into a published window without its events.
+        grows: the state grows with the number of events, or of distinct values, in the window.
+        kept: states that a table keeps beside the value, since the value can't be turned back
+            into them.
+    """
+
+    expression: Expression = None
+    where: Expression = None
+
+    name: ClassVar[str]
+    mergeable: ClassVar[bool] = True
+    grows: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...]] = ()
+    #: NULL is a value like any other, so what the predicate leaves out is told apart from it.
+    sees_nulls: ClassVar[bool] = False
+
+    def input(self) -> Column | None:
+        """The column to evaluate once per event, or None where the event alone is enough."""
+        if self.expression is None and self.where is None:
+            return None
+        value = F.lit(1) if self.expression is None else to_column(self.expression)
+        if self.sees_nulls:
+            value = F.struct(value.alias("value"))
+        return value if self.where is None else F.when(to_column(self.where), value)
+
+    def check(self, type: T.DataType) -> None:  # noqa: B027 - most take any type
+        """Raises AggregateError if values of this type can't be aggregated."""
+
+    @abstractmethod
+    def partial(self, given: Input) -> dict[str, Column]:
+        """Aggregate expressions over events: the states, by name."""
+
+    @abstractmethod
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        """Aggregate expressions over rows of states; `start` orders the rows in time."""
+
+    @abstractmethod
+    def finish(self, states: States, events: Column) -> Column:
+        """The value, from merged states; `events` is the number of events in the window."""
+
+    def __str__(self) -> str:
+        inside = f"({self.expression})" if isinstance(self.expression, str) else ""
+        behind = f" where {self.where}" if isinstance(self.where, str) else ""
+        return f"{self.name}{inside}{behind}"
+
+    def _refuse(self, type: T.DataType, wanted: str) -> AggregateError:
+        return AggregateError(
+            f"takes {wanted}",
+            field=str(self),
+            value=type.simpleString(),
+            way_out="Cast the column in the expression",
+        )
+
+    def _check_numeric(self, type: T.DataType) -> None:
+        if not isinstance(type, T.NumericType):
+            raise self._refuse(type, "a number")
+
+
+def positive_zero(value: Column, type: T.DataType) -> Column:
+    """-0.0 as 0.0, so that the two are one value; others as they are."""
+    return value + F.lit(0.0).cast(type) if isinstance(type, T.FloatType | T.DoubleType) else value
+
+
+def in_order(given: Input) -> Column:
+    """A struct that sorts by event time, then arrival, then value; NULL for events left out."""
+    places = [each.alias(f"order_{i}") for i, each in enumerate(given.order)]
+    return F.when(given.value.isNotNull(), F.struct(*places, given.value.alias("value")))
+
+
+def joined(lists: Column) -> Column:
+    """Merges list states: an aggregate expression."""
+    return F.flatten(F.collect_list(lists))

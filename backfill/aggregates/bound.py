@@ -1,0 +1,124 @@
+"""An aggregate bound to its input column and to the columns that hold its states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.aggregates.base import Aggregate, Input
+from backfill.columns import EVENTS, FIRST, TIME
+from backfill.errors import AggregateError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One aggregate of a job.
+
+    Attributes:
+        input: the column, in the events, that holds what it aggregates; None for bare counts.
+        order: the columns that put events in order.
+    """
+
+    aggregate: Aggregate
+    index: int
+    input: str | None
+    type: T.DataType
+    order: tuple[str, ...]
+
+    def partial(self) -> list[Column]:
+        """Aggregate expressions over events that make the state columns."""
+        return self._states(self._partial())
+
+    def merge(self) -> list[Column]:
+        """Aggregate expressions over rows of state columns that make one row of them."""
+        return self._states(self.aggregate.merge(self._current(), F.col(FIRST)))
+
+    def finish(self, name: str) -> Column:
+        """The value, under its name."""
+        return self.aggregate.finish(self._current(), F.col(EVENTS)).alias(name)
+
+    def kept(self, name: str) -> list[Column]:
+        """The states that a table keeps beside the value of this name."""
+        return [F.col(self._name(each)).alias(f"_{name}_{each}") for each in self.aggregate.kept]
+
+    def state_columns(self) -> list[str]:
+        """The names of the state columns."""
+        return [self._name(each) for each in self._partial()]
+
+    def _partial(self) -> dict[str, Column]:
+        if self.input is None:
+            return {}
+        order = tuple(F.col(each) for each in self.order)
+        return self.aggregate.partial(Input(F.col(self.input), self.type, order))
+
+    def _current(self) -> dict[str, Column]:
+        return {each: F.col(self._name(each)) for each in self._partial()}
+
+    def _name(self, state: str) -> str:
+        return f"_{self.index}_{state}"
+
+    def _states(self, columns: dict[str, Column]) -> list[Column]:
+        return [each.alias(self._name(name)) for name, each in columns.items()]
+
+
+def bind(
+    events: DataFrame, columns: Sequence[Column], aggregates: Iterable[Aggregate], arrival: int
+) -> tuple[DataFrame, dict[Aggregate, Bound]]:
+    """Evaluates what the aggregates need of each event.
+
+    Args:
+        events: the events with their own columns.
+        columns: what is kept beside the inputs: key, time, id and arrival columns.
+        aggregates: equal ones share their states.
+        arrival: how many arrival columns there are.
+
+    Returns:
+        The events with `columns` and one input column for each aggregate, and the aggregates
+        bound to them.
+
+    Raises:
+        AggregateError: if an expression or a predicate does not fit the events' columns.
+    """
+    order = (TIME, *(f"_arrival{i}" for i in range(arrival)))
+    distinct = list(dict.fromkeys(aggregates))
+    inputs = {i: each.input() for i, each in enumerate(distinct)}
+    for i, each in enumerate(distinct):
+        _check_resolves(events, each, inputs[i])
+    named = [each.alias(f"_in{i}") for i, each in inputs.items() if each is not None]
+    frame = events.select(*columns, *named)
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    bound = {}
+    for i, each in enumerate(distinct):
+        type = types.get(f"_in{i}", T.IntegerType())
+        inner = (
+            type["value"].dataType if each.sees_nulls and isinstance(type, T.StructType) else type
+        )
+        each.check(inner)
+        name = None if inputs[i] is None else f"_in{i}"
+        bound[each] = Bound(each, i, name, type, order)
+    return frame, bound
+
+
+def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | None) -> None:
+    if value is None:
+        return
+    try:
+        _ = events.select(value).schema
+    except AnalysisException as error:
+        names = ", ".join(each for each in events.columns if not each.startswith("_"))
+        raise AggregateError(
+            f"does not fit the events: {first_line(error)}",
+            field=str(aggregate),
+            way_out=f"The events' columns are {names}",
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says is wrong, without its plan and its error class."""
+    line = str(error).strip().splitlines()[0]
+    return line.split("] ", 1)[-1].split(" SQLSTATE")[0].rstrip(" .;")

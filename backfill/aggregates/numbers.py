@@ -1,0 +1,185 @@
+"""Counts, sums, extremes and moments: states of fixed width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.aggregates.base import Aggregate, Input, States
+
+_LOW_BITS = 0xFFFF_FFFF
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class Count(Aggregate):
+    """Events; with an expression, events where it is not NULL."""
+
+    name: ClassVar[str] = "count"
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        return {"n": F.count(given.value)}
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        return {name: F.sum(state) for name, state in states.items()}
+
+    def finish(self, states: States, events: Column) -> Column:
+        return states.get("n", events)
+
+
+@dataclass(frozen=True)
+class Sum(Aggregate):
+    """A sum; NULL if there is no value.
+
+    A sum of 64-bit integers is carried as two sums, of the high and of the low halves, so that
+    only the total can overflow (which raises) and never a part of it: the order of events
+    can't decide.
+    """
+
+    name: ClassVar[str] = "sum"
+
+    def check(self, type: T.DataType) -> None:
+        self._check_numeric(type)
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        if isinstance(given.type, T.LongType):
+            return {
+                "high": F.sum(F.shiftright(given.value, 32)),
+                "low": F.sum(given.value.bitwiseAND(F.lit(_LOW_BITS))),
+            }
+        if isinstance(given.type, T.DecimalType):
+            # Spark widens by ten digits at each sum; the cast below undoes that on merging.
+            digits = min(given.type.precision + 10, _MOST_DIGITS)
+            return {f"sum_{digits}_{given.type.scale}": F.sum(given.value)}
+        if isinstance(given.type, T.FloatType | T.DoubleType):
+            return {"sum": F.sum(given.value.cast("double"))}
+        return {"sum": F.sum(given.value)}
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        return {name: _as_first(F.sum(state), name) for name, state in states.items()}
+
+    def finish(self, states: States, events: Column) -> Column:
+        if "high" in states:
+            carry = F.shiftright(states["low"], 32)
+            low = states["low"].bitwiseAND(F.lit(_LOW_BITS))
+            return (states["high"] + carry) * F.lit(_LOW_BITS + 1) + low
+        return next(iter(states.values()))
+
+
+def _as_first(total: Column, name: str) -> Column:
+    kind, *size = name.split("_")
+    return total.cast(T.DecimalType(*map(int, size))) if kind == "sum" and size else total
+
+
+@dataclass(frozen=True)
+class Min(Aggregate):
+    """The smallest value, of any type with an order; NULL if there is none. NaN is largest."""
+
+    name: ClassVar[str] = "min"
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        return {"min": F.min(given.value)}
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        return {"min": F.min(states["min"])}
+
+    def finish(self, states: States, events: Column) -> Column:
+        return states["min"]
+
+
+@dataclass(frozen=True)
+class Max(Aggregate):
+    """The largest value, of any type with an order; NULL if there is none. NaN is largest."""
+
+    name: ClassVar[str] = "max"
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        return {"max": F.max(given.value)}
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        return {"max": F.max(states["max"])}
+
+    def finish(self, states: States, events: Column) -> Column:
+        return states["max"]
+
+
+@dataclass(frozen=True)
+class Mean(Aggregate):
+    """The arithmetic mean; a double, or a decimal of decimals; NULL if there is no value."""
+
+    name: ClassVar[str] = "mean"
+    kept: ClassVar[tuple[str, ...]] = ("n", "sum")
+
+    def check(self, type: T.DataType) -> None:
+        self._check_numeric(type)
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        exact = isinstance(given.type, T.DecimalType)
+        value = given.value if exact else given.value.cast("double")
+        return {"n": F.count(value), "sum": F.sum(value)}
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        return {name: F.sum(state) for name, state in states.items()}
+
+    def finish(self, states: States, events: Column) -> Column:
+        return F.when(states["n"] > 0, states["sum"] / states["n"])
+
+
+@dataclass(frozen=True)
+class Variance(Aggregate):
+    """The sample variance, a double; NULL for fewer than two values.
+
+    The state is count, mean and m2 (the sum of squared deviations), merged pairwise as Chan,
+    Golub and LeVeque do, which stays accurate where a sum of squares cancels.
+    """
+
+    name: ClassVar[str] = "variance"
+    kept: ClassVar[tuple[str, ...]] = ("moments",)
+
+    def check(self, type: T.DataType) -> None:
+        self._check_numeric(type)
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        value = given.value.cast("double")
+        count = F.count(value).cast("double")
+        return {"moments": _moments(count, F.avg(value), F.var_pop(value) * count)}
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        parts = F.filter(F.collect_list(states["moments"]), lambda part: part["n"] > 0)
+        none = _moments(F.lit(0.0), F.lit(0.0), F.lit(0.0))
+        return {"moments": F.aggregate(parts, none, _join_moments)}
+
+    def finish(self, states: States, events: Column) -> Column:
+        moments = states["moments"]
+        return F.when(moments["n"] > 1, moments["m2"] / (moments["n"] - 1))
+
+
+@dataclass(frozen=True)
+class Stddev(Variance):
+    """The sample standard deviation: the square root of `Variance`."""
+
+    name: ClassVar[str] = "stddev"
+
+    def finish(self, states: States, events: Column) -> Column:
+        return F.sqrt(super().finish(states, events))
+
+
+def _moments(count: Column, mean: Column, m2: Column) -> Column:
+    return F.struct(count.alias("n"), mean.alias("mean"), m2.alias("m2"))
+
+
+def _join_moments(left: Column, right: Column) -> Column:
+    count = left["n"] + right["n"]
+    apart = right["mean"] - left["mean"]
+    share = right["n"] / count
+    joined = _moments(
+        count,
+        left["mean"] + apart * share,
+        left["m2"] + right["m2"] + apart * apart * left["n"] * share,
+    )
+    # With nothing on the left, its mean of 0 must not touch infinities on the right.
+    return F.when(left["n"] == 0, right).otherwise(joined)

@@ -1,0 +1,206 @@
+"""What notebooks call: DataFrame in, DataFrame out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.aggregates.base import Aggregate
+from backfill.columns import REASON, TIME, column, key_name
+from backfill.compute import Definition, Key, slice_events
+from backfill.engines import Engine
+from backfill.engines import engine as engine_named
+from backfill.errors import ColumnError
+from backfill.events import EventRules, normalise
+from backfill.operators.session import breaks, reported_end
+from backfill.windows import SessionWindow, Window
+
+_ADDED = ("session_id", "session_start", "session_end", "session_seq", "event_seq")
+
+
+def aggregate(
+    events: DataFrame,
+    window: Window,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    aggregates: Mapping[str, Aggregate],
+    id: str | None = None,
+    arrival: str | Sequence[str] | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+    engine: str = "plain",
+) -> DataFrame:
+    """One row for each key and window that holds an event.
+
+    Nothing is computed before the result is used. Rows whose key or time can't be used are left
+    out (a job quarantines them).
+
+    Args:
+        events: any DataFrame.
+        window: such as `SessionWindow(gap="30m")`.
+        key: one or more columns; an empty list for one group of all events.
+        time: the event time: a timestamp with or without zone, a date, or with `time_format` a
+            string or a number.
+        aggregates: the result's columns by name, from `backfill.aggregates`.
+        id: rows with equal key, time and id are one event, counted once; NULL ids never are. Of
+            copies that differ, the smallest by arrival, then by the aggregates' inputs, counts.
+        arrival: column or columns that put events of one time in order.
+        time_format: iso, epoch_s, epoch_ms, epoch_us, or a Spark pattern.
+        timezone: for times without a zone and for calendar windows.
+        engine: whose conventions hold: plain, kafka-streams, spark, flink, beam, storm, samza.
+
+    Returns:
+        The key columns, for sessions `session_id`, then `window_start` and `window_end`
+        (timestamps), and the aggregates by name.
+
+    Raises:
+        ColumnError: if a column is missing or of a type that can't serve.
+        AggregateError: if an aggregate does not fit the events.
+        WindowError: if the engine refuses the window.
+        JobFileError: if there is no such zone or engine.
+    """
+    rules = engine_named(engine)
+    names = _names(key)
+    arrived = _names(arrival or ())
+    usable = _normalised(
+        events, rules, names, time, time_format, timezone, id=id, arrival=arrived
+    ).where(F.col(REASON).isNull())
+    definition = Definition(window, aggregates)
+    sliced = slice_events(
+        usable,
+        [definition],
+        key=names,
+        engine=rules,
+        zone=timezone,
+        id=id,
+        arrival=arrived,
+    )
+    return sliced.build(definition).result()
+
+
+def sessionize(
+    events: DataFrame,
+    window: SessionWindow,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    arrival: str | Sequence[str] | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+    engine: str = "plain",
+) -> DataFrame:
+    """Every event once, with the session that it belongs to.
+
+    By lag, gap flags and a cumulative sum over each key's events in order of time, arrival, and
+    then all other columns, so that equal input gives equal numbers however its rows lie.
+
+    Args:
+        events: any DataFrame; it keeps its columns and rows.
+        window: the gap.
+        key: one or more columns, or an empty list.
+        time: the event time, as for `aggregate`.
+        arrival: column or columns that put events of one time in order.
+        time_format: as for `aggregate`.
+        timezone: for times without a zone.
+        engine: whose gap edge, end and tick hold.
+
+    Returns:
+        The events with `session_id`, `session_start`, `session_end` (as the engine reports it),
+        `session_seq` (the session's number within its key) and `event_seq` (the event's number
+        within its session), both from 1 within this frame. The five are NULL where key or time
+        can't be used.
+
+    Raises:
+        ColumnError: if a column is missing, has a type that can't serve, or the events already
+            have a column of one of the five names.
+        WindowError, JobFileError: as for `aggregate`.
+    """
+    taken = [each for each in events.columns if each in _ADDED]
+    if taken:
+        raise ColumnError(
+            "the events have a column of this name already",
+            field="events",
+            value=taken[0],
+            way_out="Drop or rename it",
+        )
+    system = engine_named(engine)
+    names, arrived = _names(key), _names(arrival or ())
+    rules = system.rules_for(window)
+    placed = _normalised(
+        events, system, names, time, time_format, timezone, id=None, arrival=arrived
+    )
+    types = {field.name: field.dataType for field in events.schema.fields}
+    keys = Key(tuple(names), tuple(types[each] for each in names))
+    usable = F.col(REASON).isNull()
+    # Rows that can't be used sort into partitions of their own, so they start no session.
+    by_key = [usable, *(F.col(each) for each in keys.inner)]
+    ties = [column(each) for each, type in types.items() if _sortable(type.simpleString())]
+    order = [F.col(TIME), *(column(each) for each in arrived), *ties]
+    in_time = Over.partitionBy(*by_key).orderBy(*order)
+    so_far = in_time.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    new, row = F.col("_new"), F.col("_row")
+    numbered = (
+        placed.withColumns({key_name(i): column(each) for i, each in enumerate(names)})
+        .withColumns(
+            {
+                "_new": breaks(F.col(TIME), F.lag(TIME).over(in_time), window.gap.us, rules),
+                "_row": F.row_number().over(in_time),
+            }
+        )
+        .withColumns(
+            {
+                "_seq": F.sum(new.cast("long")).over(so_far),
+                "_first": F.max(F.when(new, F.col(TIME))).over(so_far),
+                "_begin": F.max(F.when(new, row)).over(so_far),
+            }
+        )
+        .withColumn("_last", F.max(TIME).over(Over.partitionBy(*by_key, "_seq")))
+    )
+    added = {
+        "session_id": keys.session_id(F.col("_first")),
+        "session_start": F.timestamp_micros("_first"),
+        "session_end": F.timestamp_micros(reported_end(F.col("_last"), window, rules)),
+        "session_seq": F.col("_seq"),
+        "event_seq": (row - F.col("_begin") + 1).cast("long"),
+    }
+    return numbered.select(
+        *(column(each) for each in events.columns),
+        *(F.when(usable, each).alias(name) for name, each in added.items()),
+    )
+
+
+def _normalised(
+    events: DataFrame,
+    system: Engine,
+    key: tuple[str, ...],
+    time: str,
+    time_format: str | None,
+    timezone: str,
+    *,
+    id: str | None,
+    arrival: tuple[str, ...],
+) -> DataFrame:
+    rules = EventRules(
+        key=key,
+        time=time,
+        time_format=time_format,
+        timezone=timezone,
+        id=id,
+        arrival=arrival,
+        tick_us=system.tick_us,
+        null_key=system.null_key,
+        before_epoch=system.before_epoch,
+    )
+    return normalise(events, rules)
+
+
+def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _sortable(type: str) -> bool:
+    return "map<" not in type and "variant" not in type

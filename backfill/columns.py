@@ -1,0 +1,30 @@
+"""Names of columns: quoting those from outside, and those that this library adds."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+TIME = "_time"
+REASON = "_reason"
+FIRST = "_first"
+LAST = "_last"
+EVENTS = "_events"
+START = "_start"
+END = "_end"
+ROWS = "_rows"
+
+
+def quoted(name: str) -> str:
+    """The name as an identifier in Spark SQL, whatever characters it holds."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def column(name: str) -> Column:
+    """The column of exactly this name: dots and backticks in it are part of the name."""
+    return F.col(quoted(name))
+
+
+def key_name(index: int) -> str:
+    """What the key columns are called between reading and publishing, whatever their names."""
+    return f"_key{index}"

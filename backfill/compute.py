@@ -1,0 +1,214 @@
+"""From usable events to windows: the one way that `aggregate` and every job take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill import slices as slicing
+from backfill.aggregates.base import Aggregate
+from backfill.aggregates.bound import Bound, bind
+from backfill.columns import END, EVENTS, START, TIME, column, key_name
+from backfill.engines import Engine
+from backfill.errors import AggregateError
+from backfill.operators.aligned import Layout, aligned, layout
+from backfill.operators.calendar import local_date
+from backfill.operators.grids import Cutting, Grid, fewest
+from backfill.operators.session import reported_end, session_id, session_is_open, sessions
+from backfill.windows import SessionWindow, Window
+
+#: Columns of every result, besides the key's.
+RESERVED = frozenset({"session_id", "window_start", "window_end", "is_open", "date"})
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A window of a job, and its aggregates by the names of their columns."""
+
+    window: Window
+    aggregates: Mapping[str, Aggregate]
+
+
+@dataclass(frozen=True)
+class Key:
+    """The key's columns, and their types."""
+
+    names: tuple[str, ...]
+    types: tuple[T.DataType, ...]
+
+    @property
+    def inner(self) -> list[str]:
+        """The names that they go by between reading and publishing."""
+        return [key_name(i) for i in range(len(self.names))]
+
+    def named(self) -> list[Column]:
+        """The key columns under their own names."""
+        return [F.col(mine).alias(own) for mine, own in zip(self.inner, self.names, strict=True)]
+
+    def session_id(self, start: Column) -> Column:
+        """The id of the session of this key that starts there (µs)."""
+        values = [F.col(each) for each in self.inner]
+        return session_id(list(zip(values, self.types, strict=True)), start)
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """The slices of a job's events, and what is needed to build its windows from them."""
+
+    frame: DataFrame
+    key: Key
+    engine: Engine
+    zone: str
+    bound: Mapping[Aggregate, Bound]
+
+    def kept_by_key(self) -> Sliced:
+        """The same, persisted: each key in one partition, so that no window exchanges them."""
+        keys = self.key.inner
+        placed = self.frame.repartition(*keys) if keys else self.frame.coalesce(1)
+        return replace(self, frame=placed.persist())
+
+    def build(self, definition: Definition) -> Built:
+        """Merges the slices into one definition's windows."""
+        window = definition.window
+        own = [self.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
+        if isinstance(window, SessionWindow):
+            rules = self.engine.rules_for(window)
+            merged = sessions(self.frame, window, rules, self.key.inner, own)
+        else:
+            where = layout(window, self.engine, self.zone)
+            merged = aligned(self.frame, where, self.key.inner, own)
+        return Built(merged, definition, self)
+
+
+@dataclass(frozen=True)
+class Built:
+    """One definition's windows: key, start, end, number of events and merged states."""
+
+    frame: DataFrame
+    definition: Definition
+    sliced: Sliced
+
+    def result(self) -> DataFrame:
+        """Key, [session_id,] window_start, window_end, and the aggregates by name."""
+        return self.frame.select(*self._result_columns())
+
+    def table(self, horizon: int) -> DataFrame:
+        """What a table holds: the result, is_open, `_events`, states that are kept, the date.
+
+        Args:
+            horizon: the largest event time in the snapshot, in µs.
+        """
+        kept = [
+            state
+            for name, each in self.definition.aggregates.items()
+            for state in self.sliced.bound[each].kept(name)
+        ]
+        return self.frame.select(
+            *self._result_columns(),
+            self._is_open(horizon).alias("is_open"),
+            F.col(EVENTS),
+            *kept,
+            local_date(F.col(START), self.sliced.zone).alias("date"),
+        )
+
+    def _result_columns(self) -> list[Column]:
+        window, end = self.definition.window, F.col(END)
+        ids = []
+        if isinstance(window, SessionWindow):
+            end = reported_end(end, window, self.sliced.engine.rules_for(window))
+            ids = [self.sliced.key.session_id(F.col(START)).alias("session_id")]
+        return [
+            *self.sliced.key.named(),
+            *ids,
+            F.timestamp_micros(START).alias("window_start"),
+            F.timestamp_micros(end).alias("window_end"),
+            *(
+                self.sliced.bound[each].finish(name)
+                for name, each in self.definition.aggregates.items()
+            ),
+        ]
+
+    def _is_open(self, horizon: int) -> Column:
+        window, engine = self.definition.window, self.sliced.engine
+        if isinstance(window, SessionWindow):
+            return session_is_open(F.col(END), window, engine.rules_for(window), horizon)
+        return layout(window, engine, self.sliced.zone).is_open(F.col(END), horizon)
+
+
+def slice_events(
+    events: DataFrame,
+    definitions: Sequence[Definition],
+    *,
+    key: Sequence[str],
+    engine: Engine,
+    zone: str,
+    id: str | None,
+    arrival: Sequence[str],
+) -> Sliced:
+    """Cuts usable events into the slices that all the definitions are built from.
+
+    Args:
+        events: normalised events (with `_time`), without those that can't be used.
+        definitions: the windows of one job.
+        key: the key's columns; none for one group.
+        engine: whose rules hold.
+        zone: for calendar windows and dates.
+        id: rows with equal key, time and id are one event.
+        arrival: columns that give the order of arrival.
+
+    Raises:
+        AggregateError: if an aggregate does not fit the events, or its name is taken.
+        WindowError: if the engine refuses a window.
+    """
+    for each in definitions:
+        _check_names(each, key)
+    columns = [
+        *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
+        F.col(TIME),
+        *([column(id).alias(slicing.ID)] if id else []),
+        *(column(name).alias(f"_arrival{i}") for i, name in enumerate(arrival)),
+    ]
+    wanted = [each for definition in definitions for each in definition.aggregates.values()]
+    frame, bound = bind(events, columns, wanted, len(arrival))
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    keys = Key(tuple(key), tuple(types[key_name(i)] for i in range(len(key))))
+    sliced = slicing.cut(
+        frame,
+        keys=keys.inner,
+        cuttings=cuttings(definitions, engine, zone),
+        aggregates=list(bound.values()),
+        deduplicate=id is not None,
+    )
+    return Sliced(sliced, keys, engine, zone, bound)
+
+
+def layouts(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Layout]:
+    """The layouts of the aligned windows among the definitions."""
+    return [
+        layout(each.window, engine, zone)
+        for each in definitions
+        if not isinstance(each.window, SessionWindow)
+    ]
+
+
+def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
+    """The fewest grids that serve all the definitions."""
+    every = [each.cutting() for each in layouts(definitions, engine, zone)]
+    gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
+    grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
+    return [*grids, *(each for each in every if not isinstance(each, Grid))]
+
+
+def _check_names(definition: Definition, key: Sequence[str]) -> None:
+    for name in definition.aggregates:
+        if name in RESERVED or name in key or name.startswith("_"):
+            raise AggregateError(
+                "the name is taken by the result's own columns",
+                field="aggregates",
+                value=name,
+                way_out="Choose another name, not beginning with an underscore",
+            )

@@ -1,0 +1,96 @@
+"""Nothing vanishes: the two sums that every run checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from backfill.columns import EVENTS, FIRST, LAST, ROWS
+from backfill.compute import Definition, Sliced
+from backfill.errors import ConservationError
+from backfill.operators.aligned import layout
+from backfill.windows import SessionWindow
+
+_WAY_OUT = "Nothing was published; run again, and if it comes back report it: no setting mends it"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the slices of a run hold, all together.
+
+    Attributes:
+        accepted: events, duplicates counted once.
+        rows: rows, duplicates counted each.
+        horizon: the largest event time in µs, or None if there is no event.
+        assigned: per window definition, the sum over events of the number of windows they are in.
+    """
+
+    accepted: int
+    rows: int
+    horizon: int | None
+    assigned: Mapping[str, int]
+
+
+def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
+    """Adds up the slices, in one pass.
+
+    Raises:
+        ConservationError: if events of one slice belong to different numbers of windows.
+    """
+    ends = [(name, at) for name in definitions for at in (FIRST, LAST)]
+    sums = [_assigned(sliced, definitions[name], at).alias(f"{name}{at}") for name, at in ends]
+    row = sliced.frame.agg(
+        F.sum(EVENTS).alias("accepted"),
+        F.sum(ROWS).alias("rows"),
+        F.max(LAST).alias("horizon"),
+        *sums,
+    ).collect()[0]
+    assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
+    for name, first in assigned.items():
+        last = row[f"{name}{LAST}"] or 0
+        if first != last:
+            raise ConservationError(
+                f"slices are cut wrongly: {first} windows by their first events, {last} by their "
+                "last ones",
+                field=name,
+                way_out=_WAY_OUT,
+            )
+    return Totals(row["accepted"] or 0, row["rows"] or 0, row["horizon"], assigned)
+
+
+def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:
+    if isinstance(definition.window, SessionWindow):
+        return F.sum(EVENTS)
+    where = layout(definition.window, sliced.engine, sliced.zone)
+    return F.sum(F.col(EVENTS) * where.count(F.col(at)))
+
+
+def check_rows(read: int, totals: Totals, quarantined: int) -> None:
+    """Rows read = events accepted + their duplicates + rows quarantined.
+
+    Raises:
+        ConservationError: if not.
+    """
+    if read != totals.rows + quarantined:
+        raise ConservationError(
+            f"{read} rows were read, but {totals.rows} counted and {quarantined} quarantined",
+            field="source",
+            way_out=_WAY_OUT,
+        )
+
+
+def check_windows(name: str, events: int, totals: Totals) -> None:
+    """The windows of a definition hold each event as often as the engine assigns it.
+
+    Raises:
+        ConservationError: if not.
+    """
+    if events != totals.assigned[name]:
+        raise ConservationError(
+            f"its windows hold {events} events, of {totals.assigned[name]} assigned to them",
+            field=name,
+            way_out=_WAY_OUT,
+        )

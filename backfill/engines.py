@@ -1,0 +1,179 @@
+"""The rules by which each streaming system forms windows: one frozen row of data per engine.
+
+The facts are those of Kafka Streams 4.3, Spark 4.3, Flink 2.3, Beam, Storm and Samza, read from
+their sources and checked against recordings. No other module tells engines apart by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+from backfill.durations import Calendar, Fixed
+from backfill.errors import JobFileError, WindowError, did_you_mean
+from backfill.windows import (
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    Window,
+    durations_of,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How windows are cut.
+
+    Attributes:
+        gap_inclusive: two events exactly one gap apart share a session.
+        session_end: what a session reports as its end: its last event, or that plus the gap.
+        closed: which end of an aligned window belongs to it: [start, end) or (start, end].
+        clips_at_epoch: aligned windows that would start before 1970 do not exist.
+        gaps_between_windows: an advance larger than the size is allowed, leaving gaps.
+    """
+
+    gap_inclusive: bool = True
+    session_end: Literal["last_event", "last_event_plus_gap"] = "last_event"
+    closed: Literal["left", "right"] = "left"
+    clips_at_epoch: bool = False
+    gaps_between_windows: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """One streaming system.
+
+    Attributes:
+        tick_us: its resolution of time in microseconds; event times are floored to it.
+        null_key: a NULL key is an ordinary group, rather than no key.
+        before_epoch: events before 1970 are accepted.
+        sessions, offsets, calendars, cumulating: whether it has event-time windows of this kind
+            at all; those that it has not are cut by the plain rules at its tick.
+    """
+
+    name: str
+    rules: Rules = Rules()
+    tick_us: int = 1_000
+    null_key: bool = False
+    before_epoch: bool = True
+    sessions: bool = True
+    offsets: bool = True
+    calendars: bool = False
+    cumulating: bool = False
+
+    def rules_for(self, window: Window) -> Rules:
+        """The rules for this window: the engine's own, or plain ones for what it hasn't.
+
+        Raises:
+            WindowError: if the engine's constructor would refuse the window, or a duration is
+                no whole number of its ticks.
+        """
+        self._check_ticks(window)
+        self._check_advance(window)
+        return self.rules if self.has(window) else PLAIN.rules
+
+    def has(self, window: Window) -> bool:
+        """Whether the engine itself has windows of this kind."""
+        durations = durations_of(window).values()
+        if any(isinstance(each, Calendar) for each in durations) and not self.calendars:
+            return False
+        if isinstance(window, SessionWindow):
+            return self.sessions
+        if isinstance(window, CumulatingWindow):
+            return self.cumulating
+        return self.offsets or window.offset.us == 0
+
+    def _check_ticks(self, window: Window) -> None:
+        for field, value in durations_of(window).items():
+            if isinstance(value, Fixed) and value.us % self.tick_us:
+                raise WindowError(
+                    f"must be whole milliseconds under the engine {self.name}",
+                    field=field,
+                    value=str(value),
+                    way_out="Round it, or use the engine plain",
+                )
+
+    def _check_advance(self, window: Window) -> None:
+        if not isinstance(window, HoppingWindow) or self.rules.gaps_between_windows:
+            return
+        size, advance = window.size, window.advance
+        if isinstance(size, Fixed) and isinstance(advance, Fixed):
+            too_large = advance.us > size.us
+        elif isinstance(size, Calendar) and isinstance(advance, Calendar):
+            too_large = advance.longest_days > size.longest_days
+        else:
+            too_large = False
+        if too_large:
+            raise WindowError(
+                f"is larger than the size {size}, which the engine {self.name} forbids: events "
+                "in between would be in no window",
+                field="advance",
+                value=str(advance),
+                way_out="Make it at most the size",
+            )
+
+
+PLAIN = Engine(name="plain", tick_us=1, calendars=True, cumulating=True)
+
+ENGINES: Mapping[str, Engine] = MappingProxyType(
+    {
+        engine.name: engine
+        for engine in (
+            PLAIN,
+            Engine(
+                name="kafka-streams",
+                rules=replace(PLAIN.rules, clips_at_epoch=True),
+                before_epoch=False,
+                offsets=False,
+            ),
+            Engine(
+                name="spark",
+                rules=replace(PLAIN.rules, session_end="last_event_plus_gap"),
+                tick_us=1,
+                null_key=True,
+            ),
+            Engine(
+                name="flink",
+                rules=replace(
+                    PLAIN.rules, session_end="last_event_plus_gap", gaps_between_windows=True
+                ),
+                null_key=True,
+                calendars=True,
+                cumulating=True,
+            ),
+            Engine(
+                name="beam",
+                rules=replace(
+                    PLAIN.rules,
+                    gap_inclusive=False,
+                    session_end="last_event_plus_gap",
+                    gaps_between_windows=True,
+                ),
+                calendars=True,
+            ),
+            Engine(
+                name="storm",
+                rules=replace(PLAIN.rules, closed="right", gaps_between_windows=True),
+                sessions=False,
+                offsets=False,
+            ),
+            # Samza's windows are of processing time, which a batch has not.
+            Engine(name="samza", sessions=False, offsets=False),
+        )
+    }
+)
+
+
+def engine(name: str) -> Engine:
+    """The engine of this name.
+
+    Raises:
+        JobFileError: if there is none.
+    """
+    if name not in ENGINES:
+        raise JobFileError(
+            "no such engine", field="engine", value=name, way_out=did_you_mean(name, ENGINES)
+        )
+    return ENGINES[name]

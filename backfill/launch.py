@@ -1,0 +1,89 @@
+"""What a JVM prints while it starts: held back until one knows whether it did."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from types import TracebackType
+
+# Said at every start of Spark 4 before any logging; no option of Spark's turns it off.
+_NOISE = re.compile(rb"^WARNING: Using incubator modules: ")
+# The lines of an error that do not say what is wrong, and what stands before what does.
+_EMPTY = re.compile(r"^(at |\.\.\. |Error occurred during init|An error occurred while calling|$)")
+_HEADING = re.compile(r'^(Exception in thread "\w+" |: )?([\w.$]+(Exception|Error): )?')
+
+
+def telling_line(text: str) -> str | None:
+    """The first line of what a JVM or pyspark says of a failure that tells what is wrong."""
+    for line in text.splitlines():
+        if not _EMPTY.match(line.strip()):
+            return _HEADING.sub("", line.strip())
+    return None
+
+
+class LaunchOutput:
+    """Hold what processes that are started in a `with` block print.
+
+    After a good start all of it but the noise goes to standard error, then and for as long as the
+    processes live; standard output is for results. After a failed one nothing does, and `text`
+    has it.
+
+    It works on the file descriptors, since a JVM knows nothing of `sys.stderr`; pyspark offers no
+    other way to what its JVM says.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._started = threading.Event()
+
+    def __enter__(self) -> LaunchOutput:
+        self._flush()
+        self._stdout, self._stderr = os.dup(1), os.dup(2)
+        read, write = os.pipe()
+        os.dup2(write, 1)
+        os.dup2(write, 2)
+        os.close(write)
+        self._reader = threading.Thread(target=self._read, args=(read,), daemon=True)
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._flush()
+        os.dup2(self._stdout, 1)
+        os.dup2(self._stderr, 2)
+        os.close(self._stdout)
+        if kind is None:
+            self._started.set()
+            self._pass_on()
+        else:
+            # A process that failed has closed its end; one that lives on is not waited for.
+            self._reader.join(timeout=1)
+
+    @property
+    def text(self) -> str:
+        """What is held."""
+        return b"".join(self._held).decode(errors="replace")
+
+    def _read(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb") as lines:
+            for line in lines:
+                if not _NOISE.match(line):
+                    self._held.append(line)
+                if self._started.is_set():
+                    self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._held:
+            os.write(self._stderr, self._held.pop(0))
+
+    @staticmethod
+    def _flush() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()

@@ -1,0 +1,98 @@
+"""Aligned windows (tumbling, hopping, cumulating) from slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import END, EVENTS, FIRST, START
+from backfill.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.engines import Engine
+from backfill.operators.calendar import CalendarCumulating, CalendarWindows
+from backfill.operators.fixed import FixedCumulating, FixedWindows
+from backfill.operators.grids import Cutting
+from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
+
+_FIRST_MONDAY = 4 * DAY_US
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
+
+
+class Layout(Protocol):
+    """Where a window definition's windows lie. All times are µs since the epoch."""
+
+    @property
+    def one_each(self) -> bool:
+        """Every event is in exactly one window."""
+
+    def cutting(self) -> Cutting:
+        """Slices in which all instants share their windows."""
+
+    def windows(self, at: Column) -> Column:
+        """An array of the windows that hold the instant, as structs of start and end."""
+
+    def count(self, at: Column) -> Column:
+        """How many windows hold the instant."""
+
+    def is_open(self, end: Column, horizon: int) -> Column:
+        """Whether an event at the horizon could still join the window that ends there."""
+
+
+def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
+    """Where the windows lie under an engine's rules; calendar spans follow the zone."""
+    rules = engine.rules_for(window)
+    if isinstance(window, CumulatingWindow):
+        size, step = _in_zone(window.size, zone), _in_zone(window.step, zone)
+        if isinstance(size, Calendar):
+            return CalendarCumulating(size, window.step, zone)
+        if isinstance(step, Fixed):
+            return FixedCumulating(size.us, step.us, _alignment(window.size))
+    else:
+        advance = window.advance if isinstance(window, HoppingWindow) else window.size
+        size, every = _in_zone(window.size, zone), _in_zone(advance, zone)
+        if isinstance(size, Fixed) and isinstance(every, Fixed):
+            return FixedWindows(
+                size.us,
+                every.us,
+                window.offset.us + _alignment(advance),
+                shift=engine.tick_us if rules.closed == "right" else 0,
+                clips=rules.clips_at_epoch,
+            )
+        if isinstance(window.size, Calendar) and isinstance(advance, Calendar):
+            return CalendarWindows(window.size, advance, zone, window.offset.us)
+    raise AssertionError(f"{window} was validated when it was made")
+
+
+def _in_zone(span: Duration, zone: str) -> Duration:
+    """Days and weeks of UTC have a fixed length, and fixed spans are cheaper."""
+    if isinstance(span, Calendar) and span.unit != "month" and zone in _UTC:
+        return Fixed(span.longest_days * DAY_US)
+    return span
+
+
+def _alignment(span: Duration) -> int:
+    """Weeks begin on Mondays; the epoch was a Thursday."""
+    return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
+
+
+def aligned(
+    slices: DataFrame, where: Layout, keys: Sequence[str], aggregates: Sequence[Bound]
+) -> DataFrame:
+    """Merges slices into the windows that hold them.
+
+    Returns:
+        One row per key and window that holds an event: key, start, end (µs), the number of
+        events, merged states.
+    """
+    placed = slices.withColumn("_window", F.explode(where.windows(F.col(FIRST))))
+    return (
+        placed.withColumns({START: F.col(f"_window.{START}"), END: F.col(f"_window.{END}")})
+        .groupBy(*keys, START, END)
+        .agg(
+            F.sum(EVENTS).alias(EVENTS),
+            *(state for each in aggregates for state in each.merge()),
+        )
+    )

@@ -1,0 +1,193 @@
+"""Aligned windows of a zone's calendar: days of 23, 24 and 25 hours, weeks from Monday, months.
+
+A window's boundaries are instants: the local midnights (plus the offset) of its dates. A local
+time that occurs twice is the earlier one, one that does not exist moves forward by the gap; both
+as Java's time library, and so Spark, has them. Times are µs since the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from backfill.columns import END, START
+from backfill.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.operators.grids import Cutting, floor_to
+
+#: Weeks begin on Monday; 1970-01-05 was one.
+_FIRST_MONDAY = 4
+
+
+def local_micros(at: Column, zone: str) -> Column:
+    """The wall clock of the zone at an instant, as µs since 1970-01-01T00:00 of that clock."""
+    return F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(at), zone))
+
+
+def local_date(at: Column, zone: str) -> Column:
+    """The zone's date at an instant."""
+    return F.date_from_unix_date(_day(local_micros(at, zone)))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A zone's calendar, cut every `every`, with days that begin `offset` after midnight."""
+
+    every: Calendar
+    zone: str
+    offset: int = 0
+
+    def cut(self, at: Column) -> Column:
+        """The number of the span that holds the instant; it grows with time."""
+        near = self._local_index(local_micros(at, self.zone) - self.offset)
+        # Where clocks go back over a boundary, the wall clock reads as before it once more.
+        return (
+            near
+            + F.when(at >= self.start(near + 1), 1).otherwise(0)
+            - F.when(at < self.start(near), 1).otherwise(0)
+        )
+
+    def start(self, index: Column, later: Calendar | None = None) -> Column:
+        """The instant at which a span begins, or `later` than that by the calendar."""
+        date = self._date(index)
+        if later is not None:
+            date = _add(date, later)
+        local = F.unix_date(date).cast("long") * DAY_US + self.offset
+        return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(local), self.zone))
+
+    def _local_index(self, local: Column) -> Column:
+        day = _day(local).cast("long")
+        count = self.every.count
+        if self.every.unit == "month":
+            date = F.date_from_unix_date(day.cast("int"))
+            months = (F.year(date) - 1970) * 12 + F.month(date) - 1
+            return _floor_div(months.cast("long"), count)
+        if self.every.unit == "week":
+            return _floor_div(day - _FIRST_MONDAY, 7 * count)
+        return _floor_div(day, count)
+
+    def _date(self, index: Column) -> Column:
+        count = self.every.count
+        if self.every.unit == "month":
+            return F.add_months(F.date_from_unix_date(F.lit(0)), (index * count).cast("int"))
+        if self.every.unit == "week":
+            return F.date_from_unix_date((index * (7 * count) + _FIRST_MONDAY).cast("int"))
+        return F.date_from_unix_date((index * count).cast("int"))
+
+
+@dataclass(frozen=True)
+class CalendarWindows:
+    """Windows of a calendar `size`, one from every `advance` of the same calendar."""
+
+    size: Calendar
+    advance: Calendar
+    zone: str
+    offset: int
+
+    @property
+    def one_each(self) -> bool:
+        """Every event is in exactly one window."""
+        return self.size == self.advance
+
+    def cutting(self) -> Clock:
+        """Slices in which all instants share their windows: spans that tumble, else local days."""
+        every = self.size if self.one_each else Calendar(1, "day")
+        return Clock(every, self.zone, self.offset)
+
+    def windows(self, at: Column) -> Column:
+        """An array of the windows that hold the instant, as structs of start and end."""
+        index = self._clock.cut(at)
+        before = self.size.longest_days // self.advance.shortest_days + 1
+        near = F.transform(F.sequence(index - before, index), self._struct)
+        return F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
+
+    def count(self, at: Column) -> Column:
+        """How many windows hold the instant."""
+        return F.lit(1) if self.one_each else F.size(self.windows(at))
+
+    def is_open(self, end: Column, horizon: int) -> Column:
+        """Whether an event at the horizon could still join the window that ends there."""
+        return end > horizon
+
+    @property
+    def _clock(self) -> Clock:
+        return Clock(self.advance, self.zone, self.offset)
+
+    def _struct(self, index: Column) -> Column:
+        start, end = self._clock.start(index), self._clock.start(index, later=self.size)
+        return F.struct(start.alias(START), end.alias(END))
+
+
+@dataclass(frozen=True)
+class CalendarCumulating:
+    """Windows from each start of a calendar `size`, growing by `step`, the last cut at its end."""
+
+    size: Calendar
+    step: Duration
+    zone: str
+
+    one_each = False
+
+    def cutting(self) -> Cutting:
+        """Slices in which all instants share their windows."""
+        return self if isinstance(self.step, Fixed) else Clock(Calendar(1, "day"), self.zone)
+
+    def cut(self, at: Column) -> Column:
+        """The end of the fixed step that holds the instant."""
+        return self._ends(at)[0]
+
+    def windows(self, at: Column) -> Column:
+        """An array of the windows that hold the instant, as structs of start and end."""
+        start, _ = self._bounds(at)
+        return F.transform(self._ends(at), lambda end: F.struct(start.alias(START), end.alias(END)))
+
+    def count(self, at: Column) -> Column:
+        """How many windows hold the instant."""
+        return F.size(self._ends(at))
+
+    def is_open(self, end: Column, horizon: int) -> Column:
+        """Whether an event at the horizon could still join the window that ends there."""
+        return end > horizon
+
+    @property
+    def _clock(self) -> Clock:
+        return Clock(self.size, self.zone)
+
+    def _bounds(self, at: Column) -> tuple[Column, Column]:
+        index = self._clock.cut(at)
+        return self._clock.start(index), self._clock.start(index + 1)
+
+    def _ends(self, at: Column) -> Column:
+        start, last = self._bounds(at)
+        if isinstance(self.step, Fixed):
+            width = self.step.us
+            final = start - floor_to(start - last, width, 0)
+            steps = F.sequence(_next_step(at, start, width), start + final, F.lit(width))
+            return F.transform(steps, lambda end: F.least(end, last))
+        index, step = self._clock.cut(at), self.step
+        most = self.size.longest_days // step.shortest_days + 1
+        ends = [
+            F.least(self._clock.start(index, later=Calendar(n * step.count, step.unit)), last)
+            for n in range(1, most + 1)
+        ]
+        return F.filter(F.array_distinct(F.array(*ends)), lambda end: end > at)
+
+
+def _next_step(at: Column, start: Column, width: int) -> Column:
+    return start + floor_to(at - start, width, 0) + width
+
+
+def _add(date: Column, span: Calendar) -> Column:
+    if span.unit == "month":
+        return F.add_months(date, span.count)
+    return F.date_add(date, span.count * (7 if span.unit == "week" else 1))
+
+
+def _day(local: Column) -> Column:
+    return _floor_div(local, DAY_US).cast("int")
+
+
+def _floor_div(number: Column, by: int) -> Column:
+    """Whole division towards minus infinity, on longs."""
+    return ((number - F.pmod(number, F.lit(by))) / by).cast("long")

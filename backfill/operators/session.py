@@ -1,0 +1,84 @@
+"""Session windows from slices: lag, gap flags and running starts in (key, time) order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window as Over
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import END, EVENTS, FIRST, LAST, START
+from backfill.engines import Rules
+from backfill.windows import SessionWindow
+
+
+def breaks(at: Column, before: Column, gap: int, rules: Rules) -> Column:
+    """Whether a new session begins at an instant, given the event before it (NULL: none)."""
+    apart = at - before
+    joined = apart <= gap if rules.gap_inclusive else apart < gap
+    return F.coalesce(~joined, F.lit(True))
+
+
+def sessions(
+    slices: DataFrame,
+    window: SessionWindow,
+    rules: Rules,
+    keys: Sequence[str],
+    aggregates: Sequence[Bound],
+) -> DataFrame:
+    """Merges slices into sessions.
+
+    Slices hold no events further apart than the gap, and do not overlap; so a session ends
+    exactly where the distance between one slice's last and the next one's first event breaks it.
+
+    Returns:
+        One row per session: key, start and last event (µs), the number of events, merged states.
+    """
+    in_time = Over.partitionBy(*keys).orderBy(FIRST)
+    new = breaks(F.col(FIRST), F.lag(LAST).over(in_time), window.gap.us, rules)
+    begun = slices.withColumn(START, F.when(new, F.col(FIRST)))
+    so_far = in_time.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    started = begun.withColumn(START, F.max(START).over(so_far))
+    return started.groupBy(*keys, START).agg(
+        F.max(LAST).alias(END),
+        F.sum(EVENTS).alias(EVENTS),
+        *(state for each in aggregates for state in each.merge()),
+    )
+
+
+def reported_end(last: Column, window: SessionWindow, rules: Rules) -> Column:
+    """The end that the engine reports for a session whose last event is at `last`."""
+    return last if rules.session_end == "last_event" else last + window.gap.us
+
+
+def session_is_open(last: Column, window: SessionWindow, rules: Rules, horizon: int) -> Column:
+    """Whether an event at the horizon could still join the session."""
+    return ~breaks(F.lit(horizon), last, window.gap.us, rules)
+
+
+def session_id(keys: Sequence[tuple[Column, T.DataType]], start: Column) -> Column:
+    """A session's id: 128 bits of hash (MD5, hexadecimal) over its key and its start.
+
+    Key values are length-delimited, so that no two keys run together, and written in a way that
+    depends on no session's settings. The id is stable as long as key and start are.
+    """
+    parts = [_delimited(_text(value, type)) for value, type in keys]
+    return F.md5(F.concat(*parts, start.cast("string")))
+
+
+def _delimited(text: Column) -> Column:
+    return F.coalesce(F.concat(F.octet_length(text).cast("string"), F.lit(":"), text), F.lit("-"))
+
+
+def _text(value: Column, type: T.DataType) -> Column:
+    if isinstance(type, T.TimestampType):
+        return F.unix_micros(value).cast("string")
+    if isinstance(type, T.BinaryType):
+        return F.hex(value)
+    if isinstance(type, T.FloatType | T.DoubleType):
+        # Spark groups 0.0 and -0.0 together, so they are one key here too.
+        return (value + F.lit(0.0).cast(type)).cast("string")
+    return value.cast("string")

@@ -1,0 +1,8 @@
+"""Text from outside as it may be shown: in one line, without what steers a terminal."""
+
+
+def printable(text: str) -> str:
+    """The text with control characters, line ends and direction marks written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

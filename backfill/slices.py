@@ -1,0 +1,85 @@
+"""Slices: the partial aggregates of one key's events in one short span of time.
+
+Events are grouped by key and slice, which Spark combines on the map side; so a key that holds
+half of all events costs no more than others. Windows are built from slices alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
+from backfill.operators.grids import Cutting
+
+ID = "_id"
+_UNIQUE = "_unique"
+
+
+def cut(
+    events: DataFrame,
+    *,
+    keys: Sequence[str],
+    cuttings: Iterable[Cutting],
+    aggregates: Sequence[Bound],
+    deduplicate: bool,
+) -> DataFrame:
+    """Cuts events into slices, in one pass for all windows of a job.
+
+    Args:
+        events: usable events as `aggregates.bound.bind` gives them: key, time and arrival
+            columns and the aggregates' inputs; with `deduplicate` the id.
+        keys: the key columns.
+        cuttings: the grids; an event belongs to one slice for each, and slices with equal places
+            in all of them are one row.
+        aggregates: whose states to make.
+        deduplicate: count events of equal key, time and id once.
+
+    Returns:
+        One row per key and slice: first and last event (µs), the number of events, the number of
+        rows before duplicates were removed, states.
+    """
+    grid = {f"_grid{i}": each.cut(F.col(TIME)) for i, each in enumerate(dict.fromkeys(cuttings))}
+    placed = events.withColumns(grid)
+    rows = F.count(F.lit(1))
+    if deduplicate:
+        placed = _distinct(placed, [*keys, *grid])
+        rows = F.sum(ROWS)
+    return placed.groupBy(*keys, *grid).agg(
+        F.min(TIME).alias(FIRST),
+        F.max(TIME).alias(LAST),
+        F.count(F.lit(1)).alias(EVENTS),
+        rows.alias(ROWS),
+        *(state for each in aggregates for state in each.partial()),
+    )
+
+
+def _distinct(placed: DataFrame, slice_columns: list[str]) -> DataFrame:
+    """One row per event; of copies that differ, the one with the smallest (arrival, inputs).
+
+    The events are exchanged by key and slice, once: both this grouping and the one into slices
+    find their rows together then, and a hot key is spread over its slices.
+    """
+    same = [*slice_columns, TIME, ID, _UNIQUE]
+    payload = [each for each in placed.columns if each not in same]
+    tagged = placed.repartition(*slice_columns).withColumn(
+        # Rows without an id are never copies of each other.
+        _UNIQUE,
+        F.when(F.col(ID).isNull(), F.monotonically_increasing_id()),
+    )
+    counted = F.count(F.lit(1)).alias(ROWS)
+    if not payload:
+        return tagged.groupBy(*same).agg(counted)
+    kept = tagged.groupBy(*same).agg(counted, _smallest(payload).alias("_copy"))
+    return kept.select(*same, ROWS, *(F.col("_copy")[each].alias(each) for each in payload))
+
+
+def _smallest(payload: list[str]) -> Column:
+    if len(payload) > 1:
+        return F.min(F.struct(*payload))
+    # A single column of fixed width is aggregated by hashing; NULL is the smallest, as in a struct.
+    only = F.col(payload[0])
+    return F.struct(F.when(F.count(only) == F.count(F.lit(1)), F.min(only)).alias(payload[0]))

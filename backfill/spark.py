@@ -1,0 +1,160 @@
+"""The Spark session that backfill's own commands run on."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from backfill import java
+from backfill.errors import SetupError
+from backfill.launch import LaunchOutput, telling_line
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_CONNECT_PORT = 15002
+_GIB = 1 << 30
+
+# What every session of ours has, wherever it runs.
+_EVERYWHERE = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's default, INT96, leaves files without statistics of their times.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # pyspark notes the caller's line at every step of building a query, which takes longer than
+    # the step, for errors that we tell in our own words.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+
+def session(
+    *, remote: str | None = None, conf: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
+    """The Spark session to work on: the active one, or a new one.
+
+    A session that is active already keeps its settings, but for those in `conf`. A new one runs in
+    this process on all cores and half of the memory, or, under spark-submit, where that puts it.
+
+    Args:
+        remote: the address of a Spark Connect server to use, `sc://host[:port]`.
+        conf: Spark's settings by name; they come before ours.
+
+    Raises:
+        SetupError: no Java that is new enough, a server that does not answer, or a setting that
+            Spark refuses.
+    """
+    if remote is not None:
+        _check_reachable(remote)
+        settings = {**_EVERYWHERE, **conf, "spark.remote": remote}
+    elif SparkSession.getActiveSession() is not None:
+        settings = dict(conf)
+    elif "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM, and us
+        settings = {**_EVERYWHERE, **conf}
+    else:
+        _use_java()
+        settings = {**_EVERYWHERE, **_in_this_process(), **conf, _JVM_OPTIONS: _jvm_options(conf)}
+    return _start(settings)
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    output = LaunchOutput()
+    try:
+        with output:
+            builder = SparkSession.builder.appName("backfill").config(map=dict(settings))
+            started = builder.getOrCreate()
+            # Spark reads its SQL settings only when one is asked for, and refuses bad ones then.
+            started.conf.get("spark.sql.ansi.enabled")
+            _silence_pyspark()
+            return started
+    except ImportError as error:
+        way_out = "Install them: pip install 'backfill[connect]'"
+        raise SetupError(
+            f"packages for Spark Connect are missing: {error}", way_out=way_out
+        ) from error
+    # pyspark raises errors of every kind here, from three libraries.
+    except Exception as error:
+        reason = telling_line(output.text) or telling_line(str(error)) or type(error).__name__
+        raise SetupError(f"Spark does not start: {reason}") from error
+
+
+def _silence_pyspark() -> None:
+    """Keep pyspark from printing each of its errors, caught or not, before it raises it."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _use_java() -> None:
+    home = java.find()
+    if home is None:
+        raise SetupError(f"Spark needs Java {java.MINIMUM} or newer", way_out=java.WAY_OUT)
+    os.environ["JAVA_HOME"] = str(home)
+
+
+def _jvm_options(conf: Mapping[str, str]) -> str:
+    quiet = f"-Dlog4j2.configurationFile={shlex.quote(_LOGGING.as_uri())}"
+    return f"{quiet} {conf.get(_JVM_OPTIONS, '')}".strip()
+
+
+def _in_this_process() -> dict[str, str]:
+    # Of tables saved without a path, in a catalog that is gone with the process.
+    warehouse = tempfile.mkdtemp(prefix="backfill-warehouse-")
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    return {
+        "spark.master": "local[*]",
+        "spark.driver.memory": f"{_memory() // 2 >> 20}m",
+        # No other machine has to reach us, and a host name that does not resolve does no harm.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # AQE joins small partitions; it cannot split one that is too large to sort in memory.
+        "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
+        "spark.sql.warehouse.dir": warehouse,
+    }
+
+
+def _memory() -> int:
+    """The bytes of memory that this process may use, at most 32 GiB."""
+    limits = [32 * _GIB]
+    if hasattr(os, "sysconf"):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for control_group in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path("/sys/fs/cgroup", control_group).read_text()))
+        except (OSError, ValueError):  # not in such a group, or "max"
+            continue
+    return min(limits)
+
+
+def _check_reachable(remote: str) -> None:
+    """Stop at once where pyspark would try for ten minutes."""
+    try:
+        address = urlsplit(remote)
+        host, port = address.hostname, address.port or _CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if not remote.startswith("sc://") or not host:
+        raise SetupError(
+            "not an address of Spark Connect",
+            field="remote",
+            value=remote,
+            way_out=f"Write sc://host or sc://host:port (without a port: {_CONNECT_PORT})",
+        )
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise SetupError(
+            f"no Spark Connect server answers: {error.strerror or error}",
+            field="remote",
+            value=remote,
+        ) from error

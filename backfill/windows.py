@@ -1,0 +1,172 @@
+"""Window definitions: frozen, keyword-only, validated when they are made.
+
+They say what is cut, not how: gap edges, end conventions and alignment are an engine's
+(`backfill.engines`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from backfill.durations import Calendar, Duration, Fixed, duration, fixed
+from backfill.errors import WindowError
+
+D = TypeVar("D", Fixed, Duration)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionWindow:
+    """Activity of one key, ended by a gap in which the key has no event (KIP-94).
+
+    Args:
+        gap: the inactivity gap, such as "30m"; a fixed duration, more than zero.
+
+    Raises:
+        WindowError: if the gap is not positive, a calendar span, or no duration.
+    """
+
+    gap: Fixed
+
+    def __init__(self, *, gap: object) -> None:
+        _set(self, gap=_positive(fixed(gap, field="gap"), field="gap"))
+
+    def __str__(self) -> str:
+        return f"session(gap={self.gap})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TumblingWindow:
+    """Windows of one size, end to end; every event is in exactly one.
+
+    Args:
+        size: "1h", or a calendar span such as "1 day", which follows the time zone.
+        offset: shifts the alignment; may be negative. In a calendar, a shift of the local clock.
+
+    Raises:
+        WindowError: if the size is not positive, or one of the two is no duration.
+    """
+
+    size: Duration
+    offset: Fixed
+
+    def __init__(self, *, size: object, offset: object = Fixed(0)) -> None:
+        _set(
+            self,
+            size=_positive(duration(size, field="size"), field="size"),
+            offset=fixed(offset, field="offset"),
+        )
+
+    def __str__(self) -> str:
+        return f"tumbling(size={self.size}{_offset(self.offset)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoppingWindow:
+    """Windows of one size, one starting every `advance`; an event is in all that hold its time.
+
+    Args:
+        size: "24h", or a calendar span.
+        advance: "1h"; a calendar span exactly if the size is one. Whether it may be larger
+            than the size, so that events in between are in no window, is the engine's to say.
+        offset: as for `TumblingWindow`.
+
+    Raises:
+        WindowError: if size or advance is not positive, or a calendar span beside a fixed one.
+    """
+
+    size: Duration
+    advance: Duration
+    offset: Fixed
+
+    def __init__(self, *, size: object, advance: object, offset: object = Fixed(0)) -> None:
+        _set(
+            self,
+            size=_positive(duration(size, field="size"), field="size"),
+            advance=_positive(duration(advance, field="advance"), field="advance"),
+            offset=fixed(offset, field="offset"),
+        )
+        if isinstance(self.size, Calendar) != isinstance(self.advance, Calendar):
+            raise WindowError(
+                f"must be of one kind with the size {self.size}",
+                field="advance",
+                value=str(self.advance),
+                way_out="Give both as fixed spans (24h, 1h) or both as calendar spans (1 week, "
+                "1 day)",
+            )
+
+    def __str__(self) -> str:
+        return f"hopping(size={self.size}, advance={self.advance}{_offset(self.offset)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CumulatingWindow:
+    """Windows that share a start and grow by `step` up to `size` (Flink SQL's CUMULATE).
+
+    Args:
+        size: "24h", or a calendar span such as "1 day".
+        step: divides a fixed size evenly. In a calendar size, steps count from its local start
+            and the last one is cut at its end.
+
+    Raises:
+        WindowError: if the step is not positive, larger than the size, does not divide a fixed
+            size, or is a calendar span in a fixed size.
+    """
+
+    size: Duration
+    step: Duration
+
+    def __init__(self, *, size: object, step: object) -> None:
+        _set(
+            self,
+            size=_positive(duration(size, field="size"), field="size"),
+            step=_positive(duration(step, field="step"), field="step"),
+        )
+        if not _steps_fit(self.size, self.step):
+            raise WindowError(
+                f"the size {self.size} is no whole number of steps",
+                field="step",
+                value=str(self.step),
+                way_out="Choose a step that divides the size",
+            )
+
+    def __str__(self) -> str:
+        return f"cumulating(size={self.size}, step={self.step})"
+
+
+Aligned = TumblingWindow | HoppingWindow | CumulatingWindow
+Window = SessionWindow | Aligned
+
+
+def durations_of(window: Window) -> dict[str, Duration]:
+    """The window's parameters by name."""
+    return {field.name: getattr(window, field.name) for field in fields(window)}
+
+
+def _set(window: object, **values: Duration) -> None:
+    for name, value in values.items():
+        object.__setattr__(window, name, value)
+
+
+def _positive(value: D, *, field: str) -> D:
+    if (value.us if isinstance(value, Fixed) else value.count) <= 0:
+        raise WindowError(
+            "must be more than zero", field=field, value=str(value), way_out="Give, say, 30m"
+        )
+    return value
+
+
+def _steps_fit(size: Duration, step: Duration) -> bool:
+    match size, step:
+        case Fixed(), Fixed():
+            return size.us % step.us == 0
+        case Calendar(), Fixed():
+            return True
+        case Calendar(), Calendar():
+            return step.longest_days <= size.shortest_days
+        case _:
+            return False
+
+
+def _offset(offset: Fixed) -> str:
+    return f", offset={offset}" if offset.us else ""

@@ -1,0 +1,220 @@
+"""Tumbling, hopping and cumulating windows against plain Python, calendars and engines included."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from backfill import CumulatingWindow, HoppingWindow, TumblingWindow, aggregate
+from backfill import aggregates as agg
+from backfill.windows import Window
+from tests import reference
+from tests.frames import frame, rows
+from tests.reference import Event, calendar, cumulating, hopping, local
+
+COMMON = {"key": "key", "time": "time", "time_format": "epoch_us"}
+HOUR = 3_600_000_000
+Windows = Callable[[int], list[tuple[int, int]]]
+
+near_boundaries = st.builds(
+    lambda n, fine: n * HOUR // 2 + fine, st.integers(-60, 60), st.sampled_from([-1000, -1, 0, 1])
+)
+
+
+def check(
+    spark: SparkSession,
+    window: Window,
+    windows: Windows,
+    times: list[int],
+    *,
+    keep: Callable[[int], bool] = lambda t: True,
+    tick: int = 1,
+    **options: Any,
+) -> None:
+    events = [Event("ab"[i % 2], t, i) for i, t in enumerate(times)]
+    result = aggregate(
+        frame(spark, [*events, Event("a", None, 1)]),
+        window,
+        aggregates={"n": agg.count(), "total": agg.sum("value")},
+        **COMMON,
+        **options,
+    )
+    used = [e for e in reference.usable(events, tick=tick) if keep(e.time)]
+    expected = {
+        (*place, len(held), sum(e.value for e in held))
+        for place, held in reference.grouped(used, windows).items()
+    }
+    found = rows(result)
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+FIXED: dict[str, tuple[Window, Windows]] = {
+    "tumbling": (TumblingWindow(size="1h"), hopping(HOUR, HOUR)),
+    "offset": (TumblingWindow(size="1h", offset="-20m"), hopping(HOUR, HOUR, -HOUR // 3)),
+    "hopping": (HoppingWindow(size="4h", advance="1h"), hopping(4 * HOUR, HOUR)),
+    "uneven": (HoppingWindow(size="100m", advance="1h"), hopping(100 * HOUR // 60, HOUR)),
+    "hopping offset": (
+        HoppingWindow(size="2h", advance="30m", offset="5m"),
+        hopping(2 * HOUR, HOUR // 2, HOUR // 12),
+    ),
+    "cumulating": (CumulatingWindow(size="6h", step="1h"), cumulating(6 * HOUR, HOUR)),
+    "days of UTC": (TumblingWindow(size="1 day"), calendar("UTC", (1, "day"))),
+    "weeks of UTC": (TumblingWindow(size="1 week"), calendar("UTC", (1, "week"))),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+@settings(max_examples=3, deadline=None)
+@given(times=st.lists(near_boundaries, max_size=60))
+def test_windows_of_fixed_length(spark: SparkSession, name: str, times: list[int]) -> None:
+    check(spark, *FIXED[name], times)
+
+
+@settings(max_examples=3, deadline=None)
+@given(times=st.lists(near_boundaries, max_size=60))
+def test_kafka_streams_clips_at_the_epoch(spark: SparkSession, times: list[int]) -> None:
+    check(
+        spark,
+        HoppingWindow(size="4h", advance="1h"),
+        hopping(4 * HOUR, HOUR, clipped=True),
+        times,
+        keep=lambda t: t >= 0,
+        tick=1_000,
+        engine="kafka-streams",
+    )
+
+
+@settings(max_examples=3, deadline=None)
+@given(times=st.lists(near_boundaries, max_size=60))
+def test_storm_closes_on_the_right(spark: SparkSession, times: list[int]) -> None:
+    check(
+        spark,
+        HoppingWindow(size="2h", advance="1h"),
+        hopping(2 * HOUR, HOUR, right=1_000),
+        times,
+        tick=1_000,
+        engine="storm",
+    )
+
+
+@settings(max_examples=3, deadline=None)
+@given(times=st.lists(near_boundaries, max_size=60))
+def test_flink_leaves_gaps_where_the_advance_is_larger(
+    spark: SparkSession, times: list[int]
+) -> None:
+    check(
+        spark,
+        HoppingWindow(size="1h", advance="3h"),
+        hopping(HOUR, 3 * HOUR),
+        times,
+        tick=1_000,
+        engine="flink",
+    )
+
+
+ZONES = {
+    # Midnight twice (clocks go back at 00:01), a half-hour change, midnight missing, plain DST.
+    "America/St_Johns": [dt.date(2006, 10, 29), dt.date(2007, 4, 1)],
+    "Australia/Lord_Howe": [dt.date(2024, 4, 7), dt.date(2024, 10, 6)],
+    "America/Sao_Paulo": [dt.date(2018, 11, 4), dt.date(2018, 2, 18)],
+    "Europe/Berlin": [dt.date(2024, 3, 31), dt.date(2024, 10, 27), dt.date(1969, 12, 31)],
+}
+
+CALENDAR: dict[str, tuple[Window, Callable[[str], Windows]]] = {
+    "days": (TumblingWindow(size="1 day"), lambda zone: calendar(zone, (1, "day"))),
+    "days from six": (
+        TumblingWindow(size="1 day", offset="6h"),
+        lambda zone: calendar(zone, (1, "day"), offset=6 * HOUR),
+    ),
+    "three days": (TumblingWindow(size="3 days"), lambda zone: calendar(zone, (3, "day"))),
+    "weeks": (TumblingWindow(size="P1W"), lambda zone: calendar(zone, (1, "week"))),
+    "quarters": (TumblingWindow(size="3 months"), lambda zone: calendar(zone, (3, "month"))),
+    "weeks by days": (
+        HoppingWindow(size="1 week", advance="1 day"),
+        lambda zone: calendar(zone, (1, "week"), (1, "day")),
+    ),
+    "months by weeks": (
+        HoppingWindow(size="1 month", advance="1 week"),
+        lambda zone: calendar(zone, (1, "month"), (1, "week")),
+    ),
+}
+
+
+@st.composite
+def times_of_zones(draw: st.DrawFn, zone: str) -> list[int]:
+    """Instants around the midnights of days on which the zone's clocks change."""
+    days = st.builds(
+        lambda date, days: date + dt.timedelta(days=days),
+        st.sampled_from(ZONES[zone]),
+        st.integers(-1, 2),
+    )
+    instants = st.builds(
+        lambda date, minutes, fine: local(zone, date) + minutes * 60_000_000 + fine,
+        days,
+        st.integers(-150, 150),
+        st.sampled_from([-1, 0]),
+    )
+    return draw(st.lists(instants, max_size=60))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("name", CALENDAR)
+@settings(max_examples=2, deadline=None)
+@given(data=st.data())
+def test_windows_of_a_calendar(
+    spark: SparkSession, name: str, zone: str, data: st.DataObject
+) -> None:
+    window, windows = CALENDAR[name]
+    check(spark, window, windows(zone), data.draw(times_of_zones(zone)), timezone=zone)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("step", ["1h", "7h"])
+@settings(max_examples=2, deadline=None)
+@given(data=st.data())
+def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
+    spark: SparkSession, zone: str, step: str, data: st.DataObject
+) -> None:
+    days = calendar(zone, (1, "day"))
+    width = int(step[:-1]) * HOUR
+
+    def windows(t: int) -> list[tuple[int, int]]:
+        [(start, last)] = days(t)
+        ends = {min(start + n * width, last) for n in range(1, 27)}
+        return [(start, end) for end in ends if t < end]
+
+    window = CumulatingWindow(size="1 day", step=step)
+    check(spark, window, windows, data.draw(times_of_zones(zone)), timezone=zone)
+
+
+def test_a_month_grows_by_weeks_from_its_first_day(spark: SparkSession) -> None:
+    zone = "Europe/Berlin"
+    times = [local(zone, dt.date(2024, 3, day)) for day in (1, 7, 8, 29, 31)]
+
+    def windows(t: int) -> list[tuple[int, int]]:
+        ends = [local(zone, dt.date(2024, 3, day)) for day in (8, 15, 22, 29)]
+        ends.append(local(zone, dt.date(2024, 4, 1)))
+        return [(local(zone, dt.date(2024, 3, 1)), end) for end in ends if t < end]
+
+    check(spark, CumulatingWindow(size="1 month", step="1 week"), windows, times, timezone=zone)
+
+
+def test_days_of_23_and_25_hours(spark: SparkSession) -> None:
+    zone = "Europe/Berlin"
+    times = [local(zone, date) for date in ZONES[zone]]
+    result = aggregate(
+        frame(spark, [Event("a", t) for t in times]),
+        TumblingWindow(size="1 day"),
+        aggregates={"n": agg.count()},
+        timezone=zone,
+        **COMMON,
+    )
+    lengths = {start: (end - start) // HOUR for _, start, end, _ in rows(result)}
+    assert [lengths[t] for t in times] == [23, 25, 24]
