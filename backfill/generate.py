@@ -173,7 +173,7 @@ def _users(chance: _Chance, *, keys: int, hot_key: float) -> Column:
     hot = chance("hot", F.col("visit")) < hot_key
     number = F.when(hot, F.lit(0).cast("bigint")).otherwise(ordinary)
     # A name with a constant width, at a fifth of what format_string takes.
-    return F.concat(F.lit("u"), F.lpad(number.cast("string"), 7, "0"))
+    return F.concat(F.lit("u"), F.lpad(number.cast("string"), max(7, len(str(keys))), "0"))
 
 
 def _deliveries(

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
+
+# A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run.
+settings.register_profile(
+    "spark",
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    print_blob=True,
+    derandomize=bool(os.environ.get("CI")),
+    database=None if os.environ.get("CI") else settings().database,
+)
+settings.load_profile("spark")
 
 
 @pytest.fixture(scope="session")

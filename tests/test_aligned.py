@@ -71,13 +71,13 @@ FIXED: dict[str, tuple[Window, Windows]] = {
 
 
 @pytest.mark.parametrize("name", FIXED)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
 def test_windows_of_fixed_length(spark: SparkSession, name: str, times: list[int]) -> None:
     check(spark, *FIXED[name], times)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
 def test_kafka_streams_clips_at_the_epoch(spark: SparkSession, times: list[int]) -> None:
     check(
@@ -91,7 +91,7 @@ def test_kafka_streams_clips_at_the_epoch(spark: SparkSession, times: list[int])
     )
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
 def test_storm_closes_on_the_right(spark: SparkSession, times: list[int]) -> None:
     check(
@@ -104,7 +104,7 @@ def test_storm_closes_on_the_right(spark: SparkSession, times: list[int]) -> Non
     )
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
 def test_flink_leaves_gaps_where_the_advance_is_larger(
     spark: SparkSession, times: list[int]
@@ -166,7 +166,7 @@ def times_of_zones(draw: st.DrawFn, zone: str) -> list[int]:
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("name", CALENDAR)
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_windows_of_a_calendar(
     spark: SparkSession, name: str, zone: str, data: st.DataObject
@@ -177,7 +177,7 @@ def test_windows_of_a_calendar(
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("step", ["1h", "7h"])
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
     spark: SparkSession, zone: str, step: str, data: st.DataObject

@@ -57,7 +57,7 @@ def expected(given_events: list[Event], engine: str) -> set[tuple]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(events=events)
 def test_sessions_are_those_of_plain_python(
     spark: SparkSession, engine: str, events: list[Event]
@@ -74,7 +74,7 @@ def test_sessions_are_those_of_plain_python(
     assert set(found) == expected(events, engine)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(events=events)
 def test_sessionize_gives_every_event_its_session(
     spark: SparkSession, events: list[Event]

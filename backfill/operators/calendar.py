@@ -7,6 +7,7 @@ as Java's time library, and so Spark, has them. Times are µs since the epoch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -41,12 +42,12 @@ class Clock:
     def cut(self, at: Column) -> Column:
         """The number of the span that holds the instant; it grows with time."""
         near = self._local_index(local_micros(at, self.zone) - self.offset)
+        return _let(near, lambda index: index + self._correction(index, at))
+
+    def _correction(self, index: Column, at: Column) -> Column:
         # Where clocks go back over a boundary, the wall clock reads as before it once more.
-        return (
-            near
-            + F.when(at >= self.start(near + 1), 1).otherwise(0)
-            - F.when(at < self.start(near), 1).otherwise(0)
-        )
+        late = F.when(at >= self.start(index + 1), 1).otherwise(0)
+        return late - F.when(at < self.start(index), 1).otherwise(0)
 
     def start(self, index: Column, later: Calendar | None = None) -> Column:
         """The instant at which a span begins, or `later` than that by the calendar."""
@@ -97,9 +98,9 @@ class CalendarWindows:
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
-        index = self._clock.cut(at)
         before = self.size.longest_days // self.advance.shortest_days + 1
-        near = F.transform(F.sequence(index - before, index), self._struct)
+        indexes = _let(self._clock.cut(at), lambda last: F.sequence(last - before, last))
+        near = F.transform(indexes, self._struct)
         return F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
 
     def count(self, at: Column) -> Column:
@@ -135,16 +136,15 @@ class CalendarCumulating:
 
     def cut(self, at: Column) -> Column:
         """The end of the fixed step that holds the instant."""
-        return self._ends(at)[0]
+        return self.windows(at)[0][END]
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
-        start, _ = self._bounds(at)
-        return F.transform(self._ends(at), lambda end: F.struct(start.alias(START), end.alias(END)))
+        return _let(self._span(at), lambda span: self._within(span, at))
 
     def count(self, at: Column) -> Column:
         """How many windows hold the instant."""
-        return F.size(self._ends(at))
+        return F.size(self.windows(at))
 
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""
@@ -154,24 +154,31 @@ class CalendarCumulating:
     def _clock(self) -> Clock:
         return Clock(self.size, self.zone)
 
-    def _bounds(self, at: Column) -> tuple[Column, Column]:
-        index = self._clock.cut(at)
-        return self._clock.start(index), self._clock.start(index + 1)
+    def _span(self, at: Column) -> Column:
+        def bounds(index: Column) -> Column:
+            start, end = self._clock.start(index), self._clock.start(index + 1)
+            return F.struct(index.alias("index"), start.alias(START), end.alias(END))
 
-    def _ends(self, at: Column) -> Column:
-        start, last = self._bounds(at)
+        return _let(self._clock.cut(at), bounds)
+
+    def _within(self, span: Column, at: Column) -> Column:
+        start, last = span[START], span[END]
         if isinstance(self.step, Fixed):
             width = self.step.us
             final = start - floor_to(start - last, width, 0)
-            steps = F.sequence(_next_step(at, start, width), start + final, F.lit(width))
-            return F.transform(steps, lambda end: F.least(end, last))
-        index, step = self._clock.cut(at), self.step
-        most = self.size.longest_days // step.shortest_days + 1
-        ends = [
-            F.least(self._clock.start(index, later=Calendar(n * step.count, step.unit)), last)
-            for n in range(1, most + 1)
-        ]
-        return F.filter(F.array_distinct(F.array(*ends)), lambda end: end > at)
+            ends = F.sequence(_next_step(at, start, width), final, F.lit(width))
+        else:
+            most = self.size.longest_days // self.step.shortest_days + 1
+            steps = [Calendar(n * self.step.count, self.step.unit) for n in range(1, most + 1)]
+            ends = F.array(*(self._clock.start(span["index"], later=each) for each in steps))
+        cut = F.array_distinct(F.transform(ends, lambda end: F.least(end, last)))
+        left = F.filter(cut, lambda end: end > at)
+        return F.transform(left, lambda end: F.struct(start.alias(START), end.alias(END)))
+
+
+def _let(value: Column, use: Callable[[Column], Column]) -> Column:
+    """Computes a value once, however often it is used: Spark would write it out each time."""
+    return F.transform(F.array(value), use)[0]
 
 
 def _next_step(at: Column, start: Column, width: int) -> Column:

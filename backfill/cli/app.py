@@ -1,0 +1,103 @@
+"""The command `backfill`: its verbs, and what becomes of errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from backfill.cli.generate import generate
+from backfill.cli.init import init
+from backfill.cli.output import print_json, tell
+from backfill.cli.run import run
+from backfill.cli.show import show
+from backfill.errors import BackfillError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="backfill",
+    help="Recompute in batch, on Spark, what a streaming window operator produces.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _verb in (init, run, show, generate):
+    app.command()(_verb)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line.
+
+    Args:
+        arguments: without the program's name; None for the process's own.
+
+    Returns:
+        The exit code: 0 done and well, 1 done and something is not well, 2 could not be done,
+        130 interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # Looked up here and not where a verb runs, since arguments can be wrong before that.
+    as_json, verbose = "--json" in given, "--verbose" in given
+    # py4j logs stack traces of its own, most of all when it is interrupted.
+    logging.disable(logging.NOTSET if verbose else logging.ERROR)
+    try:
+        code = app(given or ["--help"], prog_name="backfill", standalone_mode=False)
+        sys.stdout.flush()
+        if code == INTERRUPTED:  # what Typer makes of the signal
+            raise KeyboardInterrupt
+        return 0
+    except (BrokenPipeError, SystemExit):
+        # Who reads our output has seen enough (`backfill show … | head`). Typer and rich make a
+        # SystemExit of that, and of nothing else.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _report("Interrupted", "interrupted", INTERRUPTED, as_json=as_json)
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        return _fail(error, as_json=as_json, verbose=verbose)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _fail(error: Exception, *, as_json: bool, verbose: bool) -> int:
+    known = error if isinstance(error, BackfillError) else _translated(error)
+    facts: dict[str, object] = {}
+    if known is not None:
+        kind, message, code = type(known).__name__, str(known), known.exit_code
+        facts = {"field": known.field, "value": known.value, "way_out": known.way_out}
+    elif isinstance(error, TyperException):
+        kind, code = "UsageError", error.exit_code
+        command = getattr(getattr(error, "ctx", None), "command_path", "backfill")
+        message = f"{error.format_message()} (see: {command} --help)"
+    else:
+        hint = "" if verbose else " (run again with --verbose to see where)"
+        lines = str(error).strip().splitlines() or [""]
+        kind, code = type(error).__name__, 2
+        message = f"unexpected {kind}: {lines[0]}{hint}"
+    return _report(kind, message, code, as_json=as_json, **facts)
+
+
+def _report(kind: str, message: str, code: int, *, as_json: bool, **facts: object) -> int:
+    if as_json:
+        print_json({"ok": False, "error": {"type": kind, "message": message, **facts}})
+    else:
+        tell(message)
+    return code
+
+
+def _translated(error: Exception) -> BackfillError | None:
+    """What Spark raised in our words; without importing Spark to find out."""
+    if "pyspark" not in sys.modules:
+        return None
+    from backfill.events import translate
+
+    return translate(error)

@@ -1,0 +1,36 @@
+"""`backfill init`: a job file to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backfill.cli.options import Json, Verbose
+from backfill.cli.output import print_json, print_line
+from backfill.errors import JobFileError
+
+TEMPLATE = Path(__file__).with_name("job.yaml")
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("job.yaml"),
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a commented job file, never over another."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE.read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise JobFileError(
+            "exists already", field=str(path), way_out="Choose another name, or remove it"
+        ) from None
+    except OSError as error:
+        problem = f"can't be written: {error.strerror or error}"
+        raise JobFileError(problem, field=str(path)) from error
+    if as_json:
+        print_json({"ok": True, "path": str(path)})
+    else:
+        print_line(f"Wrote {path}. Edit it, then: backfill run {path}")

@@ -1,0 +1,48 @@
+"""Options that several verbs have, and the Spark session that they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backfill.errors import SetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show stack traces of errors.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--spark", metavar="KEY=VALUE", help="A setting for Spark; repeatable."),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option("--remote", metavar="sc://HOST", help="Use this Spark Connect server."),
+]
+
+
+def spark_session(settings: Sequence[str] | None, remote: str | None) -> SparkSession:
+    """The session that `--spark` and `--remote` describe.
+
+    Raises:
+        SetupError: for a setting without `=`, or when Spark can't be started.
+    """
+    conf: dict[str, str] = {}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise SetupError(
+                "is not of the form KEY=VALUE",
+                field="--spark",
+                value=key,
+                way_out="Write it like --spark spark.sql.shuffle.partitions=8",
+            )
+        conf[key.strip()] = value
+    from backfill.spark import session
+
+    return session(remote=remote, conf=conf)

@@ -1,0 +1,137 @@
+"""What goes to stdout and stderr: JSON for programs, tables and lines for people."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from backfill.printable import printable
+
+_WIDEST_CELL = 40
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One document on stdout, in ASCII, so that no terminal or pipe can spoil it."""
+    print(json.dumps(_plain(document), allow_nan=False))
+
+
+def tell(message: str) -> None:
+    """Progress, a warning or an error, on stderr."""
+    for line in message.splitlines():
+        print(_encodable(printable(line), sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
+def print_line(line: str = "") -> None:
+    """A line for people on stdout."""
+    print(_encodable(line, sys.stdout.encoding))
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
+) -> None:
+    """A table for people on stdout.
+
+    Whatever the cells hold, they can't steer the terminal or be taken for markup.
+
+    Args:
+        columns: their names.
+        rows: one text for each column.
+        right: the columns to align to the right.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    def text(value: str) -> Text:
+        return Text(_encodable(printable(value), sys.stdout.encoding))
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        table.add_column(text(name), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*map(text, row))
+    # A file or a pipe has no width; a terminal's is found by rich.
+    width = None if sys.stdout.isatty() else 10_000
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
+
+
+def cell(value: Any, zone: dt.tzinfo) -> str:
+    """A value as one short, harmless line."""
+    match value:
+        case None:
+            text = "NULL"
+        case bool():
+            text = str(value).lower()
+        case float():
+            text = format(value, ".12g")
+        case dt.datetime(tzinfo=None):
+            text = value.isoformat(sep=" ")
+        case dt.datetime():
+            local = value.astimezone(zone).isoformat(sep=" ")
+            text = local.removesuffix("+00:00") if str(zone) == "UTC" else local
+        case bytes():
+            text = "0x" + value[:_WIDEST_CELL].hex()
+        case list() | tuple():
+            # Cut before it is written out: a list can have millions of values.
+            inside = [cell(each, zone) for each in value[:_WIDEST_CELL]]
+            text = f"[{', '.join(inside)}]"
+        case dict():
+            text = json.dumps(_plain(value), ensure_ascii=False)
+        case _:
+            text = str(value)[: 2 * _WIDEST_CELL]
+    return _shortened(printable(text))
+
+
+def iso_utc(us: int) -> str:
+    """Microseconds since the epoch as ISO 8601 in UTC, with six decimals."""
+    return _iso(_EPOCH + dt.timedelta(microseconds=us))
+
+
+def _iso(moment: dt.datetime) -> str:
+    if moment.tzinfo is None:
+        return moment.isoformat(timespec="microseconds")
+    utc = moment.astimezone(dt.timezone.utc).replace(tzinfo=None)
+    return utc.isoformat(timespec="microseconds") + "Z"
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's types: decimals and what is not finite as text, bytes in base64."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else _not_finite(value)
+        case dt.datetime():
+            return _iso(value)
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return str(value)
+
+
+def _not_finite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
+
+
+def _encodable(text: str, encoding: str | None) -> str:
+    """The text without what the stream can't write (under LANG=C, or half a surrogate pair)."""
+    codec = encoding or "utf-8"
+    return text.encode(codec, "backslashreplace").decode(codec)

@@ -1,0 +1,120 @@
+"""`backfill show`: look windows up in a published table; needs no Spark session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
+
+import typer
+
+from backfill.cli.options import JobFile, Json, Verbose
+from backfill.cli.output import cell, print_json, print_line, print_table
+from backfill.cli.times import instant_us
+from backfill.errors import JobFileError, TableError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from backfill.spec import JobSpec
+
+
+def show(
+    job: JobFile,
+    window: Annotated[str, typer.Argument(metavar="WINDOW", help="Its name in the job file.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VALUE", help="Only this key; once per column of the key, in order."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="T", help="Only windows that reach beyond this date or time."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="T", help="Only windows that begin before this one."),
+    ] = None,
+    top: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Those with the largest values of this column."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many windows.")] = 20,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Look windows up by key and time.
+
+    Dates and times are in the job's zone.
+    """
+    from backfill.spec import JobSpec
+    from backfill.tables import look_up
+
+    spec = JobSpec.load(job)
+    if window not in spec.windows:
+        way_out = did_you_mean(window, spec.windows)
+        raise JobFileError("no such window in the job", value=window, way_out=way_out)
+    zone = ZoneInfo(spec.timezone)
+    start_us = None if start is None else instant_us(start, zone, option="--from")
+    end_us = None if end is None else instant_us(end, zone, option="--to")
+    if start_us is not None and end_us is not None and start_us >= end_us:
+        raise JobFileError(
+            "is not later than --from", field="--to", value=end, way_out="Ranges are [from, to)"
+        )
+    path = spec.tables / window
+    _check_published(path, job)
+    found = look_up(
+        path,
+        key=_key(spec, key or []),
+        start_us=start_us,
+        end_us=end_us,
+        end_inclusive=_end_inclusive(spec, window),
+        limit=limit + 1,
+        order_by=[("window_start", "ascending") if top is None else (top, "descending")],
+    )
+    rows: list[dict[str, Any]] = found.slice(0, limit).to_pylist()
+    more = found.num_rows > limit
+    if as_json:
+        print_json({"ok": True, "window": window, "rows": rows, "more": more})
+        return
+    texts = ([cell(value, zone) for value in row.values()] for row in rows)
+    print_table(found.column_names, texts, right=_numbers(found))
+    shown = f"\n{len(rows)} window{'' if len(rows) == 1 else 's'}, times in {spec.timezone}"
+    print_line(f"{shown}; there are more (--limit {limit})" if more else shown)
+
+
+def _numbers(table: pa.Table) -> list[str]:
+    import pyarrow.types as kinds
+
+    tests = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    return [field.name for field in table.schema if any(test(field.type) for test in tests)]
+
+
+def _check_published(path: Path, job: Path) -> None:
+    if not path.is_dir():
+        raise TableError(
+            "nothing is published yet", field=str(path), way_out=f"Run: backfill run {job}"
+        )
+
+
+def _key(spec: JobSpec, values: list[str]) -> dict[str, str]:
+    if values and len(values) != len(spec.key):
+        columns = ", ".join(spec.key) or "none"
+        raise JobFileError(
+            f"{len(values)} given, but the key's columns are: {columns}",
+            field="--key",
+            way_out="Give --key once for each, in this order" if spec.key else None,
+        )
+    return dict(zip(spec.key, values, strict=False))
+
+
+def _end_inclusive(spec: JobSpec, name: str) -> bool:
+    """Whether the end that this window reports belongs to it, by the engine's rules."""
+    from backfill.windows import SessionWindow
+
+    window = spec.windows[name].window
+    rules = spec.engine.rules_for(window)
+    if isinstance(window, SessionWindow):
+        return rules.session_end == "last_event"
+    return rules.closed == "right"

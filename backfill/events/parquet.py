@@ -1,0 +1,87 @@
+"""Parquet files: their footers are compared before Spark reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backfill.errors import SourceError, did_you_mean
+from backfill.events.files import local_path
+from backfill.events.model import InputFile
+
+
+def check_footers(files: tuple[InputFile, ...], given: Iterable[str] | None) -> None:
+    """Refuse files that Spark could not read, or would fill up with NULLs without a word.
+
+    Spark takes the schema of one file and reads columns that another does not have as NULL. So
+    local files must have equal columns (order aside), unless `source.schema` says which columns
+    are wanted: then a column that a file lacks is NULL there, as the user has said.
+
+    Args:
+        files: of the source; those of other file systems are left to Spark.
+        given: the names of the columns in `source.schema` that are not folder columns, or None.
+
+    Raises:
+        SourceError: names the file, and the column.
+    """
+    local = [file.path for file in files if local_path(file.path) is not None]
+    with ThreadPoolExecutor(8) as pool:
+        columns = dict(zip(local, pool.map(_columns, local), strict=True))
+    if not columns:
+        return
+    if given is not None:
+        tops = {path.split(".")[0] for found in columns.values() for path in found}
+        for name in given:
+            if name not in tops and "." not in name:
+                raise SourceError(
+                    "no file has this column",
+                    field="source.schema",
+                    value=name,
+                    way_out=did_you_mean(name, tops),
+                )
+        return
+    first, wanted = next(iter(columns.items()))
+    for path, found in columns.items():
+        for name in sorted(wanted.keys() | found.keys()):
+            if wanted.get(name) != found.get(name):
+                raise SourceError(
+                    f"column {name!r} is {found.get(name, 'absent')} here and "
+                    f"{wanted.get(name, 'absent')} in {first}",
+                    field=path,
+                    way_out="Say in source.schema which columns are wanted (those that a file "
+                    "lacks are NULL there), or write the files with one schema",
+                )
+
+
+def _columns(path: str) -> dict[str, str]:
+    """The type of each leaf column, as far as Spark tells types apart."""
+    try:
+        schema = pq.read_metadata(path).schema
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(
+            "this is no readable Parquet file",
+            field=path,
+            way_out="Fetch it again, or take it out of the source",
+        ) from error
+    found = {}
+    for index in range(len(schema)):
+        leaf = schema.column(index)
+        logical = str(leaf.logical_type)
+        if leaf.physical_type == "INT96" or "isAdjustedToUTC=true" in logical:
+            kind = "timestamp"  # of whichever unit: Spark reads each file by its own
+        elif "isAdjustedToUTC=false" in logical and "Timestamp" in logical:
+            kind = "timestamp_ntz"
+        else:
+            kind = re.sub(r"^None$", "", logical) or leaf.physical_type
+        if "nanoseconds" in logical:
+            raise SourceError(
+                f"column {leaf.path!r} has times in nanoseconds, which Spark cannot read",
+                field=path,
+                way_out="Write it with microseconds",
+            )
+        found[leaf.path] = kind
+    return found

@@ -1,0 +1,134 @@
+"""CSV and JSON lines: types inferred once, and no value that does not parse goes unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DataType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from backfill.columns import column
+from backfill.errors import SourceError
+from backfill.events.files import for_spark, place
+from backfill.events.model import CORRUPT, SOURCE, InputFile
+
+_UNPARSED = "_line that did not parse"  # no field of a source is called this
+_REFUSED = {
+    "mode": "lines that do not parse are quarantined",
+    "columnnameofcorruptrecord": "lines that do not parse are quarantined",
+    "enforceschema": "the header of every file is checked",
+    "inferschema": "types are inferred where source.schema does not say them",
+    "samplingratio": "types are inferred over the whole source",
+    "columnpruning": "whether a row parses must not depend on the columns that are used",
+    "timezone": "events.timezone says it",
+    "singlevariantcolumn": "events need columns",
+    "wholetext": "events are lines",
+}
+
+
+def text_options(format: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for Spark's CSV or JSON reader, without those that are ours to set.
+
+    Raises:
+        SourceError: an option would lose rows or make them depend on the query. It names the
+            option, never its value.
+    """
+    for name in options:
+        if reason := _REFUSED.get(name.lower()):
+            raise SourceError(
+                f"this option cannot be set: {reason}", field=f"source.options.{name}"
+            )
+    lower = {name.lower(): value for name, value in options.items()}
+    if format == "csv":
+        lower.setdefault("header", "true")
+    return lower
+
+
+def infer_schema(
+    spark: SparkSession,
+    format: str,
+    files: tuple[InputFile, ...],
+    options: Mapping[str, str],
+) -> StructType:
+    """The schema of CSV or JSON files, from every row of them.
+
+    What looks like a time stays text: with or without a zone, in whichever form, `time_format`
+    says how it is read, and Spark's guess would depend on the session's time zone. Dates
+    (`2026-01-31`, CSV) are dates. Columns without a value are text.
+
+    Raises:
+        SourceError: CSV without a header, or nothing that could be parsed.
+    """
+    if format == "csv" and options.get("header", "true").lower() != "true":
+        raise SourceError(
+            "a CSV file without a header has no names for its columns",
+            field="source.schema",
+            way_out='Say them, as in schema: "user_id string, event_time string"',
+        )
+    reader = spark.read.options(**options).option("columnNameOfCorruptRecord", _UNPARSED)
+    if format == "csv":
+        found = reader.option("inferSchema", "true").csv(for_spark(files)).schema
+    else:
+        found = reader.json(for_spark(files)).schema
+    schema = StructType()
+    for field in found.fields:
+        if field.name != _UNPARSED:
+            schema.add(field.name, _settled(field.dataType))
+    if not schema.fields:
+        raise SourceError(
+            f"no line of it is {'CSV' if format == 'csv' else 'a JSON object'}", field="source.path"
+        )
+    return schema
+
+
+def read_text(
+    spark: SparkSession,
+    format: str,
+    files: tuple[InputFile, ...],
+    schema: StructType,
+    options: Mapping[str, str],
+    settings: Mapping[str, str],
+) -> DataFrame:
+    """CSV or JSON files with exactly this schema.
+
+    A line that is malformed, has too few or too many fields, or a value that is not of its
+    column's type, stands whole in `_corrupt`.
+
+    Args:
+        spark: the session.
+        format: csv or json.
+        files: what to read.
+        schema: the columns in the files.
+        options: from text_options.
+        settings: of every format: basePath, timeZone and so on.
+    """
+    wanted = StructType([*schema.fields]).add(CORRUPT, StringType())
+    reader = spark.read.schema(wanted).options(**options).options(**settings)
+    reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+    if format == "csv":
+        # Names in each file's header are compared with the schema's: columns never shift.
+        reader = reader.options(enforceSchema="false", columnPruning="false")
+        rows = reader.csv(for_spark(files))
+    else:
+        rows = reader.json(for_spark(files))
+    # Spark only parses the columns that a query uses, so a bad value would make its row corrupt
+    # in one query and good in the next. Here `_corrupt` uses every column; the condition always
+    # holds, which the optimizer does not see.
+    nulls = F.array(*[column(name).isNull() for name in schema.names])
+    corrupt = F.when(F.array_position(nulls, F.lit(True)) >= 0, F.col(CORRUPT))
+    own = [column(name) for name in rows.columns if name != CORRUPT]
+    return rows.select(*own, corrupt.alias(CORRUPT), place().alias(SOURCE))
+
+
+def _settled(type_: DataType) -> DataType:
+    if isinstance(type_, TimestampType | TimestampNTZType | NullType):
+        return StringType()
+    return type_

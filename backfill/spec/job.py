@@ -1,0 +1,204 @@
+"""From a job file to a validated job, or to every problem in it."""
+
+from __future__ import annotations
+
+import os
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from backfill.aggregates import Aggregate
+from backfill.engines import Engine
+from backfill.errors import BackfillError, JobFileError, did_you_mean
+from backfill.events import SourceOptions
+from backfill.spec.document import Document, Place, read
+from backfill.spec.names import is_url
+from backfill.spec.settings import JobFile, context
+from backfill.windows import Window
+
+# Settings of the interface that a later version reads.
+_LATER = {
+    ("retention",),
+    ("stream",),
+    ("checks",),
+    ("tables", "catalog"),
+    ("tables", "schema"),
+}
+# Passwords stand here, so no value from here is ever shown.
+_SECRET = ("source", "options")
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """One entry of `windows`: the window, and the aggregates by the names of their columns."""
+
+    window: Window
+    aggregates: Mapping[str, Aggregate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """A validated job file.
+
+    Attributes:
+        path: the job file, absolute.
+        source: where the events are; a relative path in the file is made absolute.
+        key: the key's columns; () for one group.
+        time, time_format, timezone, id, arrival: as in the file.
+        max_future_us: events later than the run's now by more than this are quarantined; µs.
+        engine: whose conventions the windows follow.
+        windows: by name, in the file's order.
+        tables: the folder of the tables, absolute.
+    """
+
+    path: Path
+    source: SourceOptions
+    key: tuple[str, ...]
+    time: str
+    time_format: str | None
+    timezone: str
+    id: str | None
+    arrival: tuple[str, ...]
+    max_future_us: int | None
+    engine: Engine
+    windows: Mapping[str, WindowSpec]
+    tables: Path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> JobSpec:
+        """Reads and validates a job file; needs no Spark session.
+
+        Raises:
+            JobFileError: with one line for every problem: file and line, setting, value, and
+                what is allowed.
+        """
+        document = read(Path(path))
+        if not isinstance(document.value, dict):
+            way_out = "Begin with source: (backfill init writes an example)"
+            raise JobFileError("must be a mapping", field=document.where(()), way_out=way_out)
+        try:
+            file = JobFile.model_validate(document.value, context=context(document.value))
+        except ValidationError as error:
+            raise _told(error.errors(include_url=False), document) from None
+        spec = _spec(Path(os.path.abspath(path)), file)
+        if _is_within(spec.tables, spec.source):
+            raise JobFileError(
+                "the tables would lie among the events that are read",
+                field=document.where(("tables", "path")),
+                value=file.tables.path,
+                way_out="Choose a folder outside of the source",
+            )
+        return spec
+
+
+def _spec(path: Path, file: JobFile) -> JobSpec:
+    source, events = file.source, file.events
+    windows = {
+        name: WindowSpec(each.window, types.MappingProxyType(each.aggregates))
+        for name, each in file.windows.items()
+    }
+    named = source.format == "table" or is_url(source.path)
+    return JobSpec(
+        path=path,
+        source=SourceOptions(
+            format=source.format,
+            path=source.path if named else _absolute(path, source.path),
+            schema=source.ddl,
+            options=types.MappingProxyType(source.options),
+            date_column=source.date_column,
+            timezone=events.timezone,
+        ),
+        key=events.key,
+        time=events.time,
+        time_format=events.time_format,
+        timezone=events.timezone,
+        id=events.id,
+        arrival=events.arrival,
+        max_future_us=events.max_future.us if events.max_future else None,
+        engine=file.engine,
+        windows=types.MappingProxyType(windows),
+        tables=Path(_absolute(path, file.tables.path)),
+    )
+
+
+def _absolute(file: Path, path: str) -> str:
+    return os.path.normpath(file.parent / path)
+
+
+def _is_within(tables: Path, source: SourceOptions) -> bool:
+    folder = Path(source.path)
+    return source.format != "table" and (folder == tables or folder in tables.parents)
+
+
+def _told(errors: list[ErrorDetails], document: Document) -> JobFileError:
+    problems = sorted((_problem(each, document) for each in errors), key=lambda problem: problem[0])
+    told = [problem for _, problem in problems]
+    return told[0] if len(told) == 1 else JobFileError("\n".join(str(each) for each in told))
+
+
+def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError]:
+    """The line that it is on, and the problem in our words."""
+    place: Place = tuple(part for part in error["loc"] if part != "[key]")
+    cause = error.get("ctx", {}).get("error")
+    facts: dict[str, Any] = {}
+    if isinstance(cause, BackfillError):
+        problem = cause.problem
+        facts["way_out"] = cause.way_out
+        if cause.has_value:
+            facts["value"] = cause.value
+        if cause.field and cause.field != place[-1]:
+            place = (*place, *cause.field.split("."))
+    elif error["type"] == "extra_forbidden":
+        problem, facts["way_out"] = _unknown(place)
+    else:
+        problem = _wanted(error)
+        if isinstance(error["input"], str) and error["type"] != "string_too_short":
+            facts["value"] = error["input"]
+    # A mapping's text may hold an address with a password in it.
+    if place[:2] == _SECRET or error["type"].endswith("_type"):
+        facts.pop("value", None)
+    return document.line(place), JobFileError(problem, field=document.where(place), **facts)
+
+
+def _unknown(place: Place) -> tuple[str, str | None]:
+    if place in _LATER:
+        return "is not supported yet", None
+    return "no such setting", did_you_mean(str(place[-1]), _settings(place[:-1]))
+
+
+def _wanted(error: ErrorDetails) -> str:
+    if error["type"] == "missing":
+        return "is missing"
+    if error["input"] is None or error["type"] == "string_too_short":
+        return "is empty"
+    wanted = {
+        "string_type": "text",
+        "tuple_type": "a column's name or a list of names",
+        "dict_type": "a mapping",
+        "model_type": "a mapping",
+    }
+    return f"must be {wanted.get(error['type'], 'something else: ' + error['msg'])}"
+
+
+def _settings(place: Place) -> list[str]:
+    """The settings that the mapping at this place has."""
+    kind: Any = JobFile
+    for part in place:
+        if typing.get_origin(kind) is dict:
+            kind = typing.get_args(kind)[1]
+        else:
+            kind = _fields(kind)[str(part)].annotation
+            if type(None) in (inner := typing.get_args(kind)):
+                kind = inner[0]
+    return list(_fields(kind))
+
+
+def _fields(kind: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in kind.model_fields.items()}

@@ -1,0 +1,71 @@
+"""Names that a job file may give: they become columns and folders, so some are taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from backfill.errors import JobFileError
+
+COLUMNS = frozenset({"date", "is_open", "session_id", "window_end", "window_start"})
+TABLES = frozenset({"events", "quarantine", "reconciliation"})
+_WINDOW = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*", re.ASCII)
+_AGGREGATE = re.compile(r"[\w-]+")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_TAKEN = "is a name that the tables use themselves"
+
+
+def check_key(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The key's columns, none of which the tables have already."""
+    for name in columns:
+        if _is_ours(name):
+            way_out = "Rename the column in the source, or select it under another name"
+            raise JobFileError(_TAKEN, value=name, way_out=way_out)
+    return columns
+
+
+def check_aggregate(name: str, key: Sequence[str]) -> str:
+    """An aggregate's name, which becomes a column."""
+    if _is_ours(name):
+        raise JobFileError(_TAKEN, way_out="Choose another")
+    if name.lower() in (each.lower() for each in key):
+        raise JobFileError("is a column of the key", way_out="Choose another name")
+    if not _AGGREGATE.fullmatch(name):
+        raise JobFileError("can't be a column's name", way_out="Use letters, digits, _ and -")
+    return name
+
+
+def check_window(name: str) -> str:
+    """A window's name, which becomes a folder and the name of a table."""
+    if name.lower() in TABLES:
+        raise JobFileError(_TAKEN, way_out="Choose another")
+    if not _WINDOW.fullmatch(name):
+        way_out = "Use letters, digits, _ and -, and do not begin with _"
+        raise JobFileError("can't be a table's name", way_out=way_out)
+    return name
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """Names that differ in more than the case of letters, which Spark and some disks ignore."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            first = seen[name.lower()]
+            raise JobFileError(f"{first!r} and {name!r} differ only in upper and lower case")
+        seen[name.lower()] = name
+
+
+def check_folder(path: str) -> str:
+    """A folder on this machine."""
+    if is_url(path):
+        raise JobFileError("must be a folder on a disk, not an address")
+    return path
+
+
+def is_url(path: str) -> bool:
+    """Whether the path begins with a scheme, such as `s3a://`."""
+    return _URL.match(path) is not None
+
+
+def _is_ours(column: str) -> bool:
+    return column.lower() in COLUMNS or column.startswith("_")

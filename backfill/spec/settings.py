@@ -1,0 +1,270 @@
+"""The settings of a job file as pydantic models, one class per part of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationInfo,
+    model_validator,
+)
+
+from backfill import engines
+from backfill.aggregates import Aggregate, parse
+from backfill.durations import Duration, Fixed, duration, fixed
+from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
+from backfill.events import FORMATS, check_zone
+from backfill.spec import names
+from backfill.windows import (
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    TumblingWindow,
+    Window,
+)
+
+_TIME_FORMATS = ("iso", "epoch_s", "epoch_ms", "epoch_us")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What parts of the file must know of others while they are validated."""
+
+    engine: engines.Engine
+    key: tuple[str, ...]
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    for place, name in enumerate(value):
+        if name in value[:place]:
+            raise JobFileError("is there twice", value=name)
+    return value
+
+
+def _calendar_or_fixed(value: object) -> Duration:
+    return duration(_number(value), field="")
+
+
+def _fixed(value: object) -> Fixed:
+    return fixed(_number(value), field="")
+
+
+def _not_negative(value: Fixed) -> Fixed:
+    if value.us < 0:
+        raise JobFileError("must not be negative", value=str(value))
+    return value
+
+
+def _number(value: object) -> object:
+    """A bare number as one, so that the refusal can say what is missing."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
+        return float(value) if "." in value else int(value)
+    return value
+
+
+def _zone(value: str) -> str:
+    check_zone(value)
+    return value
+
+
+def _format(value: str) -> str:
+    if value == "kafka":
+        supported = "Supported: " + ", ".join(FORMATS)
+        raise JobFileError("is not supported yet", value=value, way_out=supported)
+    if value not in FORMATS:
+        raise JobFileError("no such format", value=value, way_out=did_you_mean(value, FORMATS))
+    return value
+
+
+def _time_format(value: str) -> str:
+    hint = did_you_mean(value, _TIME_FORMATS)
+    if value not in _TIME_FORMATS and (hint.startswith("Did") or value.isdigit()):
+        other = "or a pattern such as yyyy-MM-dd HH:mm:ss"
+        allowed = f"{hint} Allowed: {', '.join(_TIME_FORMATS)}, {other}"
+        raise JobFileError("no such time format", value=value, way_out=allowed)
+    return value
+
+
+def _aggregate(value: object) -> Aggregate:
+    if not isinstance(value, str):
+        raise AggregateError("must be text, such as sum(amount)")
+    try:
+        return parse(value)
+    except AggregateError:
+        if value.count("(") > value.count(")"):
+            # In {revenue: quantile(ms, 0.5)} YAML ends the value at the comma.
+            hint = "Put it in quotes: between { and } a comma ends a value"
+            raise AggregateError("is cut off", value=value, way_out=hint) from None
+        raise
+
+
+def _some(what: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if not value:
+            raise JobFileError(f"needs at least one {what}")
+        names.check_distinct(value)
+        return value
+
+    return check
+
+
+def _aggregate_name(value: str, info: ValidationInfo[Context]) -> str:
+    return names.check_aggregate(value, info.context.key)
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Columns = Annotated[tuple[Text, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
+Span = Annotated[Duration, PlainValidator(_calendar_or_fixed)]
+FixedSpan = Annotated[Fixed, PlainValidator(_fixed)]
+Aggregates = Annotated[
+    dict[
+        Annotated[str, AfterValidator(_aggregate_name)],
+        Annotated[Aggregate, PlainValidator(_aggregate)],
+    ],
+    AfterValidator(_some("aggregate, such as events: count")),
+]
+
+
+class Part(BaseModel):
+    """A mapping of the file, without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Source(Part):
+    """Where the events are and how they are read."""
+
+    path: Text
+    format: Annotated[str, AfterValidator(_format)]
+    ddl: Text | None = Field(None, alias="schema")
+    options: dict[str, str] = {}
+    date_column: Text | None = None
+
+
+class Events(Part):
+    """What of an event is its key, its time, its identity and its arrival."""
+
+    key: Annotated[Columns, AfterValidator(names.check_key)]
+    time: Text
+    time_format: Annotated[Text, AfterValidator(_time_format)] | None = None
+    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    id: Text | None = None
+    arrival: Columns = ()
+    max_future: Annotated[FixedSpan, AfterValidator(_not_negative)] | None = None
+
+
+class Session(Part):
+    """The parameters of `SessionWindow`."""
+
+    gap: FixedSpan
+
+
+class Tumbling(Part):
+    """The parameters of `TumblingWindow`."""
+
+    size: Span
+    offset: FixedSpan = Fixed(0)
+
+
+class Hopping(Part):
+    """The parameters of `HoppingWindow`."""
+
+    size: Span
+    advance: Span
+    offset: FixedSpan = Fixed(0)
+
+
+class Cumulating(Part):
+    """The parameters of `CumulatingWindow`."""
+
+    size: Span
+    step: Span
+
+
+_KINDS: Mapping[str, Callable[..., Window]] = {
+    "session": SessionWindow,
+    "tumbling": TumblingWindow,
+    "hopping": HoppingWindow,
+    "cumulating": CumulatingWindow,
+}
+
+
+class WindowTable(Part):
+    """One entry of `windows`: a window of one kind, and what is computed over it."""
+
+    session: Session | None = None
+    tumbling: Tumbling | None = None
+    hopping: Hopping | None = None
+    cumulating: Cumulating | None = None
+    aggregates: Aggregates
+
+    @property
+    def window(self) -> Window:
+        """The one window that is defined."""
+        (kind,) = self._kinds()
+        return _KINDS[kind](**dict(getattr(self, kind)))
+
+    @model_validator(mode="after")
+    def _one_that_the_engine_allows(self, info: ValidationInfo[Context]) -> WindowTable:
+        kinds = self._kinds()
+        if len(kinds) != 1:
+            found = "has " + (" and ".join(kinds) or "no kind of window")
+            raise JobFileError(found, way_out=f"Give one of {', '.join(_KINDS)}")
+        try:
+            info.context.engine.rules_for(self.window)
+        except BackfillError as error:
+            raise error.within(kinds[0]) from None
+        return self
+
+    def _kinds(self) -> list[str]:
+        return [kind for kind in _KINDS if getattr(self, kind) is not None]
+
+
+class Tables(Part):
+    """Where the results go."""
+
+    path: Annotated[Text, AfterValidator(names.check_folder)]
+
+
+class JobFile(Part):
+    """The whole file."""
+
+    source: Source
+    events: Events
+    engine: Annotated[engines.Engine, PlainValidator(lambda name: engine(name))] = engines.PLAIN
+    windows: Annotated[
+        dict[Annotated[str, AfterValidator(names.check_window)], WindowTable],
+        AfterValidator(_some("window")),
+    ]
+    tables: Tables
+
+
+def engine(name: object) -> engines.Engine:
+    """The engine of this name, whatever stands there."""
+    if not isinstance(name, str):
+        raise JobFileError("must be a name", way_out="Allowed: " + ", ".join(engines.ENGINES))
+    return engines.engine(name)
+
+
+def context(value: Mapping[str, Any]) -> Context:
+    """The context as far as the unvalidated file has it; its own faults are told elsewhere."""
+    events = value.get("events")
+    key = _listed(events.get("key")) if isinstance(events, dict) else None
+    columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []
+    name = value.get("engine")
+    known = engines.ENGINES.get(name) if isinstance(name, str) else None
+    return Context(known or engines.PLAIN, tuple(columns))

@@ -1,0 +1,7 @@
+"""Where results live: embedded Delta tables, written by Spark, committed without it."""
+
+from backfill.tables.delta import DeltaStore
+from backfill.tables.lookup import look_up
+from backfill.tables.staging import StagedFile, StagedFiles
+
+__all__ = ["DeltaStore", "StagedFile", "StagedFiles", "look_up"]

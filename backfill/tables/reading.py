@@ -1,0 +1,59 @@
+"""Reading exactly the live files of a table with Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.columns import column
+from backfill.errors import TableError
+from backfill.tables.log import live_files
+from backfill.tables.schema import spark_schema
+from backfill.tables.session import session_conf
+
+# Above 32 paths Spark lists them by a job with a task for each, which takes seconds; the driver
+# alone does it in a fraction of one.
+_LISTING_CONF = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
+
+
+def read_files(spark: SparkSession, folder: Path, table: DeltaTable) -> DataFrame:
+    """The rows of the table's live files, columns in the table's order.
+
+    Spark takes the partition columns from the folders' names, typed as the table has them, and
+    so skips files by them.
+
+    Args:
+        spark: the session.
+        folder: the table's folder.
+        table: the table, at the version to read.
+
+    Raises:
+        TableError: files of this version are not there any more.
+    """
+    schema = spark_schema(table.schema())
+    paths = live_files(table)
+    gone = [path for path in paths if not (folder / path).exists()]
+    if gone:
+        raise TableError(
+            f"{len(gone)} of the {len(paths)} files of version {table.version()} are gone, "
+            f"{gone[0]} among them",
+            field=str(folder),
+            way_out="Read a newer version, or run the backfill again.",
+        )
+    if not paths:
+        return spark.createDataFrame([], schema)
+    with session_conf(spark, _LISTING_CONF):
+        return (
+            spark.read.schema(schema)
+            .option("basePath", str(folder))
+            .parquet(*(_literal(folder / path) for path in paths))
+            .select(*(column(name) for name in schema.names))
+        )
+
+
+def _literal(path: Path) -> str:
+    """The path with the characters escaped that Spark takes for a pattern's."""
+    return re.sub(r"([\[\]{}*?])", r"\\\1", str(path))

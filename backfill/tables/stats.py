@@ -1,0 +1,146 @@
+"""File statistics for the Delta log, from Parquet footers: by them readers skip whole files.
+
+A bound may be wider than the truth, never narrower; where that cannot be kept, it is left out,
+and readers then read the file. The form is that of the Delta protocol, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backfill.errors import TableError
+
+# Longer texts are cut (smallest) or left out (largest), so that the log stays small.
+MAX_TEXT = 64
+
+_EPOCH = datetime(1970, 1, 1)
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
+_FLOATS = frozenset({"float", "double"})
+_TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """What the log says of one file.
+
+    Attributes:
+        rows: the number of rows.
+        json: numRecords, minValues, maxValues and nullCount in Delta's form.
+    """
+
+    rows: int
+    json: str
+
+
+def file_statistics(path: Path, columns: Mapping[str, str]) -> FileStatistics:
+    """Statistics of a Parquet file.
+
+    Args:
+        path: the file.
+        columns: the columns to tell of, with Delta's names of their types; those that the file
+            does not have (partition columns) are passed over.
+
+    Raises:
+        TableError: the file cannot be read.
+    """
+    try:
+        footer = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise TableError(f"not a readable Parquet file: {error}", field=str(path)) from error
+    smallest: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for position in range(footer.num_columns):
+        name = footer.schema.column(position).path
+        # A path with a dot is a nested field, or a name with a dot in it: not worth telling apart.
+        kind = None if "." in name else columns.get(name)
+        if kind is None:
+            continue
+        groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+        statistics = [group.column(position).statistics for group in groups]
+        if not groups or any(each is None or each.null_count is None for each in statistics):
+            continue
+        nulls[name] = sum(each.null_count for each in statistics)
+        bounded = [
+            each
+            for each, group in zip(statistics, groups, strict=True)
+            if each.null_count < group.num_rows
+        ]
+        if not bounded or not all(each.has_min_max for each in bounded):
+            continue
+        lower, upper = _bounds(kind, bounded)
+        if lower is not None:
+            smallest[name] = lower
+        if upper is not None:
+            largest[name] = upper
+    told = {
+        "numRecords": footer.num_rows,
+        "minValues": smallest,
+        "maxValues": largest,
+        "nullCount": nulls,
+    }
+    text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return FileStatistics(footer.num_rows, text)
+
+
+def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
+    """The smallest and largest value as JSON has them; None for a bound that is left out."""
+    if kind in _INTEGERS:
+        return min(g.min_raw for g in groups), max(g.max_raw for g in groups)
+    if kind in _TIMESTAMPS:
+        zone = "Z" if kind == "timestamp" else ""
+        lower, upper = min(g.min_raw for g in groups), max(g.max_raw for g in groups)
+        # Delta's statistics have milliseconds: down for the smallest, up for the largest.
+        return _timestamp(lower // 1000, zone), _timestamp(-(-upper // 1000), zone)
+    if kind == "date":
+        return _date(min(g.min_raw for g in groups)), _date(max(g.max_raw for g in groups))
+    if kind == "string":
+        # Code points sort as their UTF-8 bytes do, so Python's order is Parquet's.
+        upper_text = max(g.max for g in groups)
+        return min(g.min for g in groups)[:MAX_TEXT], (
+            upper_text if len(upper_text) <= MAX_TEXT else None
+        )
+    if kind in _FLOATS:
+        return _float_bounds([g.min for g in groups], [g.max for g in groups])
+    if kind.startswith("decimal"):
+        return _decimal(min(g.min for g in groups)), _decimal(max(g.max for g in groups))
+    return None, None
+
+
+def _float_bounds(lower: list[float], upper: list[float]) -> tuple[Any, Any]:
+    # NaN is the largest number for Spark and no number for others: then no bound is safe.
+    if any(map(math.isnan, (*lower, *upper))):
+        return None, None
+    low, high = min(lower), max(upper)
+    return (None if math.isinf(low) else low), (None if math.isinf(high) else high)
+
+
+def _timestamp(milliseconds: int, zone: str) -> str | None:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:  # years before 1 and after 9999 are not in ISO's four digits
+        return None
+    return moment.isoformat(timespec="milliseconds") + zone
+
+
+def _date(days: int) -> str | None:
+    try:
+        return date.fromordinal(_EPOCH.toordinal() + days).isoformat()
+    except (OverflowError, ValueError):
+        return None
+
+
+def _decimal(value: Decimal) -> float | None:
+    """A JSON number that reads back as this decimal, to the digit; None where a double is short."""
+    number = float(value)
+    return number if Decimal(repr(number)) == value else None

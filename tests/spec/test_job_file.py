@@ -1,0 +1,294 @@
+"""Job files that are right, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backfill.cli.init import TEMPLATE
+from backfill.durations import Calendar, Fixed
+from backfill.errors import JobFileError
+from backfill.spec import JobSpec
+from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+
+SAMPLE = Path(__file__).parents[2] / "data/samples/job.yaml"
+
+FULL = """\
+source:
+  path: data/events
+  format: csv
+  schema: "user_id string, amount double"
+  options: {sep: ";", header: true, nullValue: off, maxColumns: 007, escape: ''}
+  date_column: day
+events:
+  key: [user_id, shop]
+  time: event_time
+  time_format: yyyy-MM-dd HH:mm
+  timezone: Europe/Oslo
+  id: event_id
+  arrival: [partition, offset]
+  max_future: 1d
+engine: flink
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {events: count, revenue: sum(amount)}}
+  daily:    {tumbling: {size: 1 day, offset: -1h}, aggregates: {events: count}}
+  trailing: {hopping: {size: 24h, advance: 1h}, aggregates: {p: "quantile(amount, 0.5)"}}
+  no:       {cumulating: {size: P1D, step: 1h}, aggregates: {events: count where amount > 1}}
+tables: {path: ../out}
+"""
+
+SMALL = """\
+source: {path: events, format: parquet}
+events:
+  key: user_id
+  time: event_time
+windows:
+  sessions:
+    session: {gap: 30m}
+    aggregates: {events: count}
+tables: {path: out}
+"""
+
+
+def load(folder: Path, text: str | bytes) -> JobSpec:
+    path = folder / "job.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return JobSpec.load(path)
+
+
+def problems(folder: Path, text: str | bytes) -> list[str]:
+    """What is said of a bad file, without the folder's name."""
+    with pytest.raises(JobFileError) as caught:
+        load(folder, text)
+    return str(caught.value).replace(f"{folder}/", "").split("\n")
+
+
+def problem(folder: Path, text: str | bytes) -> str:
+    (only,) = problems(folder, text)
+    return only
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    spec = load(tmp_path, FULL)
+    assert spec.path == tmp_path / "job.yaml"
+    assert spec.source.path == str(tmp_path / "data/events")
+    assert spec.source.schema == "user_id string, amount double"
+    assert spec.source.date_column == "day"
+    assert spec.source.timezone == spec.timezone == "Europe/Oslo"
+    assert spec.key == ("user_id", "shop")
+    assert (spec.time, spec.time_format) == ("event_time", "yyyy-MM-dd HH:mm")
+    assert (spec.id, spec.arrival) == ("event_id", ("partition", "offset"))
+    assert spec.max_future_us == 86_400_000_000
+    assert spec.engine.name == "flink"
+    assert spec.tables == tmp_path.parent / "out"
+    hour = Fixed(3_600_000_000)
+    assert [each.window for each in spec.windows.values()] == [
+        SessionWindow(gap="30m"),
+        TumblingWindow(size=Calendar(1, "day"), offset="-1h"),
+        HoppingWindow(size="24h", advance=hour),
+        CumulatingWindow(size="1 day", step="1h"),
+    ]
+    assert list(spec.windows) == ["sessions", "daily", "trailing", "no"]
+    assert str(spec.windows["no"].aggregates["events"]) == "count where amount > 1"
+    assert str(spec.windows["trailing"].aggregates["p"]) == "quantile(amount, 0.5)"
+
+
+def test_options_reach_spark_as_they_are_written(tmp_path: Path) -> None:
+    assert load(tmp_path, FULL).source.options == {
+        "sep": ";",
+        "header": "true",
+        "nullValue": "off",
+        "maxColumns": "007",
+        "escape": "",
+    }
+
+
+def test_what_is_left_out_has_defaults(tmp_path: Path) -> None:
+    spec = load(tmp_path, SMALL)
+    assert spec.engine.name == "plain"
+    assert spec.timezone == "UTC"
+    assert (spec.key, spec.arrival) == (("user_id",), ())
+    assert (spec.time_format, spec.id, spec.max_future_us) == (None, None, None)
+
+
+def test_an_optional_setting_may_be_left_empty(tmp_path: Path) -> None:
+    assert load(tmp_path, SMALL.replace("  time:", "  id:\n  time:")).id is None
+
+
+@pytest.mark.parametrize("path", [SAMPLE, TEMPLATE], ids=["sample", "template"])
+def test_files_that_are_shipped_are_valid(path: Path) -> None:
+    assert "sessions" in JobSpec.load(path).windows
+
+
+def test_no_key_is_one_group(tmp_path: Path) -> None:
+    assert load(tmp_path, SMALL.replace("key: user_id", "key: []")).key == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("events/*/x.parquet", "{folder}/events/*/x.parquet"),
+        ("/var/events", "/var/events"),
+        ("s3a://bucket/events", "s3a://bucket/events"),
+        ("file:/var/events", "file:/var/events"),
+    ],
+)
+def test_only_plain_relative_paths_are_made_absolute(
+    tmp_path: Path, path: str, expected: str
+) -> None:
+    spec = load(tmp_path, SMALL.replace("path: events", f"path: '{path}'"))
+    assert spec.source.path == expected.format(folder=tmp_path)
+
+
+def test_a_relative_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    load(Path(), SMALL)
+    assert JobSpec.load("job.yaml").source.path == str(tmp_path / "events")
+
+
+def test_a_catalog_table_is_a_name(tmp_path: Path) -> None:
+    spec = load(tmp_path, SMALL.replace("events, format: parquet", "lake.clicks, format: table"))
+    assert spec.source.path == "lake.clicks"
+
+
+def test_aliases_share_parts(tmp_path: Path) -> None:
+    text = SMALL.replace("aggregates: {", "aggregates: &shared {").replace(
+        "tables:", "  hourly: {tumbling: {size: 1h}, aggregates: *shared}\ntables:"
+    )
+    assert load(tmp_path, text).windows["hourly"].aggregates.keys() == {"events"}
+
+
+# One change of the small file, and what is said about it.
+BAD = [
+    ("events:\n", "evnts:\n", ["job.yaml:1: events: is missing", "job.yaml:2: evnts: no such set"]),
+    ("key:", "kye:", ["job.yaml:2: events.key: is missing", "Did you mean 'key'?"]),
+    ("key: user_id", "key:", ["job.yaml:3: events.key: is empty"]),
+    ("key: user_id", "key: [a, a]", ["job.yaml:3: events.key: is there twice (got 'a')"]),
+    ("key: user_id", "key: {a: b}", ["job.yaml:3: events.key: must be a column's name or a list"]),
+    ("key: user_id", "key: Date", ["job.yaml:3: events.key: is a name that the tables use"]),
+    ("key: user_id", "key: [a, _b]", ["(got '_b')"]),
+    ("time: event_time", "time: ''", ["job.yaml:4: events.time: is empty"]),
+    ("time: event_time", "time: [a]", ["job.yaml:4: events.time: must be text"]),
+    ("  time:", "  time_format: epoch\n  time:", ["epoch_s", "yyyy-MM-dd", "(got 'epoch')"]),
+    ("  time:", "  timezone: Europe/Olso\n  time:", ["4: events.timezone: ", "'Europe/Oslo'?"]),
+    ("  time:", "  timezone: ../etc\n  time:", ["(got '../etc')", "UTC"]),
+    ("  time:", "  max_future: 30:00\n  time:", ["not a duration (got '30:00')"]),
+    ("  time:", "  max_future: -1h\n  time:", ["must not be negative"]),
+    ("  time:", "  max_future: 1 day\n  time:", ["can't be a calendar span", "24h"]),
+    ("gap: 30m", "gap: 0s", ["job.yaml:7: windows.sessions.session.gap: must be more than zero"]),
+    ("gap: 30m", "gap: -5m", ["windows.sessions.session.gap: must be more than zero"]),
+    ("gap: 30m", "gap: 30", ["a bare number has no unit (got 30)", "30m"]),
+    ("gap: 30m", "gap: 1e3", ["not a duration (got '1e3')"]),
+    ("gap: 30m", "gap: 1 day", ["windows.sessions.session.gap: can't be a calendar span"]),
+    ("gap: 30m", "gap: [1]", ["windows.sessions.session.gap: not a duration"]),
+    ("gap: 30m", "gab: 30m", ["session.gap: is missing", "session.gab: no such", "mean 'gap'?"]),
+    ("session: {gap: 30m}", "sesion: {gap: 30m}", ["windows.sessions.sesion", "'session'?"]),
+    ("session: {gap: 30m}", "session: 30m", ["windows.sessions.session: must be a mapping"]),
+    (
+        "session: {gap: 30m}",
+        "session: {gap: 30m}\n    tumbling: {size: 1h}",
+        ["job.yaml:6: windows.sessions: has session and tumbling", "Give one of session, tumbling"],
+    ),
+    ("    session: {gap: 30m}\n", "", ["windows.sessions: has no kind of window"]),
+    (
+        "session: {gap: 30m}",
+        "hopping: {size: 1h, advance: 2h}",
+        ["job.yaml:7: windows.sessions.hopping.advance: is larger than the size 1h"],
+    ),
+    (
+        "session: {gap: 30m}",
+        "cumulating: {size: 1h, step: 7m}",
+        ["windows.sessions.cumulating.step: the size 1h is no whole number of steps"],
+    ),
+    ("windows:", "engine: flonk\nwindows:", ["job.yaml:5: engine: no such engine", "'flink'?"]),
+    ("windows:", "engine: [flink]\nwindows:", ["job.yaml:5: engine: must be a name"]),
+    ("format: parquet", "format: kafka", ["1: source.format: is not supported yet", "parquet"]),
+    ("format: parquet", "format: parqet", ["1: source.format: no such format", "'parquet'?"]),
+    ("count}", "cuont}", ["8: windows.sessions.aggregates.events: no such", "'count'?"]),
+    ("count}", "'sum(x'}", ["windows.sessions.aggregates.events: is cut off"]),
+    ("events: count}", "p: quantile(x, 0.5)}", ["Put it in quotes"]),
+    ("events: count}", "p: 'quantile(x, 2)'}", ["must be from 0 to 1 (got 2)"]),
+    ("events: count}", "p: [a]}", ["windows.sessions.aggregates.p: must be text"]),
+    ("events: count}", "}", ["8: windows.sessions.aggregates: needs at least one aggregate"]),
+    ("    aggregates: {events: count}\n", "", ["windows.sessions.aggregates: is missing"]),
+    ("events: count}", "user_ID: count}", ["is a column of the key"]),
+    ("events: count}", "is_open: count}", ["windows.sessions.aggregates.is_open: is a name that"]),
+    ("events: count}", "Session_Id: count}", ["is a name that the tables use"]),
+    ("events: count}", "_n: count}", ["is a name that the tables use"]),
+    ("events: count}", "a b: count}", ["can't be a column's name", "letters, digits"]),
+    ("events: count}", "n: count, N: count}", ["'n' and 'N' differ only in upper and lower"]),
+    ("  sessions:", "  Quarantine:", ["6: windows.Quarantine: is a name that the tables use"]),
+    ("  sessions:", "  events:", ["6: windows.events: is a name that the tables use"]),
+    ("  sessions:", "  _sessions:", ["can't be a table's name"]),
+    ("  sessions:", "  ../x:", ["can't be a table's name", "letters, digits"]),
+    ("  sessions:", "  sitzungen für:", ["can't be a table's name"]),
+    ("  sessions:", '  "a\\n\\e[31m":', ["windows.a\\n\\x1b[31m: can't be a table's name"]),
+    ("path: out", "path: s3a://b/out", ["9: tables.path: must be a folder on a disk"]),
+    ("path: out", "path: events/out", ["9: tables.path: the tables would lie among the events"]),
+    ("path: out", "catalog: lake, schema: web", ["9: tables.catalog: is not supported yet"]),
+    ("tables:", "retention: 180d\ntables:", ["9: retention: is not supported yet"]),
+    ("tables:", "stream: {path: x}\ntables:", ["9: stream: is not supported yet"]),
+    ("tables:", "checks: {builtin: {x: off}}\ntables:", ["9: checks: is not supported yet"]),
+    ("tables: {path: out}", "", ["job.yaml:1: tables: is missing"]),
+    ("tables: {path: out}", "tables: out", ["9: tables: must be a mapping"]),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), BAD, ids=[new for _, new, _ in BAD])
+def test_bad_settings(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
+    assert old in SMALL
+    found = problems(tmp_path, SMALL.replace(old, new, 1))
+    for line in found:
+        assert line.startswith("job.yaml:")
+    for part in expected:
+        assert part in "\n".join(found)
+
+
+def test_all_problems_are_told_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = (
+        SMALL.replace("gap: 30m", "gap: 0s")
+        .replace("parquet", "parket")
+        .replace("  time: event_time", "  time: event_time\n  tiem: x")
+        .replace("{path: out}", "{}")
+    )
+    assert [each.split(": ")[0:2] for each in problems(tmp_path, text)] == [
+        ["job.yaml:1", "source.format"],
+        ["job.yaml:5", "events.tiem"],
+        ["job.yaml:8", "windows.sessions.session.gap"],
+        ["job.yaml:10", "tables.path"],
+    ]
+
+
+def test_a_single_problem_has_its_facts(tmp_path: Path) -> None:
+    with pytest.raises(JobFileError) as caught:
+        load(tmp_path, SMALL.replace("parquet", "parket"))
+    assert caught.value.field == f"{tmp_path}/job.yaml:1: source.format"
+    assert caught.value.value == "parket"
+    assert caught.value.way_out == "Did you mean 'parquet'?"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{path: e, format: csv, options: {password: [hunter2]}}",
+        "{path: e, format: csv, options: {password: {a: hunter2}}}",
+        "{path: e, format: csv, options: password=hunter2}",
+        "{path: e, format: csv, options: [hunter2]}",
+        "{path: e, format: csv, password: hunter2}",
+        "{path: [hunter2], format: csv}",
+        "s3a://user:hunter2@bucket",
+        "{path: e, format: csv, options: {a: hunter2, a: hunter2}}",
+        "{path: e, format: csv, options: {password: hunter2",
+    ],
+)
+def test_no_secret_is_told(tmp_path: Path, source: str) -> None:
+    text = SMALL.replace("{path: events, format: parquet}", source)
+    assert "hunter2" not in problem(tmp_path, text)
+
+
+def test_engines_have_rules_of_their_own(tmp_path: Path) -> None:
+    gaps = SMALL.replace("session: {gap: 30m}", "hopping: {size: 1h, advance: 2h}")
+    assert load(tmp_path, f"{gaps}engine: flink\n").engine.name == "flink"
+    fine = SMALL.replace("gap: 30m", "gap: 1us") + "engine: flink\n"
+    assert "session.gap: must be whole milliseconds" in problem(tmp_path, fine)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.tables import DeltaStore, StagedFiles
+
+Stage = Callable[..., StagedFiles]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DeltaStore:
+    return DeltaStore(tmp_path / "out")
+
+
+@pytest.fixture
+def windows(spark: SparkSession) -> Callable[..., DataFrame]:
+    """Rows of a window table from (key, date, start) with what else such a table has."""
+
+    def build(*rows: tuple[str, str, str], events: str = "1L") -> DataFrame:
+        values = ", ".join(
+            f"('{key}', timestamp'{start}Z', date'{date}')" for key, date, start in rows
+        )
+        return spark.sql(
+            f"SELECT * FROM VALUES {values} AS t(user_id, window_start, date)"
+        ).selectExpr(
+            "user_id",
+            "window_start",
+            "window_start + INTERVAL 10 MINUTES AS window_end",
+            f"{events} AS events",
+            "false AS is_open",
+            "named_struct('n', 1L) AS _state",
+            "date",
+        )
+
+    return build
+
+
+@pytest.fixture
+def stage(store: DeltaStore) -> Stage:
+    def build(frame: DataFrame, run_id: str, name: str = "sessions") -> StagedFiles:
+        return store.stage(
+            name, frame, run_id=run_id, partition_by=("date",), sort_by=("user_id", "window_start")
+        )
+
+    return build

@@ -1,0 +1,148 @@
+"""Looking windows up, without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.errors import ColumnError, TableError
+from backfill.tables import DeltaStore, look_up
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+
+
+@pytest.fixture
+def table(spark: SparkSession, store: DeltaStore) -> str:
+    """Windows of one minute, (day, key) for key 1 to 3 and days -1 to 2 since the epoch."""
+    frame = spark.sql(
+        """
+        SELECT key, named_struct('n', key) AS _state, CAST(key + 0.5 AS decimal(8, 2)) AS price,
+               array(key) AS list, timestamp_micros(day * 86400000000 + key) AS window_start,
+               timestamp_micros(day * 86400000000 + key + 60000000) AS window_end, 1L AS events,
+               timestamp_ntz'2024-01-01 00:00:00' AS local, date_add(date'1970-01-01', day) AS date
+        FROM (SELECT explode(sequence(-1, 2)) AS day), (SELECT explode(sequence(1, 3)) AS key)
+        """
+    )
+    staged = store.stage(
+        "hourly", frame, run_id="r1", partition_by=("date",), sort_by=("key", "window_start")
+    )
+    store.publish("hourly", staged, replace="all", metadata={})
+    return str(store.folder("hourly"))
+
+
+def found(*arguments: Any, **options: Any) -> list[tuple[int, int]]:
+    """The windows as (day, key)."""
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    rows = look_up(*arguments, **options).to_pylist()
+    return [((row["window_start"] - epoch).days, row["key"]) for row in rows]
+
+
+def test_public_columns_in_order_of_time(table: str) -> None:
+    result = look_up(table)
+    assert result.column_names == [
+        *("key", "price", "list", "window_start", "window_end", "events", "local")
+    ]
+    assert str(result.schema.field("window_start").type) == "timestamp[us, tz=UTC]"
+    assert found(table) == [(day, key) for day in range(-1, 3) for key in range(1, 4)]
+
+
+def test_by_key(table: str) -> None:
+    assert found(table, key={"key": "2"}) == [(day, 2) for day in range(-1, 3)]
+    assert found(table, key={"key": "2", "price": "2.5"}) == [(day, 2) for day in range(-1, 3)]
+    assert found(table, key={"key": "2", "price": "3.50"}) == []
+    assert found(table, key={"window_start": "1969-12-31T00:00:00.000001Z"}) == [(-1, 1)]
+    assert len(found(table, key={"local": "2024-01-01T00:00:00"})) == 12
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ({"key": "x"}, r"key: the value is not a int32 \(got 'x'\)"),
+        ({"key": "99999999999"}, "key: the value is not a int32"),
+        ({"local": "yesterday"}, "local: the value is not a timestamp"),
+        ({"kee": "1"}, "kee: the table has no such column. Did you mean 'key'?"),
+        ({"_state": "1"}, "_state: the table has no such column"),
+        ({"date": "1970-01-01"}, "date: the table has no such column"),
+        ({"list": "1"}, "list: the value is not a list"),
+    ],
+)
+def test_keys_that_cannot_be(table: str, key: dict[str, str], message: str) -> None:
+    with pytest.raises(ColumnError, match=message):
+        look_up(table, key=key)
+
+
+def test_ranges_are_half_open(table: str) -> None:
+    start = DAY + 2
+    assert found(table, start_us=start, end_us=start + 1) == [(1, 1), (1, 2)]
+    assert found(table, start_us=start, end_us=start) == [(1, 1)]
+    end = start + 60 * SECOND
+    assert found(table, start_us=end, end_us=2 * DAY) == [(1, 3)]
+    assert found(table, start_us=end, end_us=2 * DAY, end_inclusive=True) == [(1, 2), (1, 3)]
+    assert found(table, end_us=-DAY + 3) == [(-1, 1), (-1, 2)]
+    assert found(table, start_us=2 * DAY + 60 * SECOND + 2) == [(2, 3)]
+
+
+def test_windows_without_length(spark: SparkSession, store: DeltaStore) -> None:
+    frame = spark.sql(
+        "SELECT 1 AS key, timestamp_micros(5) AS window_start, timestamp_micros(5) AS window_end"
+    )
+    staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
+    store.publish("t", staged, replace="all", metadata={})
+    path = store.folder("t")
+    assert found(path, start_us=5, end_us=6) == [(0, 1)]
+    assert found(path, start_us=6) == []
+    assert found(path, end_us=5) == []
+
+
+def test_limit_and_order(table: str) -> None:
+    assert found(table, limit=2) == [(-1, 1), (-1, 2)]
+    assert found(table, limit=0) == []
+    assert found(table, limit=2, order_by=[("window_start", "descending")]) == [(2, 3), (2, 2)]
+    assert found(table, limit=5, order_by=[("events", "descending"), ("key", "descending")]) == [
+        *((day, 3) for day in range(-1, 3)),
+        (-1, 2),
+    ]
+    with pytest.raises(ColumnError, match="Did you mean 'events'"):
+        look_up(table, order_by=[("event", "ascending")])
+    with pytest.raises(ColumnError, match="list: nothing can be ordered"):
+        look_up(table, order_by=[("list", "ascending")])
+
+
+def test_files_that_cannot_matter_are_not_opened(table: str, store: DeltaStore) -> None:
+    for path in store.files("hourly"):
+        if "date=1970-01-02" not in path:
+            (store.folder("hourly") / path).write_bytes(b"not Parquet")
+    assert found(table, start_us=DAY, end_us=2 * DAY) == [(1, 1), (1, 2), (1, 3)]
+    assert found(table, key={"key": "4"}) == []
+    with pytest.raises(TableError, match="cannot be read"):
+        look_up(table)
+
+
+def test_empty_and_missing_tables(spark: SparkSession, store: DeltaStore, table: str) -> None:
+    empty = store.read(spark, "hourly").where("key > 3")
+    staged = store.stage("hourly", empty, run_id="r2", partition_by=("date",), sort_by=())
+    store.publish("hourly", staged, replace="all", metadata={})
+    for limit in (None, 3):
+        result = look_up(table, limit=limit)
+        assert result.num_rows == 0
+        assert "window_start" in result.column_names
+    with pytest.raises(TableError, match="`backfill run` publishes it"):
+        look_up(store.folder("daily"))
+
+
+def test_no_java_is_started(table: str) -> None:
+    code = "import sys; from backfill.tables import look_up; print(look_up(sys.argv[1]).num_rows)"
+    result = subprocess.run(
+        [sys.executable, "-c", code, table],
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout == "12\n", result.stderr

@@ -1,0 +1,163 @@
+"""Spark reads exactly the live files; other readers see the same table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.errors import TableError
+from backfill.tables import DeltaStore, StagedFiles
+
+Windows = Callable[..., DataFrame]
+Stage = Callable[..., StagedFiles]
+
+MONDAY = ("a", "2024-01-01", "2024-01-01 10:00:00.000001")
+TUESDAY = ("a", "2024-01-02", "1969-12-31 23:59:59.999999")
+LATER = ("ü b%41", "2024-01-02", "2024-01-02 11:00:00")
+
+
+@pytest.mark.parametrize("folder", ["out", "a b%zz c", "{a,b}[c]*?", "ü#é=1", "date=2020-01-01"])
+def test_two_runs_in_a_folder_of_any_name(
+    spark: SparkSession, tmp_path: Path, windows: Windows, folder: str
+) -> None:
+    store = DeltaStore(tmp_path / folder)
+    layout = {"partition_by": ("date",), "sort_by": ("user_id",)}
+    first = store.stage("sessions", windows(MONDAY, TUESDAY), run_id="2024", **layout)
+    store.publish("sessions", first, replace="all", metadata={})
+    second = store.stage("sessions", windows(LATER), run_id="r2", **layout)
+    store.publish("sessions", second, replace=[], metadata={})
+    frame = store.read(spark, "sessions")
+    assert frame.columns == windows(MONDAY).columns
+    assert dict(frame.dtypes) == dict(windows(MONDAY).dtypes)
+    expected = windows(MONDAY, TUESDAY, LATER)
+    assert sorted(map(tuple, frame.collect())) == sorted(map(tuple, expected.collect()))
+    other = DeltaTable(store.folder("sessions")).to_pyarrow_table().sort_by("window_start")
+    assert other["user_id"].to_pylist() == ["a", "a", "ü b%41"]
+    assert other["date"].to_pylist() == [date(2024, 1, 2), date(2024, 1, 1), date(2024, 1, 2)]
+
+
+def test_duckdb_and_polars_read_the_table(
+    store: DeltaStore, windows: Windows, stage: Stage
+) -> None:
+    store.publish("sessions", stage(windows(MONDAY, TUESDAY), "r1"), replace="all", metadata={})
+    store.publish("sessions", stage(windows(LATER), "r2"), replace=[], metadata={})
+    starts = [
+        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc),
+        datetime(2024, 1, 1, 10, 0, 0, 1, tzinfo=timezone.utc),
+        datetime(2024, 1, 2, 11, tzinfo=timezone.utc),
+    ]
+    folder = str(store.folder("sessions"))
+    lazy = pl.scan_delta(folder)
+    assert lazy.sort("window_start").collect()["window_start"].to_list() == starts
+    # Statistics in milliseconds must not make a reader skip a file whose values are finer.
+    for start in starts:
+        found = lazy.filter(pl.col("window_start") == start).collect()
+        assert found["window_start"].to_list() == [start]
+    # DuckDB's own Delta reader is an extension that pip does not bring.
+    connection = duckdb.connect()
+    connection.register("sessions", DeltaTable(folder).to_pyarrow_dataset())
+    rows = connection.sql(
+        "SELECT epoch_us(window_start), date FROM sessions "
+        "WHERE date = DATE '2024-01-02' ORDER BY 1"
+    ).fetchall()
+    assert rows == [(-1, date(2024, 1, 2)), (1704193200000000, date(2024, 1, 2))]
+
+
+def test_partitions_of_any_text(spark: SparkSession, store: DeltaStore) -> None:
+    values = ["01", "x y", "a/b=c%41", "ü:é", "__x", None]
+    frame = spark.createDataFrame([(i, v) for i, v in enumerate(values)], "n int, part string")
+    staged = store.stage("t", frame, run_id="r1", partition_by=("part",), sort_by=("n",))
+    store.publish("t", staged, replace="all", metadata={})
+    assert [row.part for row in store.read(spark, "t").orderBy("n").collect()] == values
+    other = DeltaTable(store.folder("t")).to_pyarrow_table().sort_by("n")
+    assert other["part"].to_pylist() == values
+    store.publish(
+        "t",
+        store.stage("t", frame.where("n < 0"), run_id="r2", partition_by=("part",), sort_by=()),
+        replace=store.files("t"),
+        metadata={},
+    )
+    assert store.read(spark, "t").count() == 0
+
+
+def test_files_are_skipped_by_partition(
+    spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage
+) -> None:
+    store.publish("sessions", stage(windows(MONDAY, TUESDAY), "r1"), replace="all", metadata={})
+    store.publish("sessions", stage(windows(LATER), "r2"), replace=[], metadata={})
+    frame = store.read(spark, "sessions").where("date = DATE '2024-01-01'")
+    # A file of another date is not even opened.
+    for path in store.files("sessions"):
+        if "date=2024-01-02" in path:
+            (store.folder("sessions") / path).write_bytes(b"not Parquet")
+    assert [row.user_id for row in frame.collect()] == ["a"]
+
+
+def test_files_that_another_writer_compacted(
+    spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage
+) -> None:
+    store.publish("sessions", stage(windows(TUESDAY), "r1"), replace="all", metadata={})
+    store.publish("sessions", stage(windows(LATER), "r2"), replace=[], metadata={})
+    store.publish("sessions", stage(windows(MONDAY), "r3"), replace=[], metadata={})
+    table = DeltaTable(store.folder("sessions"))
+    table.optimize.compact()
+    assert len(store.files("sessions")) == 2
+    assert store.history("sessions")[0]["metadata"] == {}
+    frame = store.read(spark, "sessions")
+    assert frame.columns == windows(MONDAY).columns
+    assert sorted(str(row.date) for row in frame.collect()) == [
+        "2024-01-01",
+        "2024-01-02",
+        "2024-01-02",
+    ]
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert store.read(spark, "sessions").count() == 3
+    with pytest.raises(TableError, match="1 of the 1 files of version 0 are gone"):
+        store.read(spark, "sessions", version=0)
+
+
+def test_four_hundred_dates_are_planned_fast(spark: SparkSession, store: DeltaStore) -> None:
+    frame = spark.sql("SELECT 1L AS n, date'2024-01-01' AS date")
+    one = store.stage("t", frame, run_id="r1", partition_by=("date",), sort_by=("n",))
+    (file,) = one.files
+    days = [date(2024, 1, 1) + timedelta(days=day) for day in range(400)]
+    copies = []
+    for day in days:
+        copies.append(replace(file, path=file.path.replace("2024-01-01", str(day))))
+        copy = one.folder / copies[-1].path
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes((one.folder / file.path).read_bytes())
+    store.publish("t", replace(one, files=tuple(copies)), replace="all", metadata={})
+    begin = time.monotonic()
+    read = store.read(spark, "t")
+    assert time.monotonic() - begin < 5
+    assert read.where("date = DATE '2024-02-01'").collect() == [(1, date(2024, 2, 1))]
+    assert [row.date for row in read.select("date").orderBy("date").collect()] == days
+
+
+def test_a_missing_table_names_the_command(spark: SparkSession, store: DeltaStore) -> None:
+    for call in (lambda: store.read(spark, "sessions"), lambda: store.files("sessions")):
+        with pytest.raises(TableError, match=r"does not exist yet\. `backfill run` publishes it"):
+            call()
+
+
+def test_statistics_let_readers_skip(store: DeltaStore, windows: Windows, stage: Stage) -> None:
+    store.publish("sessions", stage(windows(MONDAY, TUESDAY), "r1"), replace="all", metadata={})
+    actions = pa.table(DeltaTable(store.folder("sessions")).get_add_actions(flatten=True))
+    assert actions["num_records"].to_pylist() == [1, 1]
+    dates = actions["partition.date"].to_pylist()
+    lowest = dict(zip(dates, actions["min.window_start"].to_pylist(), strict=True))
+    highest = dict(zip(dates, actions["max.window_start"].to_pylist(), strict=True))
+    old = date(2024, 1, 2)
+    assert lowest[old] == datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=timezone.utc)
+    assert highest[old] == datetime(1970, 1, 1, tzinfo=timezone.utc)
