@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from backfill.spec import JobSpec
 
 ROOT = Path(__file__).parents[1]
+EVENTS = "data/samples/events"
 
 
 def blocks(language: str) -> list[str]:
@@ -27,11 +28,15 @@ def test_the_job_file(tmp_path: Path) -> None:
     assert list(JobSpec.load(path).windows) == ["sessions", "daily", "trailing", "growing"]
 
 
-def test_the_lines_of_the_notebook(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def run(code: str, path: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs the code; Spark has started in another folder, so the path to the events is absolute."""
+    exec(code.replace(path, str(ROOT / EVENTS)), names)
+    return names
+
+
+def test_the_lines_of_the_notebook(spark: SparkSession) -> None:
     (text,) = blocks("python")
-    names: dict[str, Any] = {}
-    exec(text, names)
+    names = run(text, EVENTS, {})
     assert names["sessions"].columns == [
         "user_id",
         "session_id",
@@ -43,14 +48,11 @@ def test_the_lines_of_the_notebook(spark: SparkSession, monkeypatch: pytest.Monk
     assert names["clicks"].count() == names["events"].count()
 
 
-def test_the_notebook(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT / "notebooks")
-    notebook = json.loads(Path("sessions.ipynb").read_text(encoding="utf-8"))
+def test_the_notebook(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook = json.loads((ROOT / "notebooks/sessions.ipynb").read_text(encoding="utf-8"))
     names: dict[str, Any] = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []
-            exec("".join(cell["source"]), names)
+            run("".join(cell["source"]), f"../{EVENTS}", names)
     assert "session_id" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.base import Aggregate, Input
+from backfill.aggregates.base import Aggregate, Input, to_column
 from backfill.columns import EVENTS, FIRST, TIME
 from backfill.errors import AggregateError
 
@@ -108,6 +108,15 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
     if value is None:
         return
     try:
+        if aggregate.where is not None:
+            held = events.select(to_column(aggregate.where)).schema[0].dataType
+            if not isinstance(held, T.BooleanType):
+                raise AggregateError(
+                    "the predicate behind `where` is not true or false",
+                    field=str(aggregate),
+                    value=held.simpleString(),
+                    way_out="Compare it with something",
+                )
         _ = events.select(value).schema
     except AnalysisException as error:
         names = ", ".join(each for each in events.columns if not each.startswith("_"))

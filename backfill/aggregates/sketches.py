@@ -56,7 +56,7 @@ class ApproximateQuantile(Aggregate):
     def partial(self, given: Input) -> dict[str, Column]:
         value = given.value.cast("double")
         return {
-            "n": F.count(F.when(~F.isnan(value), 1)),
+            "n": F.count(F.when(~F.isnan(value), value)),
             "sketch": F.kll_sketch_agg_double(value),
         }
 
@@ -65,7 +65,7 @@ class ApproximateQuantile(Aggregate):
 
     def finish(self, states: States, events: Column) -> Column:
         quantile = F.kll_sketch_get_quantile_double(states["sketch"], F.lit(self.share))
-        return F.when(states["n"] > 0, quantile)
+        return F.when(states["n"] > 0, quantile)  # an empty sketch may not be asked
 
     def __str__(self) -> str:
         return f"quantile({self.expression}, {self.share})"

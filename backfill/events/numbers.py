@@ -25,16 +25,21 @@ def decimal_micros(value: Column, unit: int) -> Column:
 
 
 def double_micros(value: Column, unit: int) -> Column:
-    """A double, read as the shortest decimal number that stands for it (1431857103.1 is that).
+    """A double, read as the decimal number that it was written as (1431857103.1 is that).
 
-    A double has up to 17 digits. With so many decimal places none of them is lost, but for numbers
-    so near to zero that only their sign matters.
+    Where a whole number of microseconds is written as this double, it is that number (the nearest,
+    where doubles are wider apart than microseconds: beyond the years 1684 to 2255); otherwise the
+    double's own value is floored. Java's text of a double is not used: before Java 19 it is
+    not always the shortest, and would give another microsecond.
     """
-    digits = len(str(unit)) - 1
-    near = 10.0 ** -(digits + 1)
-    exact = decimal_micros(value.try_cast(f"decimal(38,{18 + digits})"), unit)
-    tiny = F.when(value < 0, F.lit(-1)).otherwise(F.lit(0)).cast("bigint")
-    return F.when(F.abs(value) < near, tiny).otherwise(exact)
+    size = F.abs(value)
+    whole = F.floor(size)
+    rest = F.floor((size - whole.cast("double")) * unit + 0.5)  # the nearest whole microsecond
+    nearest = whole.cast("double") + rest.cast("double") / float(unit)
+    micros = F.try_add(integer_micros(whole, unit), rest)
+    down = F.when(nearest > size, micros - 1).otherwise(micros)
+    up = F.when(nearest < size, micros + 1).otherwise(micros)
+    return F.when(value < 0, -up).otherwise(down)
 
 
 def text_micros(value: Column) -> tuple[Column, Column]:

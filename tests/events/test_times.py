@@ -21,7 +21,7 @@ from backfill.events import time_column, to_local
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 ZONES = ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"]
 FEW = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -71,7 +71,7 @@ moments = st.datetimes(datetime(1902, 1, 1), datetime(2037, 12, 31))
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_wall_clocks_follow_the_zone(zoned: SparkSession, zone: str) -> None:
-    times = transitions(zone) + [datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(1, 1, 2)]
+    times = [*transitions(zone), datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(1, 1, 2)]
     expected = [micros(time.replace(tzinfo=ZoneInfo(zone))) for time in times]
     texts: list[str | None] = [local_text(time) for time in times]
     assert read(zoned, texts, "timestamp_ntz", None, zone) == expected
@@ -186,11 +186,13 @@ def test_numbers(
         frame = spark.createDataFrame(rows, f"n int, v {type_}")
         got = sorted(frame.select("n", time_column(frame, "v", fmt, "UTC").alias("t")).collect())
         for row, value in zip(got, values, strict=True):
-            if isinstance(value, float):
-                finite = value == value and abs(value) != float("inf")
-                exact = Fraction(repr(value)) if finite else None
-            else:
-                exact = Fraction(value)
+            exact = Fraction(value) if value == value and abs(value) != float("inf") else None
+            if isinstance(value, float) and exact is not None:
+                if abs(exact * unit) < 2**53:
+                    exact = Fraction(repr(value))
+                elif row.t is not None:  # doubles are wider apart than microseconds
+                    assert abs(row.t - exact * unit) < 1
+                    continue
             expected = None if exact is None else in_years(exact * unit)
             assert row.t == expected, (type_, value)
 

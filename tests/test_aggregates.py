@@ -1,0 +1,328 @@
+"""Every aggregate against plain Python, merged from several slices per window."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.errors import ArithmeticException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from backfill import SessionWindow, TumblingWindow, aggregate
+from backfill import aggregates as agg
+from backfill.aggregates.base import Aggregate
+from backfill.errors import AggregateError
+from tests import reference
+from tests.frames import frame
+from tests.reference import Event
+
+GAP = 1_000_000
+COMMON = {"key": "key", "time": "time", "time_format": "epoch_us"}
+MAX = 2**63 - 1
+
+
+def in_order(events: list[Event]) -> list[Event]:
+    return sorted(events, key=lambda e: (e.time, e.arrival, e.value is not None, e.value or 0))
+
+
+def values(events: list[Event]) -> list[int]:
+    return [e.value for e in in_order(events) if e.value is not None]
+
+
+def over(
+    compute: Callable[[list[int]], Any], least: int = 1
+) -> Callable[[list[Event]], Any]:
+    return lambda events: compute(values(events)) if len(values(events)) >= least else None
+
+
+def percentile(share: float) -> Callable[[list[int]], float]:
+    def compute(numbers: list[int]) -> float:
+        ordered, place = sorted(numbers), share * (len(numbers) - 1)
+        below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
+        return below + (place - math.floor(place)) * (above - below)
+
+    return compute
+
+
+KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
+    "count": (agg.count(), len),
+    "count_values": (agg.count("value"), lambda es: len(values(es))),
+    "count_where": (agg.count(where="value > 0"), lambda es: sum(v > 0 for v in values(es))),
+    "sum": (agg.sum("value"), over(sum)),
+    "sum_int": (agg.sum("cast(value as int)"), over(sum)),
+    "sum_decimal": (
+        agg.sum("cast(value as decimal(10, 2)) / 4"),
+        over(lambda vs: sum(Decimal(v) / 4 for v in vs)),
+    ),
+    "sum_double": (agg.sum("cast(value as double)"), over(lambda vs: float(sum(vs)))),
+    "sum_where": (
+        agg.sum("value", where="value % 2 = 0"),
+        lambda es: sum(v for v in values(es) if v % 2 == 0)
+        if any(v % 2 == 0 for v in values(es))
+        else None,
+    ),
+    "min": (agg.min("value"), over(min)),
+    "max": (agg.max("value"), over(max)),
+    "max_text": (agg.max("cast(value as string)"), over(lambda vs: max(map(str, vs)))),
+    "mean": (agg.mean("value"), over(statistics.fmean)),
+    "variance": (agg.variance("value"), over(lambda vs: float(statistics.variance(vs)), 2)),
+    "stddev": (agg.stddev("value"), over(lambda vs: math.sqrt(statistics.variance(vs)), 2)),
+    "first": (agg.first("value"), lambda es: in_order(es)[0].value),
+    "last": (agg.last("value"), lambda es: in_order(es)[-1].value),
+    "first_positive": (
+        agg.first("value", where="value > 0"),
+        lambda es: next((v for v in values(es) if v > 0), None),
+    ),
+    "list": (agg.collect_list("value"), values),
+    "set": (agg.collect_set("value"), lambda es: sorted(set(values(es)))),
+    "distinct": (agg.count_distinct("value"), lambda es: len(set(values(es)))),
+    # Both sketches are exact, or nearly, for as few values as these.
+    "distinct_hll": (
+        agg.count_distinct("value", approximate=True),
+        lambda es: len(set(values(es))),
+    ),
+    "median": (agg.quantile("value", 0.5, exact=True), over(percentile(0.5))),
+    "p90": (agg.quantile("value", 0.9, exact=True), over(percentile(0.9))),
+    "least": (agg.quantile("value", 0.0), over(lambda vs: float(min(vs)))),
+    "most": (agg.quantile("value", 1.0), over(lambda vs: float(max(vs)))),
+    "product": (
+        agg.custom(
+            "cast(value as double)",
+            partial=lambda x: F.sum(F.when(x != 0, F.log2(F.abs(x)))),
+            merge=lambda a, b: a + b,
+            finish=lambda s: F.round(s, 6),
+        ),
+        lambda es: round(sum(math.log2(abs(v)) for v in values(es) if v), 6)
+        if any(values(es))
+        else None,
+    ),
+    # Not commutative: tells whether states are merged in the order of time.
+    "edges": (
+        agg.custom(
+            "struct(time, value)",
+            partial=lambda x: F.struct(
+                F.min(x["time"]).alias("begun"), F.max(x["time"]).alias("ended")
+            ),
+            merge=lambda a, b: F.struct(a["begun"].alias("begun"), b["ended"].alias("ended")),
+            finish=lambda s: s["ended"] - s["begun"],
+        ),
+        lambda es: max(e.time for e in es) - min(e.time for e in es),
+    ),
+    "changes": (
+        agg.fold(
+            "value",
+            start=lambda: F.struct(F.lit(0).alias("n"), F.lit(None).cast("bigint").alias("at")),
+            step=lambda s, x: F.struct(
+                (s["n"] + F.when(s["at"].eqNullSafe(x), 0).otherwise(1)).alias("n"), x.alias("at")
+            ),
+            finish=lambda s: s["n"],
+        ),
+        lambda es: sum(
+            1
+            for before, after in zip([None, *(e.value for e in in_order(es))], (
+                e.value for e in in_order(es)
+            ), strict=False)
+            if before != after
+        ),
+    ),
+}
+
+events = st.lists(
+    st.builds(
+        Event,
+        st.sampled_from("ab"),
+        st.integers(-20, 20).map(lambda n: n * GAP // 3),
+        st.one_of(st.none(), st.integers(-9, 9)),
+        st.none(),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+def alike(found: Any, expected: Any) -> bool:
+    if isinstance(expected, float):
+        return found is not None and math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
+    return found == expected
+
+
+@pytest.mark.parametrize("shape", ["sessions", "tumbling"])
+@settings(max_examples=6)
+@given(events=events)
+def test_aggregates_are_those_of_plain_python(
+    spark: SparkSession, shape: str, events: list[Event]
+) -> None:
+    # 1.2 s of tumbling beside 0.8 s of hops would be 0.4 s slices; sessions have slices of a gap.
+    window = SessionWindow(gap="1s") if shape == "sessions" else TumblingWindow(size="4s")
+    result = aggregate(
+        frame(spark, events),
+        window,
+        aggregates={name: each for name, (each, _) in KINDS.items()},
+        arrival="arrival",
+        **COMMON,
+    )
+    if shape == "sessions":
+        groups = {(s[0].key, s[0].time): s for s in reference.sessions(events, GAP)}
+    else:
+        tumbling = reference.grouped(events, reference.hopping(4 * GAP, 4 * GAP))
+        groups = {(key, start): es for (key, start, _), es in tumbling.items()}
+    found = result.withColumn("at", F.unix_micros("window_start")).collect()
+    assert {(row["key"], row["at"]) for row in found} == set(groups)
+    for row in found:
+        for name, (_, compute) in KINDS.items():
+            expected = compute(groups[row["key"], row["at"]])
+            assert alike(row[name], expected), (name, row[name], expected)
+
+
+def one(spark: SparkSession, aggregate_: Aggregate, numbers: list[Any], type: str) -> Any:
+    """The aggregate over one session, each value in a slice of its own."""
+    events = [Event("a", i * GAP, v) for i, v in enumerate(numbers)]
+    result = aggregate(
+        frame(spark, events, type), SessionWindow(gap="1s"), aggregates={"x": aggregate_}, **COMMON
+    )
+    [row] = result.collect()
+    return row["x"]
+
+
+def test_a_sum_overflows_only_if_the_total_does(spark: SparkSession) -> None:
+    total = agg.sum("value")
+    assert one(spark, total, [MAX, 1, -2], "bigint") == MAX - 1
+    assert one(spark, total, [-MAX - 1, -1, 1], "bigint") == -MAX - 1
+    assert one(spark, total, [MAX, MAX, -MAX, -MAX - 1], "bigint") == -1
+    with pytest.raises(ArithmeticException):
+        one(spark, total, [MAX, 1], "bigint")
+    with pytest.raises(ArithmeticException):
+        one(spark, total, [-MAX - 1, -1], "bigint")
+
+
+def test_decimals_keep_their_scale_and_overflow_loudly(spark: SparkSession) -> None:
+    large = Decimal("9" * 36 + ".25")
+    negative = large.copy_negate()  # exact, where unary minus would round
+    assert one(spark, agg.sum("value"), [large, negative, Decimal("0.25")], "decimal(38,2)") == (
+        Decimal("0.25")
+    )
+    with pytest.raises(ArithmeticException):
+        one(spark, agg.sum("value"), [large] * 101, "decimal(38,2)")
+    assert one(spark, agg.mean("value"), [Decimal("0.10"), Decimal("0.30")], "decimal(5,2)") == (
+        Decimal("0.2")
+    )
+
+
+def test_variance_stays_accurate_far_from_zero(spark: SparkSession) -> None:
+    numbers = [1e9 + n for n in (4.0, 7.0, 13.0, 16.0)]
+    assert one(spark, agg.variance("value"), numbers, "double") == pytest.approx(30, rel=1e-12)
+
+
+def test_nan_infinity_and_negative_zero(spark: SparkSession) -> None:
+    nan, inf = float("nan"), float("inf")
+    assert math.isnan(one(spark, agg.sum("value"), [1.0, nan], "double"))
+    assert math.isnan(one(spark, agg.variance("value"), [1.0, nan, 2.0], "double"))
+    assert one(spark, agg.sum("value"), [1.0, inf], "double") == inf
+    assert math.isnan(one(spark, agg.max("value"), [1.0, nan], "double"))
+    assert one(spark, agg.min("value"), [1.0, nan], "double") == 1.0
+    assert one(spark, agg.count_distinct("value"), [0.0, -0.0, nan, nan], "double") == 2
+    assert one(spark, agg.count_distinct("value", True), [0.0, -0.0], "double") == 1
+    assert one(spark, agg.quantile("value", 0.5), [nan, 3.0], "double") == 3.0
+    assert one(spark, agg.quantile("value", 0.5), [nan], "double") is None
+    assert one(spark, agg.quantile("value", 0.5, exact=True), [inf, inf], "double") == inf
+
+
+def test_sketches_stay_within_their_documented_errors(spark: SparkSession) -> None:
+    many = spark.range(20_000).selectExpr("'a' key", "id * 1000000 time", "id % 7919 value")
+    row = aggregate(
+        many,
+        SessionWindow(gap="1s"),
+        aggregates={
+            "distinct": agg.count_distinct("value", approximate=True),
+            "median": agg.quantile("value", 0.5),
+        },
+        **COMMON,
+    ).first()
+    assert row is not None
+    assert abs(row["distinct"] - 7919) < 4 * 0.016 * 7919
+    below = sum(1 for i in range(20_000) if i % 7919 <= row["median"])
+    assert abs(below - 10_000) < 2 * 0.0165 * 20_000
+
+
+def test_which_can_be_merged_and_which_grow() -> None:
+    kinds = {name: (each.mergeable, each.grows) for name, (each, _) in KINDS.items()}
+    assert {name for name, (mergeable, _) in kinds.items() if not mergeable} == {
+        "median",
+        "p90",
+        "changes",
+    }
+    assert {name for name, (_, grows) in kinds.items() if grows} == {
+        "list",
+        "set",
+        "distinct",
+        "median",
+        "p90",
+        "changes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("summ(x)", "Did you mean 'sum'"),
+        ("sum", "missing a required argument"),
+        ("sum(x", "not closed"),
+        ("sum(x) foo", "can't stand behind"),
+        ("sum(x, y)", "is no parameter"),
+        ("quantile(x, 2)", "from 0 to 1"),
+        ("quantile(x, 0.5, precise=true)", "unexpected keyword"),
+        ("(x)", "not an aggregate"),
+        ("", "not an aggregate"),
+    ],
+)
+def test_texts_that_are_refused(text: str, says: str) -> None:
+    with pytest.raises(AggregateError, match=says):
+        agg.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("count", agg.count()),
+        ("count(*)", agg.count()),
+        ("count where a = 'x, (y'", agg.count(where="a = 'x, (y'")),
+        ("sum(f(a, b) * `c)`) WHERE d", agg.sum("f(a, b) * `c)`", where="d")),
+        ("quantile(ms, .95, exact=true)", agg.quantile("ms", 0.95, exact=True)),
+        ("count_distinct(p, true)", agg.count_distinct("p", approximate=True)),
+    ],
+)
+def test_texts_and_what_they_mean(text: str, same: Aggregate) -> None:
+    assert agg.parse(text) == same
+    assert agg.parse(str(same)) == same
+
+
+@pytest.mark.parametrize(
+    ("each", "says"),
+    [
+        (agg.sum("key"), "takes a number"),
+        (agg.sum("nosuch"), "nosuch"),
+        (agg.sum("value +"), "does not fit"),
+        (agg.count(where="value"), "predicate"),
+        (agg.first("map(key, value)"), "sorted"),
+    ],
+)
+def test_what_does_not_fit_the_events_is_told(
+    spark: SparkSession, each: Aggregate, says: str
+) -> None:
+    with pytest.raises(AggregateError, match=says):
+        aggregate(frame(spark, []), SessionWindow(gap="1s"), aggregates={"x": each}, **COMMON)
+
+
+@pytest.mark.parametrize("name", ["key", "window_start", "session_id", "is_open", "_x"])
+def test_names_of_the_result_are_refused(spark: SparkSession, name: str) -> None:
+    with pytest.raises(AggregateError, match="taken"):
+        aggregate(
+            frame(spark, []), SessionWindow(gap="1s"), aggregates={name: agg.count()}, **COMMON
+        )
