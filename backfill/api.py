@@ -135,9 +135,9 @@ def sessionize(
     )
     types = {field.name: field.dataType for field in events.schema.fields}
     keys = Key(tuple(names), tuple(types[each] for each in names))
-    usable = F.col(REASON).isNull()
+    usable = F.col("_usable")
     # Rows that can't be used sort into partitions of their own, so they start no session.
-    by_key = [usable, *(F.col(each) for each in keys.inner)]
+    by_key = ["_usable", *keys.inner]
     ties = [column(each) for each, type in types.items() if _sortable(type.simpleString())]
     order = [F.col(TIME), *(column(each) for each in arrived), *ties]
     in_time = Over.partitionBy(*by_key).orderBy(*order)
@@ -145,6 +145,7 @@ def sessionize(
     new, row = F.col("_new"), F.col("_row")
     numbered = (
         placed.withColumns({key_name(i): column(each) for i, each in enumerate(names)})
+        .withColumn("_usable", F.col(REASON).isNull())
         .withColumns(
             {
                 "_new": breaks(F.col(TIME), F.lag(TIME).over(in_time), window.gap.us, rules),

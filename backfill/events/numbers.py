@@ -28,15 +28,16 @@ def double_micros(value: Column, unit: int) -> Column:
     """A double, read as the decimal number that it was written as (1431857103.1 is that).
 
     Where a whole number of microseconds is written as this double, it is that number (the nearest,
-    where doubles are wider apart than microseconds: beyond the years 1684 to 2255); otherwise the
+    where doubles are wider apart than microseconds, some 270 years from 1970); otherwise the
     double's own value is floored. Java's text of a double is not used: before Java 19 it is
     not always the shortest, and would give another microsecond.
     """
     size = F.abs(value)
     whole = F.floor(size)
     rest = F.floor((size - whole.cast("double")) * unit + 0.5)  # the nearest whole microsecond
-    nearest = whole.cast("double") + rest.cast("double") / float(unit)
     micros = F.try_add(integer_micros(whole, unit), rest)
+    # A quotient of whole numbers below 2**53 is rounded as text is when it becomes a double.
+    nearest = micros.cast("double") / float(unit)
     down = F.when(nearest > size, micros - 1).otherwise(micros)
     up = F.when(nearest < size, micros + 1).otherwise(micros)
     return F.when(value < 0, -up).otherwise(down)

@@ -1,0 +1,65 @@
+"""The same under Spark Connect, in a process of its own: the two modes do not share one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import json, sys
+from pyspark.sql import SparkSession, functions as F
+from backfill.errors import SourceError
+from backfill.events import *
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+folder, found = sys.argv[1], {}
+log = open_source(spark, SourceOptions(format="access_log", path=folder + "/a.log"))
+rows = normalise(log.frame, EventRules(key=("host",), time="time"))
+found["times"] = [row._time for row in rows.orderBy("line").collect()]
+found["quarantine"] = [list(row) for row in quarantine_rows(rows).collect()]
+data = open_source(spark, SourceOptions(format="json", path=folder + "/b.json"))
+rules = EventRules(key=("u",), time="t", time_format="iso", timezone="Europe/Berlin")
+rows = normalise(data.frame, rules).orderBy("u")
+found["json"] = [[row.u, row._time, row._reason] for row in rows.collect()]
+local = data.frame.select("u", F.to_timestamp_ntz("t").alias("t"))
+rows = normalise(local, EventRules(key=("u",), time="t", timezone="Europe/Berlin"))
+found["ntz"] = sorted(row._time for row in rows.collect() if row._time is not None)
+bad = open_source(spark, SourceOptions(format="csv", path=folder + "/c.csv.gz", schema="n int"))
+try:
+    with spark_errors(bad.snapshot):
+        bad.frame.collect()
+except SourceError as error:
+    found["error"] = str(error)
+print(json.dumps(found))
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_spark_connect(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status")
+    line = 'h - - [17/May/2015:10:05:03 +0200] "GET / HTTP/1.1" 200 1\n'
+    (tmp_path / "a.log").write_text(f"{line}junk\n")
+    (tmp_path / "b.json").write_text('{"u":"a","t":"2024-03-31 02:30:00"}\n{"u":"b"}\n')
+    whole = gzip.compress(("n\n" + "".join(f"{n * 7919 % 10007}\n" for n in range(50_000))).encode())
+    (tmp_path / "c.csv.gz").write_bytes(whole[: len(whole) // 2])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    moved = 1711848600000000  # 02:30 does not exist that day in Berlin: 03:30 in summer time
+    assert found == {
+        "times": [1431849903000000, None],
+        "quarantine": [["unparsable_line", "junk", f"{tmp_path}/a.log:2"]],
+        "json": [["a", moved, None], ["b", None, "no_time"]],
+        "ntz": [moved],
+        "error": f"{tmp_path}/c.csv.gz: the file cannot be decompressed: it is truncated or "
+        "corrupt. Fetch it again, or take it out of the source",
+    }

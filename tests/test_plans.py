@@ -1,0 +1,141 @@
+"""How often events and slices are exchanged and sorted: read from Spark's own plan."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections import Counter
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill import (
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    TumblingWindow,
+    aggregate,
+    sessionize,
+)
+from backfill import aggregates as agg
+from backfill.aggregates.base import Aggregate
+from backfill.windows import Window
+
+COMMON = {"key": "user", "time": "at"}
+FIXED_WIDTH = {
+    "n": agg.count(),
+    "buys": agg.count(where="page = '/buy'"),
+    "total": agg.sum("amount"),
+    "units": agg.sum("units"),
+    "least": agg.min("amount"),
+    "most": agg.max("units"),
+    "mean": agg.mean("amount"),
+}
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """A Parquet source, so that scans and what they read are seen."""
+    path = str(tmp_path_factory.mktemp("plans") / "events")
+    rows = spark.range(1000).selectExpr(
+        "concat('u', id % 20) user",
+        "timestamp_seconds(id * 17) at",
+        "cast(id as string) id",
+        "'/' page",
+        "cast(id as double) amount",
+        "id units",
+        "'wide' unused",
+    )
+    rows.write.parquet(path)
+    return spark.read.parquet(path)
+
+
+def nodes(frame: DataFrame) -> Counter[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        frame.explain()
+    return Counter(re.findall(r"^[\s:+*()\d-]*([A-Za-z]+)", printed.getvalue(), re.M))
+
+
+def scanned(frame: DataFrame) -> set[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        frame.explain()
+    [schema] = re.findall(r"ReadSchema: struct<(.*)>", printed.getvalue())
+    return set(re.findall(r"(\w+):", schema))
+
+
+def plan(events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: str) -> (
+    Counter[str]
+):
+    found = nodes(aggregate(events, window, aggregates=aggregates, **COMMON, **more))
+    # What no plan may hold: rows handed to Python, events multiplied.
+    assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
+    assert found["Expand"] == 0
+    assert found["FileScan"] == 1
+    return found
+
+
+def test_sessions_exchange_slices_twice_and_sort_them_once(events: DataFrame) -> None:
+    found = plan(events, SessionWindow(gap="30m"), FIXED_WIDTH)
+    # Slices (combined on the map side), then slices by key; events are neither sent nor sorted.
+    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 1, 0)
+    # Combined on the map side: one aggregate below the first exchange.
+    assert found["HashAggregate"] >= 3
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        TumblingWindow(size="1h"),
+        HoppingWindow(size="24h", advance="5m"),
+        CumulatingWindow(size="24h", step="1h"),
+    ],
+    ids=str,
+)
+def test_aligned_windows_exchange_slices_and_sort_nothing(
+    events: DataFrame, window: Window
+) -> None:
+    found = plan(events, window, FIXED_WIDTH)
+    assert found["Exchange"] <= 2
+    assert (found["Sort"], found["SortAggregate"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("each", "sorts"),
+    [
+        (agg.variance("amount"), False),
+        (agg.collect_list("amount"), False),
+        (agg.count_distinct("page"), False),
+        (agg.count_distinct("page", approximate=True), False),
+        (agg.quantile("amount", 0.5), False),
+        (agg.first("amount"), True),
+        (agg.last("page"), True),
+        (agg.min("page"), True),
+    ],
+    ids=str,
+)
+def test_states_of_variable_width(events: DataFrame, each: Aggregate, sorts: bool) -> None:
+    found = plan(events, SessionWindow(gap="30m"), {"x": each})
+    assert found["Exchange"] == 2
+    assert (found["SortAggregate"] > 0) == sorts
+    if not sorts:
+        assert found["Sort"] == 1
+
+
+def test_duplicates_cost_no_second_exchange_of_events(events: DataFrame) -> None:
+    found = plan(events, SessionWindow(gap="30m"), {"total": agg.sum("amount")}, id="id")
+    # Events by key and slice, then slices by key.
+    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 1, 0)
+
+
+def test_only_what_is_needed_is_read(events: DataFrame) -> None:
+    result = aggregate(
+        events, SessionWindow(gap="30m"), aggregates={"n": agg.count()}, **COMMON
+    )
+    assert scanned(result) == {"user", "at"}
+
+
+def test_sessionize_exchanges_events_once(events: DataFrame) -> None:
+    found = nodes(sessionize(events, SessionWindow(gap="30m"), **COMMON))
+    assert found["Exchange"] == 1
+    assert found["Sort"] == 2
