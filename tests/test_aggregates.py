@@ -36,9 +36,7 @@ def values(events: list[Event]) -> list[int]:
     return [e.value for e in in_order(events) if e.value is not None]
 
 
-def over(
-    compute: Callable[[list[int]], Any], least: int = 1
-) -> Callable[[list[Event]], Any]:
+def over(compute: Callable[[list[int]], Any], least: int = 1) -> Callable[[list[Event]], Any]:
     return lambda events: compute(values(events)) if len(values(events)) >= least else None
 
 
@@ -64,9 +62,11 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
     "sum_double": (agg.sum("cast(value as double)"), over(lambda vs: float(sum(vs)))),
     "sum_where": (
         agg.sum("value", where="value % 2 = 0"),
-        lambda es: sum(v for v in values(es) if v % 2 == 0)
-        if any(v % 2 == 0 for v in values(es))
-        else None,
+        lambda es: (
+            sum(v for v in values(es) if v % 2 == 0)
+            if any(v % 2 == 0 for v in values(es))
+            else None
+        ),
     ),
     "min": (agg.min("value"), over(min)),
     "max": (agg.max("value"), over(max)),
@@ -99,9 +99,9 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
             merge=lambda a, b: a + b,
             finish=lambda s: F.round(s, 6),
         ),
-        lambda es: round(sum(math.log2(abs(v)) for v in values(es) if v), 6)
-        if any(values(es))
-        else None,
+        lambda es: (
+            round(sum(math.log2(abs(v)) for v in values(es) if v), 6) if any(values(es)) else None
+        ),
     ),
     # Not commutative: tells whether states are merged in the order of time.
     "edges": (
@@ -126,9 +126,11 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
         ),
         lambda es: sum(
             1
-            for before, after in zip([None, *(e.value for e in in_order(es))], (
-                e.value for e in in_order(es)
-            ), strict=False)
+            for before, after in zip(
+                [None, *(e.value for e in in_order(es))],
+                (e.value for e in in_order(es)),
+                strict=False,
+            )
             if before != after
         ),
     ),

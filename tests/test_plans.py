@@ -64,9 +64,9 @@ def scanned(frame: DataFrame) -> set[str]:
     return set(re.findall(r"(\w+):", schema))
 
 
-def plan(events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: str) -> (
-    Counter[str]
-):
+def plan(
+    events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: str
+) -> Counter[str]:
     found = nodes(aggregate(events, window, aggregates=aggregates, **COMMON, **more))
     # What no plan may hold: rows handed to Python, events multiplied.
     assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
@@ -129,9 +129,7 @@ def test_duplicates_cost_no_second_exchange_of_events(events: DataFrame) -> None
 
 
 def test_only_what_is_needed_is_read(events: DataFrame) -> None:
-    result = aggregate(
-        events, SessionWindow(gap="30m"), aggregates={"n": agg.count()}, **COMMON
-    )
+    result = aggregate(events, SessionWindow(gap="30m"), aggregates={"n": agg.count()}, **COMMON)
     assert scanned(result) == {"user", "at"}
 
 

@@ -76,9 +76,7 @@ def test_sessions_are_those_of_plain_python(
 
 @settings(max_examples=6)
 @given(events=events)
-def test_sessionize_gives_every_event_its_session(
-    spark: SparkSession, events: list[Event]
-) -> None:
+def test_sessionize_gives_every_event_its_session(spark: SparkSession, events: list[Event]) -> None:
     given_frame = frame(spark, events)
     result = sessionize(given_frame, SessionWindow(gap="60s"), **COMMON)
     assert result.columns[: len(given_frame.columns)] == given_frame.columns
@@ -108,9 +106,7 @@ def test_ids_are_alike_in_both_and_depend_on_key_and_start_alone(spark: SparkSes
     window = SessionWindow(gap="60s")
     one = aggregate(some, window, aggregates={"n": agg.count()}, **COMMON)
     ids = {row["session_id"] for row in one.collect()}
-    assert ids == {
-        row["session_id"] for row in sessionize(some, window, **COMMON).collect()
-    }
+    assert ids == {row["session_id"] for row in sessionize(some, window, **COMMON).collect()}
     # Ids outlive this code: they are in users' tables. Length-delimited key, then the start in µs.
     known = {md5(text).hexdigest() for text in (b"1:a0", b"1:b300000000")}
     assert ids == known
@@ -161,10 +157,7 @@ def test_order_of_rows_and_partitions_change_nothing(spark: SparkSession) -> Non
         "all": agg.collect_list("value"),
     }
     results = [
-        {
-            tuple(map(str, row))
-            for row in rows(aggregate(each, window, aggregates=kinds, **COMMON))
-        }
+        {tuple(map(str, row)) for row in rows(aggregate(each, window, aggregates=kinds, **COMMON))}
         for each in (some, some.orderBy(F.desc("value")).repartition(7), some.coalesce(1))
     ]
     assert results[0] == results[1] == results[2]

@@ -70,7 +70,10 @@ def read_access_log(spark: SparkSession, files: tuple[InputFile, ...]) -> DataFr
 def _parsed(lines: DataFrame) -> DataFrame:
     # One pass of the expression for all fields: to extract each by itself would take ten.
     groups = _BETWEEN.join(f"${group}" for group in range(1, _FIELDS + 1))
-    parts = F.split(F.regexp_replace("value", _LINE, groups), _BETWEEN)
+    split = F.split(F.regexp_replace("value", _LINE, groups), _BETWEEN)
+    # As a generator of one row: a plain expression would be copied into every use of a field.
+    lines = lines.withColumn("_parts", F.explode(F.array(split)))
+    parts = F.col("_parts")
     host, ident, user, time, request, status, size, tail, referer, agent = [
         F.get(parts, index) for index in range(_FIELDS)
     ]

@@ -47,7 +47,9 @@ def test_spark_connect(tmp_path: Path) -> None:
     line = 'h - - [17/May/2015:10:05:03 +0200] "GET / HTTP/1.1" 200 1\n'
     (tmp_path / "a.log").write_text(f"{line}junk\n")
     (tmp_path / "b.json").write_text('{"u":"a","t":"2024-03-31 02:30:00"}\n{"u":"b"}\n')
-    whole = gzip.compress(("n\n" + "".join(f"{n * 7919 % 10007}\n" for n in range(50_000))).encode())
+    whole = gzip.compress(
+        ("n\n" + "".join(f"{n * 7919 % 10007}\n" for n in range(50_000))).encode()
+    )
     (tmp_path / "c.csv.gz").write_bytes(whole[: len(whole) // 2])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=300

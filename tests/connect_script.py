@@ -1,0 +1,56 @@
+"""Run by `test_connect`: the same calls over Spark Connect, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from backfill import HoppingWindow, Job, SessionWindow, TumblingWindow, aggregate, sessionize
+from backfill import aggregates as agg
+
+folder = Path(sys.argv[1])
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", "2")
+spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+assert type(spark).__module__.startswith("pyspark.sql.connect")
+
+events = spark.read.parquet(str(folder / "events"))
+kinds = {
+    "n": agg.count(),
+    "total": agg.sum("amount"),
+    "spread": agg.stddev("amount"),
+    "first": agg.first("page"),
+    "pages": agg.collect_set("page"),
+    "distinct": agg.count_distinct("page", approximate=True),
+    "median": agg.quantile("amount", 0.5, exact=True),
+    "third": agg.quantile("amount", 0.3),
+}
+counts = {}
+for name, window in {
+    "sessions": SessionWindow(gap="30m"),
+    "days": TumblingWindow(size="1 day"),
+    "trailing": HoppingWindow(size="24h", advance="1h"),
+}.items():
+    frame = aggregate(
+        events,
+        window,
+        key="user_id",
+        time="event_time",
+        id="event_id",
+        timezone="Europe/Oslo",
+        aggregates=kinds,
+    )
+    counts[name] = frame.count()
+counts["sessionized"] = (
+    sessionize(events, SessionWindow(gap="30m"), key="user_id", time="event_time")
+    .where("session_id is not null")
+    .count()
+)
+result = Job.load(folder / "job.yaml").run(spark)
+counts["job"] = {name: window.rows for name, window in result.windows.items()}
+counts["quarantined"] = dict(result.quarantined)
+print(json.dumps(counts))
+spark.stop()

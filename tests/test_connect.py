@@ -1,0 +1,35 @@
+"""Everything runs unchanged over Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow
+def test_the_same_over_connect(tmp_path: Path) -> None:
+    samples = ROOT / "data" / "samples"
+    shutil.copytree(samples / "events", tmp_path / "events")
+    shutil.copy(samples / "job.yaml", tmp_path / "job.yaml")
+    # A process of its own: classic and Connect sessions do not live in one.
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "connect_script.py"), str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = json.loads(done.stdout.strip().splitlines()[-1])
+    assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
+    assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
+    assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)

@@ -1,0 +1,132 @@
+"""Window definitions, durations, and what each engine refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+
+import pytest
+
+from backfill import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+from backfill.durations import Calendar, Duration, Fixed, duration
+from backfill.engines import ENGINES, PLAIN, engine
+from backfill.errors import BackfillError, JobFileError, WindowError
+from backfill.windows import Window
+
+HOUR = 3_600_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("500ms", Fixed(500_000)),
+        ("1us", Fixed(1)),
+        ("30s", Fixed(30_000_000)),
+        ("30m", Fixed(HOUR // 2)),
+        ("24h", Fixed(24 * HOUR)),
+        ("7d", Fixed(7 * 24 * HOUR)),
+        ("1h30m", Fixed(HOUR * 3 // 2)),
+        ("PT24H", Fixed(24 * HOUR)),
+        ("PT1H0.5S", Fixed(HOUR + 500_000)),
+        ("30 minutes", Fixed(HOUR // 2)),
+        ("-5h", Fixed(-5 * HOUR)),
+        (dt.timedelta(days=1), Fixed(24 * HOUR)),
+        ("1 day", Calendar(1, "day")),
+        ("P1D", Calendar(1, "day")),
+        ("2 weeks", Calendar(2, "week")),
+        ("1 month", Calendar(1, "month")),
+        ("P1Y", Calendar(12, "month")),
+    ],
+)
+def test_durations(text: object, means: Duration) -> None:
+    assert duration(text, field="gap") == means
+    assert duration(str(means), field="gap") == means
+
+
+@pytest.mark.parametrize("text", [30, 1.5, "30", "", "m", "1 parsec", "P1DT1H", None, "1.5h", True])
+def test_what_is_no_duration(text: object) -> None:
+    with pytest.raises(WindowError, match="gap"):
+        duration(text, field="gap")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: SessionWindow(gap="0s"), "gap: must be more than zero"),
+        (lambda: SessionWindow(gap="-1s"), "gap: must be more than zero"),
+        (lambda: SessionWindow(gap="1 day"), "gap: can't be a calendar span"),
+        (lambda: TumblingWindow(size="0 days"), "size: must be more than zero"),
+        (lambda: HoppingWindow(size="1h", advance="1 day"), "advance: must be of one kind"),
+        (lambda: HoppingWindow(size="1 week", advance="1h"), "advance: must be of one kind"),
+        (lambda: CumulatingWindow(size="1h", step="25m"), "step: the size 1h is no whole number"),
+        (lambda: CumulatingWindow(size="1h", step="2h"), "step"),
+        (lambda: CumulatingWindow(size="24h", step="1 day"), "step"),
+        (lambda: CumulatingWindow(size="1 day", step="1 month"), "step"),
+    ],
+)
+def test_windows_that_are_refused(make: object, says: str) -> None:
+    with pytest.raises(WindowError, match=says):
+        make()  # type: ignore[operator]
+
+
+def test_windows_are_frozen_and_compare_by_what_they_mean() -> None:
+    assert SessionWindow(gap="30m") == SessionWindow(gap=dt.timedelta(minutes=30))
+    assert len({TumblingWindow(size="1h"), TumblingWindow(size="60m")}) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SessionWindow(gap="30m").gap = Fixed(1)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        SessionWindow("30m")  # type: ignore[call-arg, misc]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_advances_larger_than_the_size(name: str) -> None:
+    window = HoppingWindow(size="1h", advance="2h")
+    if name in ("flink", "beam", "storm"):
+        assert engine(name).rules_for(window).gaps_between_windows
+    else:
+        with pytest.raises(WindowError, match=f"advance.*{name} forbids"):
+            engine(name).rules_for(window)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_durations_finer_than_the_tick(name: str) -> None:
+    window = SessionWindow(gap="1500us")
+    if ENGINES[name].tick_us == 1:
+        engine(name).rules_for(window)
+    else:
+        with pytest.raises(WindowError, match="whole milliseconds"):
+            engine(name).rules_for(window)
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "has"),
+    [
+        ("kafka-streams", TumblingWindow(size="1 day"), False),
+        ("kafka-streams", TumblingWindow(size="1h", offset="1m"), False),
+        ("kafka-streams", CumulatingWindow(size="1h", step="1m"), False),
+        ("kafka-streams", HoppingWindow(size="1h", advance="1m"), True),
+        ("spark", TumblingWindow(size="1h", offset="1m"), True),
+        ("flink", CumulatingWindow(size="1h", step="1m"), True),
+        ("beam", TumblingWindow(size="1 month"), True),
+        ("storm", SessionWindow(gap="1h"), False),
+        ("storm", TumblingWindow(size="1h"), True),
+    ],
+    ids=str,
+)
+def test_what_an_engine_has_not_follows_the_plain_rules(
+    name: str, window: Window, has: bool
+) -> None:
+    system = engine(name)
+    assert system.has(window) == has
+    assert system.rules_for(window) == (system.rules if has else PLAIN.rules)
+
+
+def test_an_unknown_engine_names_the_nearest() -> None:
+    with pytest.raises(JobFileError, match="kafka-streams"):
+        engine("kafka-stream")
+
+
+def test_errors_keep_their_facts() -> None:
+    error = BackfillError("is wrong", field="a", value=3, way_out="Mend it")
+    assert (str(error), error.field, error.value) == ("a: is wrong (got 3). Mend it", "a", 3)
+    assert str(error.within("b")) == "b.a: is wrong (got 3). Mend it"
