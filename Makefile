@@ -1,0 +1,63 @@
+# Everything here works from nothing: the environments and Java are put in place where missing.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-lakehouse bench lint format clean
+
+# The first Python that is new enough; another: make test PYTHON=python3.12
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
+	&& echo $$python && break; done)
+
+# $(1): the environment's folder, $(2): its pins. Debian has venv in a package of its own.
+define environment
+@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; install it" >&2; exit 2; }
+@$(PYTHON) -c 'import ensurepip' 2>/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+	|| { apt-get update -qq; apt-get install -qq -y python3-venv >/dev/null; }
+$(1)/bin/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(1)
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e '.[test,bench]'
+@touch $@
+endef
+
+# Spark's Java, found or installed; stops with one line that says what to type.
+with_java = @JAVA_HOME=$$($(1)/bin/python -I backfill/java.py); export JAVA_HOME;
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+demo: .venv/ready ## run the job on data/samples and look at the busiest sessions
+	$(call with_java,.venv) .venv/bin/backfill run data/samples/job.yaml
+	$(call with_java,.venv) .venv/bin/backfill show data/samples/job.yaml sessions --top events --limit 10
+
+test: .venv/ready ## the whole test suite, on the newest Spark
+	$(call with_java,.venv) .venv/bin/python -m pytest
+
+test-fast: .venv/ready ## the tests that are not slow
+	$(call with_java,.venv) .venv/bin/python -m pytest -m 'not slow'
+
+test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
+	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
+	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/python -m pytest -m 'not slow' \
+	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+
+bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BENCH='--only hopping'
+	$(call with_java,.venv) .venv/bin/python -m benchmarks $(BENCH)
+
+lint: .venv/ready ## format, lint and type checks
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+
+format: .venv/ready ## put the code in form
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+clean: ## remove what the other targets made
+	rm -rf .venv .venv-lakehouse .java build dist data/samples/out benchmarks/data benchmarks/results
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/ready: pyproject.toml constraints.txt
+	$(call environment,.venv,constraints.txt)
+
+.venv-lakehouse/ready: pyproject.toml constraints-lakehouse.txt
+	$(call environment,.venv-lakehouse,constraints-lakehouse.txt)

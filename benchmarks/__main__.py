@@ -1,0 +1,53 @@
+"""`python -m benchmarks`: ours and others side by side, as a table and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.data import VISITS
+from benchmarks.measure import measure, session
+from benchmarks.scenarios import SCENARIOS
+
+NAMES = [scenario.name for scenario in SCENARIOS]
+
+
+def main() -> int:
+    """0, or 1 where a contender's windows differ from ours."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", choices=NAMES, help="a scenario; may be repeated"
+    )
+    parser.add_argument(
+        "--events",
+        type=int,
+        default=VISITS.events,
+        help="events of the session scenarios; the others' follow in proportion",
+    )
+    parser.add_argument("--runs", type=int, default=3, help="warm runs, of which the median counts")
+    default = Path(__file__).with_name("results") / "latest.json"
+    parser.add_argument("--json", type=Path, default=default, help="where to write the figures")
+    arguments = parser.parse_args()
+    console = Console()
+    factor = arguments.events / VISITS.events
+    spark = session()
+    results = []
+    for scenario in SCENARIOS:
+        if arguments.only and scenario.name not in arguments.only:
+            continue
+        measured = measure(spark, scenario, factor=factor, runs=arguments.runs)
+        report.show(console, scenario, factor, measured)
+        results.append((scenario, measured))
+        # Written after each, so that what is stopped halfway leaves what it has.
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(report.document(results, factor), indent=2) + "\n")
+    return int(any(each.differs for _, measured in results for each in measured))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

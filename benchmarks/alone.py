@@ -1,0 +1,26 @@
+"""One contender, once, in a process of its own: `python -m benchmarks.alone SCENARIO N IN OUT`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import SparkSession
+
+from benchmarks.contenders import DUCKDB, DUCKDB_SLICES, POLARS
+from benchmarks.measure import run_once, session
+from benchmarks.scenarios import SCENARIOS
+
+
+def main(name: str, number: str, source: str, out: str) -> None:
+    scenario = next(each for each in SCENARIOS if each.name == name)
+    contender = [scenario.ours, *(rival.contender for rival in scenario.rivals)][int(number)]
+    # A JVM that a contender has no use for would count as its memory.
+    needless = contender in (DUCKDB, DUCKDB_SLICES, POLARS)
+    spark = cast(SparkSession, None) if needless else session()
+    run_once(spark, contender, Path(source), Path(out))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

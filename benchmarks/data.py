@@ -1,0 +1,56 @@
+"""The events that contenders read, made once and kept."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from backfill.generate import generate
+
+FOLDER = Path(__file__).with_name("data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What the generator is asked for; 30 days, seed 1."""
+
+    name: str
+    events: int
+    keys: int
+    duplicates: float = 0.0
+    hot_key: float = 0.0
+    per_session: int = 12
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.name}-{self.events}"
+
+    def scaled(self, factor: float) -> Dataset:
+        """As many events to a key, and fewer or more of both."""
+        events, keys = round(self.events * factor), round(self.keys * factor)
+        return replace(self, events=max(1, events), keys=max(1, keys))
+
+    def make(self, spark: SparkSession) -> None:
+        if (self.path / "_SUCCESS").exists():
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        generate(
+            spark,
+            str(self.path),
+            events=self.events,
+            days=30,
+            keys=self.keys,
+            duplicates=self.duplicates,
+            hot_key=self.hot_key,
+            per_session=self.per_session,
+        )
+
+
+VISITS = Dataset(name="visits", events=20_000_000, keys=165_000)
+HOT_KEY = replace(VISITS, name="hot-key", hot_key=0.5)
+ONE_EVENT = replace(VISITS, name="one-event", keys=5_000_000, per_session=1)
+REDELIVERED = replace(VISITS, name="redelivered", duplicates=0.001)
+FEW_KEYS = Dataset(name="few-keys", events=2_000_000, keys=2_000)

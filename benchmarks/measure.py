@@ -1,0 +1,159 @@
+"""Run contenders one after the other, watch their time and memory, and compare their results."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import psutil
+from pyspark.sql import SparkSession
+
+from backfill import spark as our_spark
+from benchmarks.contenders import Contender
+from benchmarks.data import FOLDER, Dataset
+from benchmarks.scenarios import Rival, Scenario
+
+_RESULTS = FOLDER / "out"
+# A run as long as this has warmed up by itself when its middle is reached.
+_WARM_S = 60.0
+
+
+def session() -> SparkSession:
+    return our_spark.session(
+        conf={
+            "spark.master": "local[2]",
+            "spark.driver.memory": "8g",
+            "spark.sql.shuffle.partitions": "8",
+        }
+    )
+
+
+@dataclass
+class Measured:
+    """What came of one contender; `differs` says how its windows differ from ours, if they do."""
+
+    name: str
+    seconds: list[float] = field(default_factory=list)
+    peak_mib: int = 0
+    rows: int = 0
+    differs: str | None = None
+    ratio: float | None = None
+    at_least: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def reached(self) -> bool | None:
+        if self.ratio is None or self.at_least is None:
+            return None
+        return self.ratio >= self.at_least
+
+
+def run_once(spark: SparkSession, contender: Contender, source: Path, out: Path) -> float:
+    """Seconds from Parquet to Parquet."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    contender.run(spark, source, out)
+    return time.perf_counter() - began
+
+
+def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int) -> list[Measured]:
+    """Each contender alone for its memory and its windows, then all of them warm, in turns.
+
+    Ours is the first of the list. One whose windows differ from ours is not timed.
+    """
+    everyone = [Rival(contender=scenario.ours), *scenario.rivals]
+    timed: list[tuple[Rival, Path, Measured]] = []
+    measured = []
+    ours: Path | None = None
+    for number, each in enumerate(everyone):
+        dataset = (each.dataset or scenario.dataset).scaled(factor)
+        dataset.make(spark)
+        result = Measured(each.contender.name, at_least=each.at_least)
+        measured.append(result)
+        out = _RESULTS / f"{scenario.name}-{number}"
+        alone, result.peak_mib = _alone(scenario, number, dataset, out)
+        result.rows = _count(out / scenario.windows)
+        if ours is None:
+            ours = out
+        elif each.dataset is None:
+            result.differs = _difference(
+                ours / scenario.windows, out / scenario.windows, each.contender.end_shift_us
+            )
+        if result.differs is None:
+            if alone < _WARM_S:
+                run_once(spark, each.contender, dataset.path, out)
+            timed.append((each, dataset.path, result))
+    for _ in range(runs):
+        for each, source, result in timed:
+            out = _RESULTS / "timed"
+            result.seconds.append(run_once(spark, each.contender, source, out))
+    for _, _, result in timed[1:]:
+        result.ratio = result.median / measured[0].median
+    shutil.rmtree(_RESULTS, ignore_errors=True)
+    return measured
+
+
+def _alone(scenario: Scenario, number: int, dataset: Dataset, out: Path) -> tuple[float, int]:
+    """Seconds, the JVM's start among them, and the most MiB that its processes held."""
+    command = [sys.executable, "-m", "benchmarks.alone", scenario.name, str(number)]
+    began = time.perf_counter()
+    peak = 0
+    with subprocess.Popen([*command, str(dataset.path), str(out)]) as process:
+        root = psutil.Process(process.pid)
+        while process.poll() is None:
+            peak = max(peak, _resident(root))
+            time.sleep(0.1)
+    if process.returncode:
+        raise SystemExit(f"{scenario.name}: contender {number} failed")
+    return time.perf_counter() - began, peak >> 20
+
+
+def _resident(root: psutil.Process) -> int:
+    total = 0
+    try:
+        for process in [root, *root.children(recursive=True)]:
+            total += process.memory_info().rss
+    except psutil.Error:  # it ended while we looked
+        pass
+    return total
+
+
+def _windows(folder: Path) -> str:
+    return f"read_parquet('{folder}/**/*.parquet', hive_partitioning = false)"
+
+
+def _count(folder: Path) -> int:
+    with duckdb.connect() as connection:
+        ((count,),) = connection.sql(f"select count(*) from {_windows(folder)}").fetchall()
+    return int(count)
+
+
+def _difference(ours: Path, theirs: Path, end_shift_us: int) -> str | None:
+    """How the windows differ, or None. Sums of doubles may, by a billionth of themselves."""
+    with duckdb.connect() as connection:
+        connection.sql("set threads = 2")
+        ((windows, *wrong),) = connection.sql(f"""
+            select count(*),
+                   count(*) filter (a.user_id is null),
+                   count(*) filter (b.user_id is null),
+                   count(*) filter (
+                       epoch_us(a.window_end) + {end_shift_us} <> epoch_us(b.window_end)),
+                   count(*) filter (a.events <> b.events),
+                   count(*) filter (abs(a.revenue - b.revenue) > 1e-9 * abs(a.revenue))
+            from {_windows(ours)} a full join {_windows(theirs)} b
+            on a.user_id = b.user_id
+                and epoch_us(a.window_start) = epoch_us(b.window_start)
+        """).fetchall()
+    names = ("only theirs", "only ours", "end", "events", "revenue")
+    told = [f"{name}: {count:,}" for name, count in zip(names, wrong, strict=True) if count]
+    return f"of {windows:,} windows " + ", ".join(told) if told else None

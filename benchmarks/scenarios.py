@@ -1,0 +1,110 @@
+"""What is put side by side, over which events, and what is to be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from benchmarks import contenders as c
+from benchmarks import data
+from benchmarks.contenders import Contender
+from benchmarks.data import Dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """What ours is measured against.
+
+    Attributes:
+        contender: how it computes.
+        at_least: the ratio of its time to ours that is to be reached; None where it only informs.
+        dataset: its own events; None where they are ours, and so its windows have to be ours.
+    """
+
+    contender: Contender
+    at_least: float | None = None
+    dataset: Dataset | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One table of the report.
+
+    Attributes:
+        windows: the folder under a result that holds the windows.
+    """
+
+    name: str
+    title: str
+    dataset: Dataset
+    ours: Contender
+    rivals: tuple[Rival, ...]
+    windows: str = field(default=".")
+
+
+def _hopping(name: str, size: str, advance: str, at_least: float) -> Scenario:
+    return Scenario(
+        name=name,
+        title=f"hopping windows of {size} by {advance}",
+        dataset=data.FEW_KEYS,
+        ours=c.hopping(size, advance),
+        rivals=(Rival(contender=c.hopping_window(size, advance), at_least=at_least),),
+    )
+
+
+SCENARIOS = (
+    Scenario(
+        name="sessions",
+        title="sessions with a gap of 30 minutes",
+        dataset=data.VISITS,
+        ours=c.OURS,
+        rivals=(
+            Rival(contender=c.SESSION_WINDOW, at_least=2.5),
+            Rival(contender=c.LAG, at_least=1.8),
+            Rival(contender=c.DUCKDB, at_least=1 / 1.15),
+            Rival(contender=c.DUCKDB_SLICES),
+            Rival(contender=c.POLARS),
+        ),
+    ),
+    Scenario(
+        name="hot-key",
+        title="sessions, half of the events on one key",
+        dataset=data.HOT_KEY,
+        ours=c.OURS,
+        rivals=(
+            Rival(
+                contender=Contender("backfill, even keys", c.OURS.run),
+                at_least=1 / 1.2,
+                dataset=data.VISITS,
+            ),
+            Rival(contender=c.SESSION_WINDOW),
+            Rival(contender=c.LAG),
+        ),
+    ),
+    Scenario(
+        name="one-event",
+        title="sessions of one event",
+        dataset=data.ONE_EVENT,
+        ours=c.OURS,
+        rivals=(
+            Rival(contender=c.SESSION_WINDOW, at_least=1 / 1.2),
+            Rival(contender=c.LAG, at_least=1 / 1.2),
+        ),
+    ),
+    Scenario(
+        name="redelivered",
+        title="sessions, with an id and 0.1 % duplicates",
+        dataset=data.REDELIVERED,
+        ours=c.OURS_WITH_ID,
+        rivals=(Rival(contender=c.DROP_DUPLICATES, at_least=1.5),),
+    ),
+    _hopping("hopping-24h", "24 hours", "5 minutes", 20),
+    _hopping("hopping-1h", "1 hour", "5 minutes", 3),
+    Scenario(
+        name="job",
+        title="a job with sessions, hourly and daily windows",
+        dataset=data.VISITS,
+        ours=c.JOB_OF_THREE,
+        rivals=(Rival(contender=c.JOB_OF_SESSIONS, at_least=1 / 1.6),),
+        windows="sessions",
+    ),
+)
