@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,7 +26,7 @@ from backfill.events import (
     normalise,
     open_source,
     quarantine_rows,
-    translate,
+    spark_errors,
 )
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore, StagedFiles
@@ -141,11 +140,8 @@ class _Run:
     def execute(self) -> RunResult:
         self.progress(f"opening {self.spec.source.path}")
         source = open_source(self.spark, self.spec.source)
-        with ExitStack() as stack:
-            try:
-                return self._compute(source, stack)
-            except PySparkException as error:
-                raise translate(error, source.snapshot) or error from error
+        with ExitStack() as stack, spark_errors(source.snapshot):
+            return self._compute(source, stack)
 
     def _compute(self, source: Source, stack: ExitStack) -> RunResult:
         events = normalise(source.frame, self._rules(source))

@@ -18,8 +18,9 @@ from benchmarks.scenarios import Scenario
 def show(console: Console, scenario: Scenario, factor: float, measured: list[Measured]) -> None:
     dataset = scenario.dataset.scaled(factor)
     table = Table(title=f"{scenario.title}: {dataset.events:,} events, {dataset.keys:,} keys")
-    for heading in ("", "seconds", "MiB", "windows", "to ours", "wanted", "reached"):
-        table.add_column(heading, justify="left" if heading == "" else "right")
+    table.add_column("", no_wrap=True)
+    for heading in ("seconds", "MiB", "windows", "to ours", "wanted", "reached"):
+        table.add_column(heading, justify="right")
     for each in measured:
         table.add_row(
             each.name,

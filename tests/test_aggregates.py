@@ -15,7 +15,7 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import SessionWindow, TumblingWindow, aggregate
+from backfill import HoppingWindow, SessionWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.errors import AggregateError
@@ -161,7 +161,6 @@ def alike(found: Any, expected: Any) -> bool:
 def test_aggregates_are_those_of_plain_python(
     spark: SparkSession, shape: str, events: list[Event]
 ) -> None:
-    # 1.2 s of tumbling beside 0.8 s of hops would be 0.4 s slices; sessions have slices of a gap.
     window = SessionWindow(gap="1s") if shape == "sessions" else TumblingWindow(size="4s")
     result = aggregate(
         frame(spark, events),
@@ -179,6 +178,29 @@ def test_aggregates_are_those_of_plain_python(
     assert {(row["key"], row["at"]) for row in found} == set(groups)
     for row in found:
         for name, (_, compute) in KINDS.items():
+            expected = compute(groups[row["key"], row["at"]])
+            assert alike(row[name], expected), (name, row[name], expected)
+
+
+RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
+
+
+@settings(max_examples=6)
+@given(events=events)
+def test_aggregates_of_many_overlapping_windows(spark: SparkSession, events: list[Event]) -> None:
+    assert set(RUNNING) >= {"count", "sum", "sum_decimal", "sum_double", "min", "max_text", "mean"}
+    result = aggregate(
+        frame(spark, events),
+        HoppingWindow(size="5s", advance="500ms"),
+        aggregates={name: each for name, (each, _) in RUNNING.items()},
+        **COMMON,
+    )
+    windows = reference.grouped(events, reference.hopping(5 * GAP, GAP // 2))
+    groups = {(key, start): held for (key, start, _), held in windows.items()}
+    found = result.withColumn("at", F.unix_micros("window_start")).collect()
+    assert {(row["key"], row["at"]) for row in found} == set(groups)
+    for row in found:
+        for name, (_, compute) in RUNNING.items():
             expected = compute(groups[row["key"], row["at"]])
             assert alike(row[name], expected), (name, row[name], expected)
 

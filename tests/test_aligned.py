@@ -64,6 +64,13 @@ FIXED: dict[str, tuple[Window, Windows]] = {
         HoppingWindow(size="2h", advance="30m", offset="5m"),
         hopping(2 * HOUR, HOUR // 2, HOUR // 12),
     ),
+    # From here on so many overlap that slices are merged in blocks of windows.
+    "many": (HoppingWindow(size="12h", advance="1h"), hopping(12 * HOUR, HOUR)),
+    "many uneven": (HoppingWindow(size="9h", advance="50m"), hopping(9 * HOUR, HOUR * 5 // 6)),
+    "many offset": (
+        HoppingWindow(size="5h", advance="30m", offset="-7m"),
+        hopping(5 * HOUR, HOUR // 2, -7 * 60_000_000),
+    ),
     "cumulating": (CumulatingWindow(size="6h", step="1h"), cumulating(6 * HOUR, HOUR)),
     "days of UTC": (TumblingWindow(size="1 day"), calendar("UTC", (1, "day"))),
     "weeks of UTC": (TumblingWindow(size="1 week"), calendar("UTC", (1, "week"))),
@@ -77,13 +84,16 @@ def test_windows_of_fixed_length(spark: SparkSession, name: str, times: list[int
     check(spark, *FIXED[name], times)
 
 
+@pytest.mark.parametrize("hours", [4, 11])
 @settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
-def test_kafka_streams_clips_at_the_epoch(spark: SparkSession, times: list[int]) -> None:
+def test_kafka_streams_clips_at_the_epoch(
+    spark: SparkSession, hours: int, times: list[int]
+) -> None:
     check(
         spark,
-        HoppingWindow(size="4h", advance="1h"),
-        hopping(4 * HOUR, HOUR, clipped=True),
+        HoppingWindow(size=f"{hours}h", advance="1h"),
+        hopping(hours * HOUR, HOUR, clipped=True),
         times,
         keep=lambda t: t >= 0,
         tick=1_000,
@@ -91,13 +101,14 @@ def test_kafka_streams_clips_at_the_epoch(spark: SparkSession, times: list[int])
     )
 
 
+@pytest.mark.parametrize("hours", [2, 11])
 @settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
-def test_storm_closes_on_the_right(spark: SparkSession, times: list[int]) -> None:
+def test_storm_closes_on_the_right(spark: SparkSession, hours: int, times: list[int]) -> None:
     check(
         spark,
-        HoppingWindow(size="2h", advance="1h"),
-        hopping(2 * HOUR, HOUR, right=1_000),
+        HoppingWindow(size=f"{hours}h", advance="1h"),
+        hopping(hours * HOUR, HOUR, right=1_000),
         times,
         tick=1_000,
         engine="storm",

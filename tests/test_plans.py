@@ -83,11 +83,16 @@ def test_sessions_exchange_slices_twice_and_sort_them_once(events: DataFrame) ->
     assert found["HashAggregate"] >= 3
 
 
+def test_many_overlapping_windows_sort_slices_up_and_down(events: DataFrame) -> None:
+    found = plan(events, HoppingWindow(size="24h", advance="5m"), FIXED_WIDTH)
+    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 2, 0)
+
+
 @pytest.mark.parametrize(
     "window",
     [
         TumblingWindow(size="1h"),
-        HoppingWindow(size="24h", advance="5m"),
+        HoppingWindow(size="3h", advance="1h"),
         CumulatingWindow(size="24h", step="1h"),
     ],
     ids=str,

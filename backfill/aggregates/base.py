@@ -62,6 +62,8 @@ class Aggregate(ABC):
         grows: the state grows with the number of events, or of distinct values, in the window.
         kept: states that a table keeps beside the value, since the value can't be turned back
             into them.
+        running: the function of SQL, sum, min or max, that merges each state, if it is as simple
+            as that; None if not.
     """
 
     expression: Expression = None
@@ -71,6 +73,7 @@ class Aggregate(ABC):
     mergeable: ClassVar[bool] = True
     grows: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
+    running: ClassVar[str | None] = None
     #: NULL is a value like any other, so what the predicate leaves out is told apart from it.
     sees_nulls: ClassVar[bool] = False
 

@@ -46,9 +46,12 @@ class Bound:
         """The states that a table keeps beside the value of this name."""
         return [F.col(self._name(each)).alias(f"_{name}_{each}") for each in self.aggregate.kept]
 
-    def state_columns(self) -> list[str]:
-        """The names of the state columns."""
-        return [self._name(each) for each in self._partial()]
+    def running(self) -> dict[str, str] | None:
+        """For each state column the function, sum, min or max, that merges it; None if not all."""
+        function = self.aggregate.running
+        if function is None:
+            return None
+        return {self._name(each): function for each in self._partial()}
 
     def _partial(self) -> dict[str, Column]:
         if self.input is None:

@@ -20,6 +20,7 @@ class Count(Aggregate):
     """Events; with an expression, events where it is not NULL."""
 
     name: ClassVar[str] = "count"
+    running: ClassVar[str | None] = "sum"
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"n": F.count(given.value)}
@@ -41,6 +42,7 @@ class Sum(Aggregate):
     """
 
     name: ClassVar[str] = "sum"
+    running: ClassVar[str | None] = "sum"
 
     def check(self, type: T.DataType) -> None:
         self._check_numeric(type)
@@ -80,6 +82,7 @@ class Min(Aggregate):
     """The smallest value, of any type with an order; NULL if there is none. NaN is largest."""
 
     name: ClassVar[str] = "min"
+    running: ClassVar[str | None] = "min"
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"min": F.min(given.value)}
@@ -96,6 +99,7 @@ class Max(Aggregate):
     """The largest value, of any type with an order; NULL if there is none. NaN is largest."""
 
     name: ClassVar[str] = "max"
+    running: ClassVar[str | None] = "max"
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"max": F.max(given.value)}
@@ -112,6 +116,7 @@ class Mean(Aggregate):
     """The arithmetic mean; a double, or a decimal of decimals; NULL if there is no value."""
 
     name: ClassVar[str] = "mean"
+    running: ClassVar[str | None] = "sum"
     kept: ClassVar[tuple[str, ...]] = ("n", "sum")
 
     def check(self, type: T.DataType) -> None:

@@ -15,6 +15,7 @@ from backfill.engines import Engine
 from backfill.operators.calendar import CalendarCumulating, CalendarWindows
 from backfill.operators.fixed import FixedCumulating, FixedWindows
 from backfill.operators.grids import Cutting
+from backfill.operators.hopping import WORTHWHILE, hopping
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
 
 _FIRST_MONDAY = 4 * DAY_US
@@ -87,12 +88,12 @@ def aligned(
         One row per key and window that holds an event: key, start, end (µs), the number of
         events, merged states.
     """
-    placed = slices.withColumn("_window", F.explode(where.windows(F.col(FIRST))))
-    return (
-        placed.withColumns({START: F.col(f"_window.{START}"), END: F.col(f"_window.{END}")})
-        .groupBy(*keys, START, END)
-        .agg(
-            F.sum(EVENTS).alias(EVENTS),
-            *(state for each in aggregates for state in each.merge()),
-        )
-    )
+    if isinstance(where, FixedWindows) and where.most_each >= WORTHWHILE and _run(aggregates):
+        return hopping(slices, where, keys, aggregates)
+    states = [state for each in aggregates for state in each.merge()]
+    placed = slices.select("*", F.inline(where.windows(F.col(FIRST))))
+    return placed.groupBy(*keys, START, END).agg(F.sum(EVENTS).alias(EVENTS), *states)
+
+
+def _run(aggregates: Sequence[Bound]) -> bool:
+    return all(each.running() is not None for each in aggregates)

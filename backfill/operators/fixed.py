@@ -35,13 +35,18 @@ class FixedWindows:
         """Every event is in exactly one window."""
         return self.size == self.advance
 
+    @property
+    def most_each(self) -> int:
+        """No event is in more windows."""
+        return -(-self.size // self.advance)
+
     def cutting(self) -> Grid:
         """Slices in which all instants share their windows."""
         return Grid.of(self.size, self.advance, phase=self.offset + self.shift)
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
-        first, last = self._range(at)
+        first, last = self.range(at)
         if self.one_each:
             return F.array(self._struct(last))
         starts = F.when(first <= last, F.sequence(first, last, F.lit(self.advance)))
@@ -49,14 +54,15 @@ class FixedWindows:
 
     def count(self, at: Column) -> Column:
         """How many windows hold the instant."""
-        first, last = self._range(at)
+        first, last = self.range(at)
         return F.greatest(F.floor((last - first) / self.advance) + 1, F.lit(0))
 
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""
         return end > horizon - self.shift
 
-    def _range(self, at: Column) -> tuple[Column, Column]:
+    def range(self, at: Column) -> tuple[Column, Column]:
+        """The starts of the first and of the last window that hold the instant."""
         at = at - self.shift
         last = floor_to(at, self.advance, self.offset)
         first = floor_to(at - self.size, self.advance, self.offset) + self.advance
