@@ -297,4 +297,5 @@ def _reasons(staged: StagedFiles) -> dict[str, int]:
     if not staged.files:
         return {}
     counts = _scan(staged, "reason").to_table()["reason"].value_counts()
-    return {str(each["values"]): each["counts"].as_py() for each in counts}
+    found = {str(each["values"]): each["counts"].as_py() for each in counts}
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from backfill.spec import JobSpec
 
 ROOT = Path(__file__).parents[1]
 EVENTS = "data/samples/events"
+IGNORED = shutil.ignore_patterns("out")
 
 
 def blocks(language: str) -> list[str]:
@@ -26,6 +31,33 @@ def test_the_job_file(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(text, encoding="utf-8")
     assert list(JobSpec.load(path).windows) == ["sessions", "daily", "trailing", "growing"]
+
+
+def test_what_the_demo_prints(tmp_path: Path) -> None:
+    """The two commands of `make demo`, on a copy of the samples."""
+    shutil.copytree(ROOT / "data" / "samples", tmp_path / "samples", ignore=IGNORED)
+    job = str(tmp_path / "samples" / "job.yaml")
+    printed = ""
+    for command in (["run", job], ["show", job, "sessions", "--top", "events", "--limit", "10"]):
+        code = "from backfill.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command],
+            cwd=ROOT,
+            env={**os.environ, "COLUMNS": "160"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        printed += done.stdout
+    shown = next(block for block in blocks("") if block.startswith("read  "))
+    # The folder and the time differ, and so does what the table is padded to.
+    words = [line.split() for line in shown.splitlines() if "─" not in line and line.strip("… ")]
+    found = [line.split() for line in printed.splitlines()]
+    for line in words:
+        if line[0] in ("sessions", "hourly", "trailing"):
+            assert [each[:3] for each in found].count(line[:3]) == 1
+        elif line[0] != "Done":
+            assert line in found
 
 
 def run(code: str, path: str, names: dict[str, Any]) -> dict[str, Any]:
