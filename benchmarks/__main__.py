@@ -33,7 +33,8 @@ def main() -> int:
     default = Path(__file__).with_name("results") / "latest.json"
     parser.add_argument("--json", type=Path, default=default, help="where to write the figures")
     arguments = parser.parse_args()
-    console = Console()
+    # Wide enough for the tables where the output is not a terminal.
+    console = Console(width=max(100, Console().width))
     factor = arguments.events / VISITS.events
     spark = session()
     results = []

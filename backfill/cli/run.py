@@ -11,7 +11,7 @@ from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark
 from backfill.cli.output import iso_utc, print_json, print_line, print_table, tell
 
 if TYPE_CHECKING:
-    from backfill.job import RunResult
+    from backfill.run import RunResult
 
 
 def run(
