@@ -6,4 +6,4 @@ from backfill.cli import main
 
 if __name__ == "__main__":
     sys.argv.insert(1, "run")
-    main()
+    sys.exit(main())
