@@ -12,6 +12,9 @@ LAST = "_last"
 EVENTS = "_events"
 START = "_start"
 END = "_end"
+
+#: Columns that results and tables have of their own, besides the key's.
+RESERVED = frozenset({"date", "is_open", "session_id", "window_end", "window_start"})
 ROWS = "_rows"
 
 

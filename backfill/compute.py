@@ -12,17 +12,14 @@ from pyspark.sql import types as T
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind
-from backfill.columns import END, EVENTS, START, TIME, column, key_name
+from backfill.columns import END, EVENTS, RESERVED, START, TIME, column, key_name
 from backfill.engines import Engine
 from backfill.errors import AggregateError
-from backfill.operators.aligned import Layout, aligned, layout
+from backfill.operators.aligned import aligned, layout
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.session import reported_end, session_id, session_is_open, sessions
 from backfill.windows import SessionWindow, Window
-
-#: Columns of every result, besides the key's.
-RESERVED = frozenset({"session_id", "window_start", "window_end", "is_open", "date"})
 
 
 @dataclass(frozen=True)
@@ -186,18 +183,13 @@ def slice_events(
     return Sliced(sliced, keys, engine, zone, bound)
 
 
-def layouts(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Layout]:
-    """The layouts of the aligned windows among the definitions."""
-    return [
-        layout(each.window, engine, zone)
+def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
+    """The fewest grids that serve all the definitions."""
+    every = [
+        layout(each.window, engine, zone).cutting()
         for each in definitions
         if not isinstance(each.window, SessionWindow)
     ]
-
-
-def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
-    """The fewest grids that serve all the definitions."""
-    every = [each.cutting() for each in layouts(definitions, engine, zone)]
     gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
     grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
     return [*grids, *(each for each in every if not isinstance(each, Grid))]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
@@ -40,3 +42,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    """A copy of the samples and their job, to run in."""
+    kept = Path(__file__).parent.parent / "data" / "samples"
+    return shutil.copytree(kept, tmp_path / "samples", ignore=shutil.ignore_patterns("out"))

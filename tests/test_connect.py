@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +14,10 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
-def test_the_same_over_connect(tmp_path: Path) -> None:
-    samples = ROOT / "data" / "samples"
-    shutil.copytree(samples / "events", tmp_path / "events")
-    shutil.copy(samples / "job.yaml", tmp_path / "job.yaml")
+def test_the_same_over_connect(samples: Path) -> None:
     # A process of its own: classic and Connect sessions do not live in one.
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "connect_script.py"), str(tmp_path)],
+        [sys.executable, str(ROOT / "tests" / "connect_script.py"), str(samples)],
         cwd=ROOT,
         capture_output=True,
         text=True,

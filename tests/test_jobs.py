@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,26 +14,21 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
-def test_run_windows(tmp_path: Path) -> None:
-    samples = ROOT / "data" / "samples"
-    shutil.copytree(samples / "events", tmp_path / "events")
-    shutil.copy(samples / "job.yaml", tmp_path / "job.yaml")
+def test_run_windows(samples: Path) -> None:
     submit = Path(sys.executable).with_name("spark-submit")
     command = [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
-    job = [ROOT / "jobs" / "run_windows.py", tmp_path / "job.yaml", "--json"]
+    job = [ROOT / "jobs" / "run_windows.py", samples / "job.yaml", "--json"]
     # As in an activated environment.
     path = f"{submit.parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run([*command, *job], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run([*command, *job], cwd=samples, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     # spark-submit itself puts both streams on stdout.
     document = json.loads(done.stdout.splitlines()[-1])
     assert document["ok"]
     assert document["accepted"] == 5000
 
-    (tmp_path / "job.yaml").write_text("source: {}", encoding="utf-8")
-    refused = subprocess.run(
-        [*command, *job], cwd=tmp_path, env=env, capture_output=True, text=True
-    )
+    (samples / "job.yaml").write_text("source: {}", encoding="utf-8")
+    refused = subprocess.run([*command, *job], cwd=samples, env=env, capture_output=True, text=True)
     assert refused.returncode == 2
     assert not json.loads(refused.stdout.splitlines()[-1])["ok"]

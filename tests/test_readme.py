@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from backfill.spec import JobSpec
 
 ROOT = Path(__file__).parents[1]
 EVENTS = "data/samples/events"
-IGNORED = shutil.ignore_patterns("out")
 
 
 def blocks(language: str) -> list[str]:
@@ -33,10 +31,9 @@ def test_the_job_file(tmp_path: Path) -> None:
     assert list(JobSpec.load(path).windows) == ["sessions", "daily", "trailing", "growing"]
 
 
-def test_what_the_demo_prints(tmp_path: Path) -> None:
+def test_what_the_demo_prints(samples: Path) -> None:
     """The two commands of `make demo`, on a copy of the samples."""
-    shutil.copytree(ROOT / "data" / "samples", tmp_path / "samples", ignore=IGNORED)
-    job = str(tmp_path / "samples" / "job.yaml")
+    job = str(samples / "job.yaml")
     printed = ""
     for command in (["run", job], ["show", job, "sessions", "--top", "events", "--limit", "10"]):
         code = "from backfill.cli import main; main()"

@@ -25,10 +25,6 @@ _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Univer
 class Layout(Protocol):
     """Where a window definition's windows lie. All times are µs since the epoch."""
 
-    @property
-    def one_each(self) -> bool:
-        """Every event is in exactly one window."""
-
     def cutting(self) -> Cutting:
         """Slices in which all instants share their windows."""
 

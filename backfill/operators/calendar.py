@@ -128,8 +128,6 @@ class CalendarCumulating:
     step: Duration
     zone: str
 
-    one_each = False
-
     def cutting(self) -> Cutting:
         """Slices in which all instants share their windows."""
         return self if isinstance(self.step, Fixed) else Clock(Calendar(1, "day"), self.zone)

@@ -80,8 +80,6 @@ class FixedCumulating:
     step: int
     offset: int
 
-    one_each = False
-
     def cutting(self) -> Grid:
         """Slices in which all instants share their windows."""
         return Grid.of(self.size, self.step, phase=self.offset)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from backfill.columns import RESERVED
 from backfill.errors import JobFileError
 
-COLUMNS = frozenset({"date", "is_open", "session_id", "window_end", "window_start"})
 TABLES = frozenset({"events", "quarantine", "reconciliation"})
 _WINDOW = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*", re.ASCII)
 _AGGREGATE = re.compile(r"[\w-]+")
@@ -68,4 +68,4 @@ def is_url(path: str) -> bool:
 
 
 def _is_ours(column: str) -> bool:
-    return column.lower() in COLUMNS or column.startswith("_")
+    return column.lower() in RESERVED or column.startswith("_")
