@@ -10,14 +10,18 @@ import duckdb
 import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
 import backfill
 from backfill import HoppingWindow, SessionWindow
 from backfill import aggregates as agg
+from backfill.operators.session import session_id
 
 GAP_US = 30 * 60 * 1_000_000
 MEASURES = {"events": agg.count(), "revenue": agg.sum("amount")}
+
+_BYPASS = "spark.sql.execution.bypassPartialAggregation"
 
 Run = Callable[[SparkSession, Path, Path], None]
 
@@ -109,6 +113,22 @@ def _lag(events: DataFrame) -> DataFrame:
             "revenue",
         )
     )
+
+
+def _lag_with_id(events: DataFrame) -> DataFrame:
+    """With the column that our sessions have besides."""
+    key = [(F.col("user_id"), T.StringType())]
+    start = F.unix_micros("window_start")
+    return _lag(events).withColumn("session_id", session_id(key, start))
+
+
+def _one_phase(spark: SparkSession, source: Path, out: Path) -> None:
+    """Ours, with Spark's setting for groups that hold about one row each."""
+    spark.conf.set(_BYPASS, "true")
+    try:
+        OURS.run(spark, source, out)
+    finally:
+        spark.conf.unset(_BYPASS)
 
 
 def _hopping_window(size: str, advance: str) -> Run:
@@ -208,6 +228,8 @@ LAG = Contender("lag + cumulative sum", _spark(_lag))
 DUCKDB = Contender("DuckDB", _duckdb(_DUCKDB_EVENTS))
 DUCKDB_SLICES = Contender("DuckDB over slices", _duckdb(_DUCKDB_SLICES))
 POLARS = Contender("Polars", _polars)
+LAG_WITH_ID = Contender("lag + cumulative sum, with our id", _spark(_lag_with_id))
+ONE_PHASE = Contender("backfill, without partial aggregation", _one_phase)
 JOB_OF_THREE = Contender("job of three windows", _job(_MORE_WINDOWS))
 JOB_OF_SESSIONS = Contender("job of sessions alone", _job(""))
 

@@ -88,6 +88,8 @@ SCENARIOS = (
         rivals=(
             Rival(contender=c.SESSION_WINDOW, at_least=1 / 1.2),
             Rival(contender=c.LAG, at_least=1 / 1.2),
+            Rival(contender=c.LAG_WITH_ID, at_least=1 / 1.2),
+            Rival(contender=c.ONE_PHASE),
         ),
     ),
     Scenario(
