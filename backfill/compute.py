@@ -29,6 +29,11 @@ class Definition:
     window: Window
     aggregates: Mapping[str, Aggregate]
 
+    @property
+    def mergeable(self) -> bool:
+        """Late events can be merged into published windows without the events of these."""
+        return all(each.mergeable for each in self.aggregates.values())
+
 
 @dataclass(frozen=True)
 class Key:

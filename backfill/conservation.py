@@ -24,12 +24,14 @@ class Totals:
     Attributes:
         accepted: events, duplicates counted once.
         rows: rows, duplicates counted each.
-        horizon: the largest event time in µs, or None if there is no event.
+        first: the smallest event time in µs, or None if there is no event.
+        horizon: the largest one.
         assigned: per window definition, the sum over events of the number of windows they are in.
     """
 
     accepted: int
     rows: int
+    first: int | None
     horizon: int | None
     assigned: Mapping[str, int]
 
@@ -45,6 +47,7 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
     row = sliced.frame.agg(
         F.sum(EVENTS).alias("accepted"),
         F.sum(ROWS).alias("rows"),
+        F.min(FIRST).alias("first"),
         F.max(LAST).alias("horizon"),
         *sums,
     ).collect()[0]
@@ -58,7 +61,7 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
                 field=name,
                 way_out=_WAY_OUT,
             )
-    return Totals(row["accepted"] or 0, row["rows"] or 0, row["horizon"], assigned)
+    return Totals(row["accepted"] or 0, row["rows"] or 0, row["first"], row["horizon"], assigned)
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:
@@ -82,15 +85,15 @@ def check_rows(read: int, totals: Totals, quarantined: int) -> None:
         )
 
 
-def check_windows(name: str, events: int, totals: Totals) -> None:
+def check_held(name: str, events: int, assigned: int) -> None:
     """The windows of a definition hold each event as often as the engine assigns it.
 
     Raises:
         ConservationError: if not.
     """
-    if events != totals.assigned[name]:
+    if events != assigned:
         raise ConservationError(
-            f"its windows hold {events} events, of {totals.assigned[name]} assigned to them",
+            f"its windows hold {events} events, of {assigned} assigned to them",
             field=name,
             way_out=_WAY_OUT,
         )

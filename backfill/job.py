@@ -1,15 +1,33 @@
-"""A job: what a job file describes, run over its whole source."""
+"""A job: what a job file describes, planned, run, and looked at."""
 
 from __future__ import annotations
 
+import datetime as dt
+import getpass
+import secrets
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import JobFileError, did_you_mean
-from backfill.run import QUARANTINE, Progress, Run, RunResult
+from backfill.history import versions
+from backfill.history.base import QUARANTINE, Progress, RunResult
+from backfill.history.dates import Range
+from backfill.history.execute import execute
+from backfill.history.plan import Plan, Planner, Selection
+from backfill.history.recompute import RecomputeRun
+from backfill.history.upkeep import Kept, clean
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore
+
+_DAYS_BACK = {"today": 0, "yesterday": 1}
+_DAY = dt.timedelta(days=1)
+
+
+def _silent(message: str) -> None:
+    """Progress that nobody wants."""
 
 
 class Job:
@@ -35,7 +53,7 @@ class Job:
             JobFileError: if the job has no such window.
             TableError: if nothing has been published yet.
         """
-        known = [*self.spec.windows, QUARANTINE]
+        known = self._tables()
         if name not in known:
             raise JobFileError(
                 "the job has no such window",
@@ -46,22 +64,196 @@ class Job:
         frame = self.store.read(spark or _session(), name)
         return frame.select(*(each for each in frame.columns if not each.startswith("_")))
 
+    def plan(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        start: str | dt.date | None = None,
+        end: str | dt.date | None = None,
+        date: str | dt.date | None = None,
+        missing: bool = False,
+        chunk: int | None = None,
+        explain: bool = True,
+        progress: Progress = _silent,
+    ) -> Plan:
+        """What `run` with the same selection would do, and why; nothing is written.
+
+        Args:
+            spark: as for `run`.
+            start: as for `run`.
+            end: as for `run`.
+            date: as for `run`.
+            missing: as for `run`.
+            chunk: as for `run`.
+            explain: look, too, how far beyond a range it would read.
+            progress: as for `run`.
+
+        Raises:
+            JobFileError: the dates are none, or contradict each other.
+            TableError: part of a stale table is asked for.
+            SourceError: the source can't be read.
+        """
+        selection = self._selection(start, end, date, missing, chunk)
+        planner = Planner(self.spec, self.store, spark or _session(), progress)
+        return planner.plan(selection, explain=explain)
+
     def run(
-        self, spark: SparkSession | None = None, *, progress: Progress = lambda message: None
+        self,
+        spark: SparkSession | None = None,
+        *,
+        start: str | dt.date | None = None,
+        end: str | dt.date | None = None,
+        date: str | dt.date | None = None,
+        missing: bool = False,
+        chunk: int | None = None,
+        progress: Progress = _silent,
     ) -> RunResult:
-        """Computes every window over the whole source and publishes the tables.
+        """Computes windows and publishes them.
+
+        Without a selection all dates are computed and each table is replaced in one commit;
+        otherwise the windows that hold an event of the selected dates, each range in a commit.
 
         Args:
             spark: the session to use, by default the current one or a new local one.
+            start: the first date, in the job's zone; `today` and `yesterday` work.
+            end: the date behind the last one.
+            date: one date, instead of both.
+            missing: only dates that have events and were never computed.
+            chunk: cut ranges into runs of so many days; a failing one does not stop the others,
+                and those that were committed before are not run again.
             progress: is told, in a line each, what is being done.
 
         Raises:
             SourceError: if the source can't be read, is empty, or has no usable event.
             ColumnError, AggregateError: if the job does not fit the source's columns.
             ConservationError: if events went in that did not come out.
-            TableError: if a table can't be written or another run came between.
+            TableError: if a table is stale, can't be written, or another run came between.
         """
-        return Run(self.spec, self.store, spark or _session(), progress).execute()
+        session = spark or _session()
+        selection = self._selection(start, end, date, missing, chunk)
+        if selection.everything:
+            plan = Plan(selection)
+        else:
+            planner = Planner(self.spec, self.store, session, progress)
+            plan = planner.plan(selection, explain=False)
+        return execute(plan, self.spec, self.store, session, progress)
+
+    def recompute(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        late: str | Path | None = None,
+        progress: Progress = _silent,
+    ) -> RunResult | None:
+        """Merges what arrived since the tables were published into them.
+
+        Args:
+            spark: as for `run`.
+            late: a file or folder of late events; it is an input of the job from now on.
+            progress: as for `run`.
+
+        Returns:
+            What was done; None where nothing had arrived.
+
+        Raises:
+            TableError: nothing is published, a table is stale, or another run came between.
+            SourceError: an input is gone or has changed; or the source can't be read.
+        """
+        paths = [] if late is None else [str(Path(late).absolute())]
+        run = RecomputeRun(self.spec, self.store, spark or _session(), progress, late=paths)
+        return run.execute()
+
+    def changes(
+        self, window: str, since: str | None = None, spark: SparkSession | None = None
+    ) -> DataFrame:
+        """What a run and those after it changed; by default the last run.
+
+        Returns:
+            As `history.versions.changes_since`.
+        """
+        return versions.changes_since(spark or _session(), self.store, self.spec, window, since)
+
+    def history(self) -> list[dict[str, Any]]:
+        """The runs that published something, newest first; as `history.versions.runs`."""
+        return versions.runs(self.store, self._tables())
+
+    def restore(self, run: str) -> versions.Restored:
+        """Goes back to what a run published, the record of what was counted included."""
+        run_id = self._new_run()
+        metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
+        return versions.restore(self.store, self._tables(), run, run_id=run_id, metadata=metadata)
+
+    def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
+        """Deletes what dead runs left, and joins small files; as `history.upkeep.clean`."""
+        order = (*self.spec.key, "window_start")
+        tables = {**dict.fromkeys(self.spec.windows, order), QUARANTINE: ("source",)}
+        return clean(
+            spark or _session(),
+            self.store,
+            tables,
+            older_than=older_than,
+            run_id=self._new_run(),
+        )
+
+    def _new_run(self) -> str:
+        now = dt.datetime.now(dt.timezone.utc)
+        return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+    def _tables(self) -> list[str]:
+        return [*self.spec.windows, QUARANTINE]
+
+    def _selection(
+        self,
+        start: str | dt.date | None,
+        end: str | dt.date | None,
+        date: str | dt.date | None,
+        missing: bool,
+        chunk: int | None,
+    ) -> Selection:
+        if date is not None and (start is not None or end is not None):
+            raise JobFileError("does not go with a range", field="date", value=date)
+        if (start is None) != (end is None):
+            field, other = ("end", "start") if end is None else ("start", "end")
+            raise JobFileError("is missing", field=field, way_out=f"Give it beside {other}")
+        if chunk is not None and chunk < 1:
+            raise JobFileError("must be at least a day", field="chunk", value=chunk)
+        dates: Range | None = None
+        if date is not None:
+            one = self._date(date, "date")
+            dates = (one, one + _DAY)
+        elif start is not None and end is not None:
+            dates = (self._date(start, "start"), self._date(end, "end"))
+            if dates[0] >= dates[1]:
+                raise JobFileError(
+                    f"is not after {dates[0]}",
+                    field="end",
+                    value=dates[1],
+                    way_out="The range is [start, end): its end is not part of it",
+                )
+        if chunk is not None and dates is None and not missing:
+            raise JobFileError(
+                "cuts a range, and there is none",
+                field="chunk",
+                value=chunk,
+                way_out="Give the range too, or missing",
+            )
+        return Selection(dates, missing, chunk)
+
+    def _date(self, value: str | dt.date, field: str) -> dt.date:
+        if isinstance(value, dt.date):
+            return value
+        if value in _DAYS_BACK:
+            today = dt.datetime.now(ZoneInfo(self.spec.timezone)).date()
+            return today - _DAYS_BACK[value] * _DAY
+        try:
+            return dt.date.fromisoformat(value)
+        except ValueError:
+            raise JobFileError(
+                "is no date",
+                field=field,
+                value=value,
+                way_out="Write it like 2026-01-31, today or yesterday",
+            ) from None
 
 
 def _session() -> SparkSession:

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from backfill import Job, SessionWindow, aggregate
 from backfill import aggregates as agg
-from backfill import run as run_module
 from backfill.compute import Built
 from backfill.errors import BackfillError, ConservationError, SourceError, TableError
+from backfill.history import full
 from tests import reference
 
 SAMPLES = Path(__file__).parent.parent / "data" / "samples"
@@ -192,7 +192,7 @@ def test_a_run_that_fails_late_leaves_the_tables_as_they_were(
     def fail(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_module, "_reasons", fail)
+    monkeypatch.setattr(full, "reasons", fail)
     with pytest.raises(KeyboardInterrupt):
         job.run(spark)
     assert (micros(job.table("trailing", spark)), job.store.version("trailing")) == before

@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -32,3 +35,32 @@ def test_run_windows(samples: Path) -> None:
     refused = subprocess.run([*command, *job], cwd=samples, env=env, capture_output=True, text=True)
     assert refused.returncode == 2
     assert not json.loads(refused.stdout.splitlines()[-1])["ok"]
+
+
+@pytest.mark.slow
+def test_nightly_and_late(samples: Path) -> None:
+    """The dates one after the other, then an event that comes too late for its own."""
+    submit = Path(sys.executable).with_name("spark-submit")
+    path = f"{submit.parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
+
+    def submitted(script: str, *arguments: str) -> dict[str, Any]:
+        command = [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
+        job = [ROOT / "jobs" / script, samples / "job.yaml", *arguments, "--json"]
+        done = subprocess.run([*command, *job], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    nightly = submitted("nightly_backfill.py")
+    assert nightly["ok"]
+    assert nightly["windows"]["hourly"]["events"] == 5000
+    assert not submitted("nightly_backfill.py")["runs"]
+    one = next((samples / "events").rglob("*.parquet"))
+    late = one.with_name("late.parquet")
+    table = pq.read_table(one).slice(0, 1)
+    place = table.schema.get_field_index("event_id")
+    pq.write_table(table.set_column(place, "event_id", pa.array(["never seen"])), late)
+    merged = submitted("recompute_late.py")
+    assert merged["accepted"] == 1
+    assert merged["windows"]["hourly"]["rows"] == 1
+    assert submitted("recompute_late.py")["run_id"] is None

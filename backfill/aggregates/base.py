@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -100,6 +100,10 @@ class Aggregate(ABC):
     @abstractmethod
     def finish(self, states: States, events: Column) -> Column:
         """The value, from merged states; `events` is the number of events in the window."""
+
+    def revert(self, value: Column, states: Sequence[str]) -> dict[str, Column]:
+        """The states of a published value; not asked of those that are `kept`."""
+        return dict.fromkeys(states, value)
 
     def __str__(self) -> str:
         inside = f"({self.expression})" if isinstance(self.expression, str) else ""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, Input, to_column
-from backfill.columns import EVENTS, FIRST, TIME
+from backfill.columns import EVENTS, FIRST, TIME, quoted
 from backfill.errors import AggregateError
 
 
@@ -46,12 +46,23 @@ class Bound:
         """The states that a table keeps beside the value of this name."""
         return [F.col(self._name(each)).alias(f"_{name}_{each}") for each in self.aggregate.kept]
 
+    def published(self, name: str) -> list[Column]:
+        """The state columns, from a table that holds the value under this name."""
+        states = list(self._partial())
+        reverted = self.aggregate.revert(F.col(quoted(name)), states)
+        kept = {each: F.col(quoted(f"_{name}_{each}")) for each in self.aggregate.kept}
+        return self._states({each: {**reverted, **kept}[each] for each in states})
+
     def running(self) -> dict[str, str] | None:
         """For each state column the function, sum, min or max, that merges it; None if not all."""
         function = self.aggregate.running
         if function is None:
             return None
         return {self._name(each): function for each in self._partial()}
+
+    def states(self) -> list[str]:
+        """The names of the state columns."""
+        return [self._name(each) for each in self._partial()]
 
     def _partial(self) -> dict[str, Column]:
         if self.input is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -70,6 +71,14 @@ class Sum(Aggregate):
             low = states["low"].bitwiseAND(F.lit(_LOW_BITS))
             return (states["high"] + carry) * F.lit(_LOW_BITS + 1) + low
         return next(iter(states.values()))
+
+    def revert(self, value: Column, states: Sequence[str]) -> dict[str, Column]:
+        if "high" in states:
+            return {
+                "high": F.shiftright(value, 32),
+                "low": value.bitwiseAND(F.lit(_LOW_BITS)),
+            }
+        return super().revert(value, states)
 
 
 def _as_first(total: Column, name: str) -> Column:

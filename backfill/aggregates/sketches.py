@@ -46,7 +46,7 @@ class ApproximateQuantile(Aggregate):
     """
 
     name: ClassVar[str] = "quantile"
-    kept: ClassVar[tuple[str, ...]] = ("sketch",)
+    kept: ClassVar[tuple[str, ...]] = ("n", "sketch")
 
     share: float = 0.5
 

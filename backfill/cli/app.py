@@ -11,9 +11,15 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
+from backfill.cli.changes import changes
+from backfill.cli.clean import clean
 from backfill.cli.generate import generate
+from backfill.cli.history import history
 from backfill.cli.init import init
 from backfill.cli.output import print_json, tell
+from backfill.cli.plan import plan
+from backfill.cli.recompute import recompute
+from backfill.cli.restore import restore
 from backfill.cli.run import run
 from backfill.cli.show import show
 from backfill.errors import BackfillError
@@ -28,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (init, run, show, generate):
+for _verb in (init, run, plan, recompute, show, changes, history, restore, clean, generate):
     app.command()(_verb)
 
 
@@ -52,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         if code == INTERRUPTED:  # what Typer makes of the signal
             raise KeyboardInterrupt
-        return 0
+        return int(code or 0)
     except (BrokenPipeError, SystemExit):
         # Who reads our output has seen enough (`backfill show … | head`). Typer and rich make a
         # SystemExit of that, and of nothing else.

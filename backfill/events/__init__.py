@@ -1,8 +1,12 @@
 """From a source to events: read, normalise, quarantine."""
 
+from backfill.events.bounds import time_bounds
+from backfill.events.compaction import Rewrite, rewrites
+from backfill.events.digests import digest, digests
 from backfill.events.failures import spark_errors, translate
 from backfill.events.model import InputFile, Snapshot, Source, SourceOptions
 from backfill.events.normalise import REASONS, EventRules, normalise
+from backfill.events.pushdown import time_condition, within
 from backfill.events.quarantine import quarantine_rows
 from backfill.events.sources import FORMATS, open_source
 from backfill.events.times import time_column
@@ -13,16 +17,23 @@ __all__ = [
     "REASONS",
     "EventRules",
     "InputFile",
+    "Rewrite",
     "Snapshot",
     "Source",
     "SourceOptions",
     "check_zone",
+    "digest",
+    "digests",
     "from_local",
     "normalise",
     "open_source",
     "quarantine_rows",
+    "rewrites",
     "spark_errors",
+    "time_bounds",
     "time_column",
+    "time_condition",
     "to_local",
     "translate",
+    "within",
 ]

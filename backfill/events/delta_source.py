@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
 from backfill.columns import column
 from backfill.errors import SourceError
 from backfill.events.files import for_spark, local_path, place
-from backfill.events.model import CORRUPT, SOURCE, InputFile, no_line, shown
+from backfill.events.model import InputFile, Statistics, shown, whole_rows
 
 # Reader features that change nothing about how a live file is read.
 _HARMLESS = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
@@ -34,6 +35,8 @@ class DeltaFiles:
         version: of the table.
         files: the live ones, in order of path.
         schema: the table's.
+        folders: as in Source, by the log.
+        statistics: as in Source.
         repairs: per partition column, the values that Spark reads from the names of folders and
             that the log says should read otherwise.
     """
@@ -41,6 +44,8 @@ class DeltaFiles:
     version: int
     files: tuple[InputFile, ...]
     schema: StructType
+    folders: Mapping[str, Mapping[str, str | None]]
+    statistics: Mapping[str, Statistics]
     repairs: Mapping[str, Mapping[str, str]]
 
 
@@ -54,7 +59,7 @@ def open_delta(path: str) -> DeltaFiles:
         SourceError: there is no table, or it has features that are not applied: deletion vectors,
             column mapping, type widening and whatever else a reader must know of, by name.
     """
-    root = (local_path(path) or path).rstrip("/")
+    root = table_root(path)
     try:
         table = DeltaTable(root)
         protocol, metadata = table.protocol(), table.metadata()
@@ -65,9 +70,8 @@ def open_delta(path: str) -> DeltaFiles:
             actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
             schema = StructType.fromJson(json.loads(table.schema().to_json()))
     except (DeltaError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(
-            f"there is no Delta table that can be read: {shown(first)}",
+            f"there is no Delta table that can be read: {reason(error)}",
             field="source.path",
             value=shown(path),
         ) from error
@@ -82,29 +86,63 @@ def open_delta(path: str) -> DeltaFiles:
     if not actions:
         raise SourceError("the Delta table is empty", field="source.path", value=shown(path))
     repairs: dict[str, dict[str, str]] = {name: {} for name in metadata.partition_columns}
-    files = []
+    files, folders, statistics = [], {}, {}
     for action in actions:
-        inside = unquote(action["path"])
-        full = inside if os.path.isabs(inside) or "://" in inside else f"{root}/{inside}"
+        full = file_path(root, action["path"])
         files.append(InputFile(full, action["size_bytes"], action["modification_time"]))
-        for name in repairs:
+        partition = {name: action["partition"][name] for name in repairs}
+        for name, value in partition.items():
             type_ = schema[name].dataType
-            repairs[name].update(_repair(inside, name, type_, action["partition"][name]))
+            repairs[name].update(_repair(unquote(action["path"]), name, type_, value))
+        folders[full] = {n: None if v is None else str(v) for n, v in partition.items()}
+        statistics[full] = _statistics(action)
     ordered = tuple(sorted(files, key=lambda file: file.path))
-    return DeltaFiles(table.version(), ordered, schema, repairs)
+    return DeltaFiles(table.version(), ordered, schema, folders, statistics, repairs)
 
 
-def read_delta(spark: SparkSession, table: DeltaFiles, settings: Mapping[str, str]) -> DataFrame:
-    """The live files, with the table's columns in the table's order, `_corrupt` and `_source`."""
+def table_root(path: str) -> str:
+    """The table's folder as the Delta library and the paths of inputs have it."""
+    return (local_path(path) or path).rstrip("/")
+
+
+def file_path(root: str, logged: str) -> str:
+    """The path of an input from the one in the log, which may be absolute."""
+    inside = unquote(logged)
+    return inside if os.path.isabs(inside) or "://" in inside else f"{root}/{inside}"
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library says."""
+    return shown(str(error).splitlines()[0]) if str(error) else type(error).__name__
+
+
+def _statistics(action: Mapping[str, Any]) -> Statistics:
+    least, largest = action.get("min") or {}, action.get("max") or {}
+    return {
+        name: (value, largest[name])
+        for name, value in least.items()
+        if value is not None and largest.get(name) is not None
+    }
+
+
+def read_delta(
+    spark: SparkSession,
+    table: DeltaFiles,
+    settings: Mapping[str, str],
+    files: tuple[InputFile, ...],
+    where: Column | None,
+) -> DataFrame:
+    """Some live files, with the table's columns in the table's order, `_corrupt` and `_source`."""
     schema = StructType([StructField(f.name, f.dataType) for f in table.schema.fields])
-    rows = spark.read.schema(schema).options(**settings).parquet(*for_spark(table.files))
+    reader = spark.read.schema(schema).options(**settings)
+    rows = reader.parquet(*for_spark(files))
     columns = []
     for name in schema.names:
         value = column(name)
         for wrong, right in table.repairs.get(name, {}).items():
             value = F.when(column(name) == wrong, right).otherwise(value)
         columns.append(value.alias(name))
-    return rows.select(*columns, no_line().alias(CORRUPT), place().alias(SOURCE))
+    return whole_rows(rows.select(*columns), schema.names, place(), where)
 
 
 def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, str]:

@@ -146,6 +146,16 @@ def _folders(_c: str, _r: str, _t: str, _s: Snapshot | None) -> BackfillError:
     )
 
 
+def _folder_value(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
+    match = re.search(r"value '(.*?)' to data type \"?(\w+)\"? .*column `(.*?)`", rest)
+    value, type_, name = match.groups() if match else ("?", "?", "?")
+    return SourceError(
+        f"the folder {name}={value} is no {type_}, as the others are",
+        field="source.path",
+        way_out="Rename the folder, or say the type in source.schema",
+    )
+
+
 def _parquet_type(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
     return SourceError(
         f"Spark cannot read a column's type: {rest.split('. SQLSTATE')[0]}",
@@ -185,6 +195,7 @@ _TELLERS: dict[str, _Teller] = {
     "PARQUET_TYPE_ILLEGAL": _parquet_type,
     "PARQUET_TYPE_NOT_RECOGNIZED": _parquet_type,
     "PARQUET_TYPE_NOT_SUPPORTED": _parquet_type,
+    "INVALID_PARTITION_VALUE": _folder_value,
     "CONFLICTING_PARTITION_COLUMN_NAMES": _folders,
     "CONFLICTING_DIRECTORY_STRUCTURES": _folders,
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import REASON, TIME
+from backfill.columns import REASON, TIME, column
+from backfill.errors import SourceError
 
 CORRUPT = "_corrupt"
 SOURCE = "_source"
@@ -63,7 +65,8 @@ class Snapshot:
 
     Attributes:
         format: as in SourceOptions.
-        inputs: every file, in order of path; () for a catalog's table.
+        inputs: every file, in order of path, those of late events among them; () for a catalog's
+            table.
         version: of a Delta table, else None.
         schema: DDL of the source's own columns, given or inferred once over all files.
     """
@@ -74,6 +77,13 @@ class Snapshot:
     schema: str
 
 
+Read = Callable[[tuple[InputFile, ...], Column | None], DataFrame]
+"""The rows of these files for which a condition holds; None: all of them."""
+
+Statistics = Mapping[str, tuple[Any, Any]]
+"""The smallest and largest value of columns in one file, as Python has values of their types."""
+
+
 @dataclass(frozen=True)
 class Source:
     """An opened source.
@@ -82,12 +92,50 @@ class Source:
         frame: the source's own columns, `_corrupt` (the raw line where it could not be parsed,
             else NULL) and `_source` (the row's place: a file's path, for access logs path:line).
         snapshot: what is read.
+        read: how `only` reads.
         arrival: columns that give the order of arrival by themselves, or ().
+        folders: by path, the columns whose values a file has from its folders, or from a Delta
+            table's log; as text, NULL is None.
+        statistics: by path, what a Delta table's log tells of a file; {} for other formats.
     """
 
     frame: DataFrame
     snapshot: Snapshot
+    read: Read
     arrival: tuple[str, ...] = ()
+    folders: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    statistics: Mapping[str, Statistics] = field(default_factory=dict)
+
+    def inputs(self, paths: Collection[str]) -> tuple[InputFile, ...]:
+        """The inputs with these paths, in order of path.
+
+        Raises:
+            SourceError: a path is none of `snapshot.inputs`.
+        """
+        wanted = set(paths)
+        found = tuple(file for file in self.snapshot.inputs if file.path in wanted)
+        missing = wanted - {file.path for file in found}
+        if missing:
+            raise SourceError("no file of the source", field=shown(min(missing)))
+        return found
+
+    def only(self, paths: Collection[str], where: Column | None = None) -> DataFrame:
+        """The frame over some of the inputs: the same columns with the same types.
+
+        Args:
+            paths: of `snapshot.inputs`. A catalog's table has none: () is the whole of it.
+            where: only rows for which it holds, as from `time_condition`. Spark can push it into
+                the scan; a condition on this frame it cannot where `_source` is used.
+
+        Raises:
+            SourceError: a path is none of `snapshot.inputs`.
+        """
+        files = self.inputs(paths)
+        if self.snapshot.inputs and not files:
+            return self.frame.limit(0)
+        if where is None and files == self.snapshot.inputs:
+            return self.frame
+        return self.read(files, where)
 
 
 def shown(path: str) -> str:
@@ -98,3 +146,32 @@ def shown(path: str) -> str:
 def no_line() -> Column:
     """`_corrupt` of a format whose rows always parse."""
     return F.lit(None).cast("string")
+
+
+def whole_rows(
+    rows: DataFrame, names: Sequence[str], origin: Column, where: Column | None
+) -> DataFrame:
+    """The frame of a format whose rows always parse.
+
+    Args:
+        rows: a scan.
+        names: of the source's own columns, in order.
+        origin: `_source`.
+        where: as in `Source.only`.
+    """
+    # Below `_source`, which Spark pushes no condition through.
+    kept = rows if where is None else rows.where(where)
+    own = [column(name) for name in names]
+    return kept.select(*own, no_line().alias(CORRUPT), origin.alias(SOURCE))
+
+
+def refuse_our_names(names: Sequence[str]) -> None:
+    """Raise a SourceError where a source has a column of one of OURS."""
+    for name in names:
+        if name in OURS:
+            raise SourceError(
+                "a column has a name that is kept for our own",
+                field="source",
+                value=name,
+                way_out="Rename it in the source",
+            )

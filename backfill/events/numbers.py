@@ -9,6 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+DOUBLE_ERROR_US = 2
+"""The µs that `double_micros` of a number can lie from the number; in fact it is 1.5 and a bit."""
+
 _NUMBER = r"^\s*[+-]?\d+(?:\.\d{1,18})?\s*$"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -14,7 +14,9 @@ from backfill.events.files import local_path
 from backfill.events.model import InputFile
 
 
-def check_footers(files: tuple[InputFile, ...], given: Iterable[str] | None) -> None:
+def check_footers(
+    files: tuple[InputFile, ...], given: Iterable[str] | None, folders: Collection[str] = ()
+) -> None:
     """Refuse files that Spark could not read, or would fill up with NULLs without a word.
 
     Spark takes the schema of one file and reads columns that another does not have as NULL. So
@@ -23,7 +25,8 @@ def check_footers(files: tuple[InputFile, ...], given: Iterable[str] | None) -> 
 
     Args:
         files: of the source; those of other file systems are left to Spark.
-        given: the names of the columns in `source.schema` that are not folder columns, or None.
+        given: the names of the columns in `source.schema`, or None.
+        folders: columns whose values come from folders, whether or not a file has them too.
 
     Raises:
         SourceError: names the file, and the column.
@@ -36,7 +39,7 @@ def check_footers(files: tuple[InputFile, ...], given: Iterable[str] | None) -> 
     if given is not None:
         tops = {path.split(".")[0] for found in columns.values() for path in found}
         for name in given:
-            if name not in tops and "." not in name:
+            if name not in tops and name not in folders and "." not in name:
                 raise SourceError(
                     "no file has this column",
                     field="source.schema",
@@ -46,7 +49,7 @@ def check_footers(files: tuple[InputFile, ...], given: Iterable[str] | None) -> 
         return
     first, wanted = next(iter(columns.items()))
     for path, found in columns.items():
-        for name in sorted(wanted.keys() | found.keys()):
+        for name in sorted((wanted.keys() | found.keys()) - set(folders)):
             if wanted.get(name) != found.get(name):
                 raise SourceError(
                     f"column {name!r} is {found.get(name, 'absent')} here and "

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import zoneinfo
+from collections.abc import Callable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.errors import JobFileError, did_you_mean
+
+Conversion = Callable[[Column, str], Column]
+"""`from_local` or `to_local`."""
+
+_HOUR_US = 3_600_000_000
+# Around a time, in steps short enough to meet every offset that clocks kept there, and so far that
+# what clocks show beyond cannot matter: the offsets of a zone differ by a day and some minutes at
+# most, and a time that was left out is read with the offset of up to a day before.
+_STEPS_US = tuple(hours * _HOUR_US for hours in range(-60, 61, 6))
 
 
 def check_zone(timezone: str) -> None:
@@ -42,3 +52,27 @@ def to_local(instant: Column, timezone: str) -> Column:
     if timezone == "UTC":
         return instant
     return F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(instant), timezone))
+
+
+def least_from(convert: Conversion, time: Column, timezone: str) -> Column:
+    """What no time from this one on is converted to less than; as narrow as clocks allow.
+
+    Clocks are set back and forth, so later times may well come before earlier ones: an hour
+    before midnight that occurs twice belongs to a day that had ended already.
+
+    Args:
+        convert: for `to_local`, also a wall clock's time that clocks left out counts, as one that
+            `from_local` brings into the range.
+        time: bigint, µs.
+        timezone: by its IANA name.
+    """
+    return time if timezone == "UTC" else F.least(*_near(convert, time, timezone))
+
+
+def most_until(convert: Conversion, time: Column, timezone: str) -> Column:
+    """What no time up to this one is converted to more than; as `least_from`."""
+    return time if timezone == "UTC" else F.greatest(*_near(convert, time, timezone))
+
+
+def _near(convert: Conversion, time: Column, timezone: str) -> list[Column]:
+    return [convert(time + F.lit(step), timezone) - F.lit(step) for step in _STEPS_US]

@@ -28,17 +28,35 @@ def sessions(
     rules: Rules,
     keys: Sequence[str],
     aggregates: Sequence[Bound],
+    *,
+    overlapping: bool = False,
+    also: Sequence[Column] = (),
 ) -> DataFrame:
     """Merges slices into sessions.
 
-    Slices hold no events further apart than the gap, and do not overlap; so a session ends
-    exactly where the distance between one slice's last and the next one's first event breaks it.
+    Slices hold no events further apart than the gap; so a session ends exactly where the distance
+    between the last event so far and the next slice's first one breaks it.
+
+    Args:
+        slices: key, first and last event, the number of events, states.
+        window: the sessions.
+        rules: the engine's.
+        keys: the key columns.
+        aggregates: whose states to merge.
+        overlapping: slices of a key can overlap, as published sessions and late slices do.
+        also: further aggregate expressions over the slices of a session.
 
     Returns:
-        One row per session: key, start and last event (µs), the number of events, merged states.
+        One row per session: key, start and last event (µs), the number of events, merged states,
+        and what else was asked for.
     """
     in_time = Over.partitionBy(*keys).orderBy(FIRST)
-    new = breaks(F.col(FIRST), F.lag(LAST).over(in_time), window.gap.us, rules)
+    if overlapping:
+        earlier = in_time.rowsBetween(Over.unboundedPreceding, -1)
+        before = F.max(LAST).over(earlier)
+    else:
+        before = F.lag(LAST).over(in_time)
+    new = breaks(F.col(FIRST), before, window.gap.us, rules)
     begun = slices.withColumn(START, F.when(new, F.col(FIRST)))
     so_far = in_time.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     started = begun.withColumn(START, F.max(START).over(so_far))
@@ -46,7 +64,13 @@ def sessions(
         F.max(LAST).alias(END),
         F.sum(EVENTS).alias(EVENTS),
         *(state for each in aggregates for state in each.merge()),
+        *also,
     )
+
+
+def last_event(end: Column, window: SessionWindow, rules: Rules) -> Column:
+    """The last event of a session whose reported end is `end`: what `reported_end` undoes."""
+    return end if rules.session_end == "last_event" else end - window.gap.us
 
 
 def reported_end(last: Column, window: SessionWindow, rules: Rules) -> Column:

@@ -3,64 +3,92 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from backfill.errors import TableError
-from backfill.tables.log import first_line, live_files, open_table, partition_values, remover
+from backfill.tables.conflict import Dates, Replace, check_conflict, closure_text
+from backfill.tables.entries import (
+    CLOSURE,
+    METADATA,
+    RECORD,
+    RUN_ID,
+    read_changes,
+    read_commit,
+    versions,
+)
+from backfill.tables.log import first_line, live_files, open_table, partition_values
 from backfill.tables.staging import StagedFiles, move_files
-
-Replace = Literal["all"] | Sequence[str]
 
 # Versions stay readable until the user lets them expire.
 _CONFIGURATION = {"delta.enableExpiredLogCleanup": "false"}
-_METADATA = "backfill"
 # How often a commit that others do not contradict is tried again behind theirs.
 _ATTEMPTS = 20
 
 
 def commit_files(
-    folder: Path, staged: StagedFiles, replace: Replace, metadata: Mapping[str, str]
+    folder: Path,
+    staged: StagedFiles,
+    replace: Replace,
+    *,
+    base: int | None,
+    dates: Dates,
+    metadata: Mapping[str, str],
+    record: Callable[[int], str],
+    data_change: bool = True,
 ) -> int:
-    """Commits staged files to the table in the folder; see `DeltaStore.publish`."""
-    properties = CommitProperties(
-        custom_metadata={_METADATA: {"run_id": staged.run_id, **metadata}},
-        # By its own retries the library would let two runs that replace everything both succeed,
-        # and leave the files of both.
-        max_commit_retries=0,
-    )
+    """Commits staged files to the table in the folder; see `DeltaStore.publish`.
+
+    Args:
+        folder: the table's.
+        staged: what to add.
+        replace: what to remove.
+        base: the version that the run began from; None if there was no table.
+        dates: what the run replaces.
+        metadata: kept with the commit.
+        record: given the version that the commit will stand on (-1 for none), the run whose
+            record the commit names; called for every attempt.
+        data_change: whether the table's rows change.
+
+    Returns:
+        The version that the commit made.
+
+    Raises:
+        TableError: another run came between, or the files do not fit the table.
+    """
+    if replace == "all":
+        dates = None
+    seen = -1 if base is None else base
     for _ in range(_ATTEMPTS):
         table = open_table(folder)
-        _check(folder, table, staged, replace)
-        move_files(staged, folder)
-        if table is not None and replace == "all":
-            _allow_types(table, staged)
         version = -1 if table is None else table.version()
+        landed = _check_others(folder, staged, replace, dates, after=seen, newest=version)
+        if landed is not None:
+            return landed
+        seen = version
+        _check(table, staged, replace)
+        move_files(staged, folder)
+        properties = commit_properties(staged.run_id, dates, record(version), metadata)
         try:
             if table is None:
                 _create(folder, staged, properties)
             elif replace == "all":
+                if _allow_types(table, staged):
+                    continue
                 _overwrite(table, staged, properties)
             else:
-                _exchange(table, staged, replace, properties)
+                _exchange(table, staged, replace, properties, data_change)
             return version + 1
-        except DeltaError as error:
-            newest = open_table(folder)
-            if newest is None or newest.version() == version:
+        except (DeltaError, OSError) as error:
+            # The version may be another's, or this run's own where only what the library does
+            # after a commit has failed: both are told apart from the log.
+            if max(versions(folder), default=-1) == version:
                 raise TableError(
                     f"the commit failed: {first_line(error)}", field=staged.name
-                ) from error
-            if replace == "all":
-                raise TableError(
-                    f"{_run_of(newest, version + 1)} published version {version + 1} meanwhile",
-                    field=staged.name,
-                    way_out="Nothing was published. Run again.",
                 ) from error
     raise TableError(
         f"other runs came first {_ATTEMPTS} times in a row",
@@ -69,26 +97,57 @@ def commit_files(
     )
 
 
-def commits(table: DeltaTable) -> list[dict[str, Any]]:
-    """The table's commits, newest first; see `DeltaStore.history`."""
-    return [
-        {
-            "version": commit["version"],
-            "timestamp": datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc),
-            "metadata": commit.get(_METADATA, {}),
-        }
-        for commit in table.history()
-    ]
+def commit_properties(
+    run_id: str, dates: Dates, record: str, metadata: Mapping[str, str]
+) -> CommitProperties:
+    """What a commit tells of its run.
+
+    Args:
+        run_id: the run.
+        dates: what it replaces.
+        record: the run whose record the version carries; empty for none.
+        metadata: what else.
+    """
+    ours = {RUN_ID: run_id, CLOSURE: closure_text(dates), RECORD: record}
+    return CommitProperties(
+        custom_metadata={METADATA: {**metadata, **ours}},
+        # By its own retries the library would let two first writers of a date both succeed, and
+        # two runs that replace everything leave the files of both.
+        max_commit_retries=0,
+    )
 
 
-def _run_of(table: DeltaTable, version: int | None) -> str:
-    for commit in commits(table):
-        if commit["version"] == version and "run_id" in commit["metadata"]:
-            return f"run {commit['metadata']['run_id']}"
-    return "another writer"
+def _check_others(
+    folder: Path, staged: StagedFiles, replace: Replace, dates: Dates, *, after: int, newest: int
+) -> int | None:
+    """Refuses to go on top of commits that contradict this one.
+
+    Returns:
+        The version that this run has made already, if it has.
+    """
+    if newest < after:
+        raise TableError(
+            f"the table is at version {newest}, and was at version {after} before: "
+            "another table has taken its place",
+            field=staged.name,
+            way_out="Nothing was published. Run again.",
+        )
+    for version in range(after + 1, newest + 1):
+        commit, changes = read_commit(folder, version), read_changes(folder, version)
+        if commit.metadata.get(RUN_ID) != staged.run_id:
+            check_conflict(staged.name, commit, changes, dates, replace)
+        elif changes.added == {file.path for file in staged.files}:
+            return version
+        else:
+            raise TableError(
+                f"the run has published other files in version {version}",
+                field=f"{staged.name}, run {staged.run_id}",
+                way_out="Use a new run id.",
+            )
+    return None
 
 
-def _check(folder: Path, table: DeltaTable | None, staged: StagedFiles, replace: Replace) -> None:
+def _check(table: DeltaTable | None, staged: StagedFiles, replace: Replace) -> None:
     """Refuses what cannot be committed to this version."""
     if table is not None and table.metadata().partition_columns != list(staged.partition_by):
         raise TableError(
@@ -103,10 +162,8 @@ def _check(folder: Path, table: DeltaTable | None, staged: StagedFiles, replace:
     live = {} if table is None else live_files(table)
     gone = [path for path in replace if path not in live]
     if gone:
-        removed = None if table is None else remover(folder, gone[0])
-        who = "" if table is None or removed is None else f"; {_run_of(table, removed)} removed it"
         raise TableError(
-            f"a file to replace is not in the table (any more){who}",
+            "a file to replace is not in the table (any more)",
             field=staged.name,
             value=gone[0],
             way_out="Nothing was published. Run again.",
@@ -119,27 +176,34 @@ def _check(folder: Path, table: DeltaTable | None, staged: StagedFiles, replace:
         )
 
 
-def _allow_types(table: DeltaTable, staged: StagedFiles) -> None:
+def _allow_types(table: DeltaTable, staged: StagedFiles) -> bool:
     """Lets the table hold timestamps without a zone, where the staged files have some.
 
     The library would write such a column into a table that may not have one, and the table could
-    not be read any more. The commit made here changes no row.
+    not be read any more.
+
+    Returns:
+        Whether that took a commit of its own, which changes no row.
     """
     features = table.protocol().writer_features or []
-    if '"timestamp_ntz"' in staged.schema and "timestampNtz" not in features:
-        table.alter.add_feature(
-            TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
-        )
+    if '"timestamp_ntz"' not in staged.schema or "timestampNtz" in features:
+        return False
+    table.alter.add_feature(
+        TableFeatures.TimestampWithoutTimezone,
+        allow_protocol_versions_increase=True,
+        commit_properties=CommitProperties(max_commit_retries=0),
+    )
+    return True
 
 
-def _additions(staged: StagedFiles) -> list[AddAction]:
+def _additions(staged: StagedFiles, data_change: bool = True) -> list[AddAction]:
     return [
         AddAction(
             path=file.path,
             size=file.size,
             partition_values=partition_values(file.path, staged.partition_by),
             modification_time=file.modified_ms,
-            data_change=True,
+            data_change=data_change,
             stats=file.stats,
         )
         for file in staged.files
@@ -171,16 +235,22 @@ def _overwrite(table: DeltaTable, staged: StagedFiles, properties: CommitPropert
 
 
 def _exchange(
-    table: DeltaTable, staged: StagedFiles, replace: Sequence[str], properties: CommitProperties
+    table: DeltaTable,
+    staged: StagedFiles,
+    replace: Sequence[str],
+    properties: CommitProperties,
+    data_change: bool,
 ) -> None:
     sizes = live_files(table)
     now_ms = time.time_ns() // 1_000_000
     removals = [
-        RemoveAction(path, True, now_ms, sizes[path], partition_values(path, staged.partition_by))
+        RemoveAction(
+            path, data_change, now_ms, sizes[path], partition_values(path, staged.partition_by)
+        )
         for path in dict.fromkeys(replace)
     ]
     table.create_write_transaction(
-        [*_additions(staged), *removals],
+        [*_additions(staged, data_change), *removals],
         mode="append",
         schema=Schema.from_json(staged.schema),
         partition_by=list(staged.partition_by),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -105,16 +104,6 @@ def live_files(table: DeltaTable) -> dict[str, int]:
     paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
     # The log has paths URL-encoded, though the library takes them plain.
     return dict(sorted(zip(map(unquote, paths), sizes, strict=True)))
-
-
-def remover(folder: Path, path: str) -> int | None:
-    """The newest version whose commit removed the file; None where the log tells of none."""
-    for commit in sorted((folder / "_delta_log").glob("*.json"), reverse=True):
-        for line in commit.read_text(encoding="utf-8").splitlines():
-            # By text first: a log can be long, and parsing it takes its time.
-            if line.startswith('{"remove"') and unquote(json.loads(line)["remove"]["path"]) == path:
-                return int(commit.stem)
-    return None
 
 
 def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:

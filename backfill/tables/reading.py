@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -19,7 +20,9 @@ from backfill.tables.session import session_conf
 _LISTING_CONF = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 
 
-def read_files(spark: SparkSession, folder: Path, table: DeltaTable) -> DataFrame:
+def read_files(
+    spark: SparkSession, folder: Path, table: DeltaTable, files: Sequence[str] | None = None
+) -> DataFrame:
     """The rows of the table's live files, columns in the table's order.
 
     Spark takes the partition columns from the folders' names, typed as the table has them, and
@@ -29,20 +32,21 @@ def read_files(spark: SparkSession, folder: Path, table: DeltaTable) -> DataFram
         spark: the session.
         folder: the table's folder.
         table: the table, at the version to read.
+        files: the live files to read; all by default.
 
     Raises:
-        TableError: files of this version are not there any more.
+        TableError: files of this version are not there any more, or not files of it.
     """
     schema = spark_schema(table.schema())
-    paths = live_files(table)
-    gone = [path for path in paths if not (folder / path).exists()]
-    if gone:
-        raise TableError(
-            f"{len(gone)} of the {len(paths)} files of version {table.version()} are gone, "
-            f"{gone[0]} among them",
-            field=str(folder),
-            way_out="Read a newer version, or run the backfill again.",
-        )
+    paths: Collection[str] = live_files(table)
+    if files is not None:
+        foreign = [path for path in files if path not in paths]
+        if foreign:
+            raise TableError(
+                f"version {table.version()} has no such file", field=str(folder), value=foreign[0]
+            )
+        paths = dict.fromkeys(files)
+    check_present(folder, table.version(), paths)
     if not paths:
         return spark.createDataFrame([], schema)
     with session_conf(spark, _LISTING_CONF):
@@ -51,6 +55,18 @@ def read_files(spark: SparkSession, folder: Path, table: DeltaTable) -> DataFram
             .option("basePath", str(folder))
             .parquet(*(_literal(folder / path) for path in paths))
             .select(*(column(name) for name in schema.names))
+        )
+
+
+def check_present(folder: Path, version: int, paths: Collection[str]) -> None:
+    """Refuses a version whose files have been deleted since."""
+    gone = [path for path in paths if not (folder / path).exists()]
+    if gone:
+        raise TableError(
+            f"{len(gone)} of the {len(paths)} files of version {version} are gone, "
+            f"{gone[0]} among them",
+            field=str(folder),
+            way_out="Take another version, or run the backfill again.",
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from backfill.tables.session import session_conf
 from backfill.tables.stats import file_statistics
 
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
-_STAGING = "_staging"
+STAGING = "_staging"
 
 # Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
 # proleptic Gregorian one, whatever Spark is told for old dates.
@@ -79,6 +81,7 @@ def write_files(
     run_id: str,
     partition_by: tuple[str, ...],
     sort_by: tuple[str, ...],
+    whole: bool = False,
 ) -> StagedFiles:
     """Writes the frame below the table's folder, in few files of a sensible size.
 
@@ -86,13 +89,22 @@ def write_files(
     `spark.sql.adaptive.advisoryPartitionSizeInBytes`): one file for a small partition, several
     for a big one. Rows are sorted within each file, so that statistics tell files apart.
 
+    Args:
+        frame: the rows.
+        table_folder: the table's.
+        name: the table.
+        run_id: the run.
+        partition_by: the partition columns.
+        sort_by: the order within a file.
+        whole: one file for each partition, whatever its size.
+
     Raises:
         ColumnError: a column that Delta cannot hold, or is missing.
         TableError: the run has written for this table before.
     """
     schema = delta_schema(frame.schema)
     _check_columns(frame, partition_by, sort_by)
-    folder = table_folder / _STAGING / run_id
+    folder = table_folder / STAGING / run_id
     if folder.exists():
         raise TableError(
             "the run has written files for this table before",
@@ -101,7 +113,10 @@ def write_files(
         )
     keys = [column(each) for each in partition_by]
     ordered = [*keys, *(column(each) for each in sort_by)]
-    rows = frame.hint("rebalance", *keys)
+    if not whole:
+        rows = frame.hint("rebalance", *keys)
+    else:
+        rows = frame.repartition(*keys) if keys else frame.coalesce(1)
     if ordered:
         rows = rows.sortWithinPartitions(*ordered)
     writer = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
@@ -125,16 +140,19 @@ def move_files(staged: StagedFiles, table_folder: Path) -> None:
         source, target = staged.folder / file.path, table_folder / file.path
         if source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
+            # A clean-up takes old files that no commit names: this one's will follow.
+            os.utime(source)
             source.rename(target)
         elif not target.exists():  # there, it was moved by an earlier attempt to publish
             raise TableError("a staged file is gone", field=staged.name, value=file.path)
     shutil.rmtree(staged.folder, ignore_errors=True)
 
 
-def delete_files(staged: StagedFiles, table_folder: Path) -> None:
-    """Deletes staged files, moved or not."""
+def delete_files(staged: StagedFiles, table_folder: Path, published: Collection[str]) -> None:
+    """Deletes staged files, moved or not, but for those that have been published."""
     for file in staged.files:
-        (table_folder / file.path).unlink(missing_ok=True)
+        if file.path not in published:
+            (table_folder / file.path).unlink(missing_ok=True)
     shutil.rmtree(staged.folder, ignore_errors=True)
 
 

@@ -112,6 +112,8 @@ def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
         )
     if kind in _FLOATS:
         return _float_bounds([g.min for g in groups], [g.max for g in groups])
+    if kind == "boolean":
+        return min(g.min for g in groups), max(g.max for g in groups)
     if kind.startswith("decimal"):
         return _decimal(min(g.min for g in groups)), _decimal(max(g.max for g in groups))
     return None, None

@@ -6,8 +6,11 @@ import gzip
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 SCRIPT = """
@@ -36,6 +39,13 @@ try:
         bad.frame.collect()
 except SourceError as error:
     found["error"] = str(error)
+some = open_source(spark, SourceOptions(format="parquet", path=folder + "/d"), [folder + "/e"])
+rules = EventRules(key=(), time="t", timezone="Europe/Berlin")
+paths = [file.path for file in some.snapshot.inputs]
+found["bounds"] = list(time_bounds(some, rules, paths).values())
+near = time_condition(some.frame.schema, rules, 0, 10**15)
+found["parts"] = [some.only(paths[1:], near).count(), some.only([]).count(), some.frame.count()]
+found["within"] = within(some.frame, rules, 0, 10**15).count()
 print(json.dumps(found))
 spark.stop()
 """
@@ -51,6 +61,9 @@ def test_spark_connect(tmp_path: Path) -> None:
         ("n\n" + "".join(f"{n * 7919 % 10007}\n" for n in range(50_000))).encode()
     )
     (tmp_path / "c.csv.gz").write_bytes(whole[: len(whole) // 2])
+    for name, moment in (("d", datetime(1970, 1, 2)), ("e", datetime(2024, 7, 1))):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"t": [moment]}), tmp_path / name / "x.parquet")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=300
     )
@@ -62,6 +75,9 @@ def test_spark_connect(tmp_path: Path) -> None:
         "quarantine": [["unparsable_line", "junk", f"{tmp_path}/a.log:2"]],
         "json": [["a", moved, None], ["b", None, "no_time"]],
         "ntz": [moved],
+        "bounds": [[82_800_000_000] * 2, [1_719_784_800_000_000] * 2],
+        "parts": [0, 0, 2],
+        "within": 1,
         "error": f"{tmp_path}/c.csv.gz: the file cannot be decompressed: it is truncated or "
         "corrupt. Fetch it again, or take it out of the source",
     }

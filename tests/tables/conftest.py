@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.tables import DeltaStore, StagedFiles
+from tests.tables.by_hand import publish_to
 
 Stage = Callable[..., StagedFiles]
 
@@ -47,3 +49,9 @@ def stage(store: DeltaStore) -> Stage:
         )
 
     return build
+
+
+@pytest.fixture
+def publish(store: DeltaStore) -> Callable[..., int]:
+    """Publishes in the store: see `publish_to`."""
+    return partial(publish_to, store)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import ColumnError, TableError
 from backfill.tables import DeltaStore, look_up
+from tests.tables.by_hand import publish_to
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -32,7 +33,7 @@ def table(spark: SparkSession, store: DeltaStore) -> str:
     staged = store.stage(
         "hourly", frame, run_id="r1", partition_by=("date",), sort_by=("key", "window_start")
     )
-    store.publish("hourly", staged, replace="all", metadata={})
+    publish_to(store, staged)
     return str(store.folder("hourly"))
 
 
@@ -93,7 +94,7 @@ def test_windows_without_length(spark: SparkSession, store: DeltaStore) -> None:
         "SELECT 1 AS key, timestamp_micros(5) AS window_start, timestamp_micros(5) AS window_end"
     )
     staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
-    store.publish("t", staged, replace="all", metadata={})
+    publish_to(store, staged)
     path = store.folder("t")
     assert found(path, start_us=5, end_us=6) == [(0, 1)]
     assert found(path, start_us=6) == []
@@ -127,7 +128,7 @@ def test_files_that_cannot_matter_are_not_opened(table: str, store: DeltaStore) 
 def test_empty_and_missing_tables(spark: SparkSession, store: DeltaStore, table: str) -> None:
     empty = store.read(spark, "hourly").where("key > 3")
     staged = store.stage("hourly", empty, run_id="r2", partition_by=("date",), sort_by=())
-    store.publish("hourly", staged, replace="all", metadata={})
+    publish_to(store, staged)
     for limit in (None, 3):
         result = look_up(table, limit=limit)
         assert result.num_rows == 0

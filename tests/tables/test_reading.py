@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
 from backfill.tables import DeltaStore, StagedFiles
+from tests.tables.by_hand import publish_to
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -33,9 +34,9 @@ def test_two_runs_in_a_folder_of_any_name(
     store = DeltaStore(tmp_path / folder)
     layout = {"partition_by": ("date",), "sort_by": ("user_id",)}
     first = store.stage("sessions", windows(MONDAY, TUESDAY), run_id="2024", **layout)
-    store.publish("sessions", first, replace="all", metadata={})
+    publish_to(store, first)
     second = store.stage("sessions", windows(LATER), run_id="r2", **layout)
-    store.publish("sessions", second, replace=[], metadata={})
+    publish_to(store, second, [])
     frame = store.read(spark, "sessions")
     assert frame.columns == windows(MONDAY).columns
     assert dict(frame.dtypes) == dict(windows(MONDAY).dtypes)
@@ -49,8 +50,8 @@ def test_two_runs_in_a_folder_of_any_name(
 def test_duckdb_and_polars_read_the_table(
     store: DeltaStore, windows: Windows, stage: Stage
 ) -> None:
-    store.publish("sessions", stage(windows(MONDAY, TUESDAY), "r1"), replace="all", metadata={})
-    store.publish("sessions", stage(windows(LATER), "r2"), replace=[], metadata={})
+    publish_to(store, stage(windows(MONDAY, TUESDAY), "r1"))
+    publish_to(store, stage(windows(LATER), "r2"), [])
     starts = [
         datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc),
         datetime(2024, 1, 1, 10, 0, 0, 1, tzinfo=timezone.utc),
@@ -77,24 +78,22 @@ def test_partitions_of_any_text(spark: SparkSession, store: DeltaStore) -> None:
     values = ["01", "x y", "a/b=c%41", "ü:é", "__x", None]
     frame = spark.createDataFrame([(i, v) for i, v in enumerate(values)], "n int, part string")
     staged = store.stage("t", frame, run_id="r1", partition_by=("part",), sort_by=("n",))
-    store.publish("t", staged, replace="all", metadata={})
+    publish_to(store, staged)
     assert [row.part for row in store.read(spark, "t").orderBy("n").collect()] == values
     other = DeltaTable(store.folder("t")).to_pyarrow_table().sort_by("n")
     assert other["part"].to_pylist() == values
-    store.publish(
-        "t",
-        store.stage("t", frame.where("n < 0"), run_id="r2", partition_by=("part",), sort_by=()),
-        replace=store.files("t"),
-        metadata={},
+    nothing = store.stage(
+        "t", frame.where("n < 0"), run_id="r2", partition_by=("part",), sort_by=()
     )
+    publish_to(store, nothing, store.files("t"))
     assert store.read(spark, "t").count() == 0
 
 
 def test_files_are_skipped_by_partition(
     spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage
 ) -> None:
-    store.publish("sessions", stage(windows(MONDAY, TUESDAY), "r1"), replace="all", metadata={})
-    store.publish("sessions", stage(windows(LATER), "r2"), replace=[], metadata={})
+    publish_to(store, stage(windows(MONDAY, TUESDAY), "r1"))
+    publish_to(store, stage(windows(LATER), "r2"), [])
     frame = store.read(spark, "sessions").where("date = DATE '2024-01-01'")
     # A file of another date is not even opened.
     for path in store.files("sessions"):
@@ -106,9 +105,9 @@ def test_files_are_skipped_by_partition(
 def test_files_that_another_writer_compacted(
     spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage
 ) -> None:
-    store.publish("sessions", stage(windows(TUESDAY), "r1"), replace="all", metadata={})
-    store.publish("sessions", stage(windows(LATER), "r2"), replace=[], metadata={})
-    store.publish("sessions", stage(windows(MONDAY), "r3"), replace=[], metadata={})
+    publish_to(store, stage(windows(TUESDAY), "r1"))
+    publish_to(store, stage(windows(LATER), "r2"), [])
+    publish_to(store, stage(windows(MONDAY), "r3"), [])
     table = DeltaTable(store.folder("sessions"))
     table.optimize.compact()
     assert len(store.files("sessions")) == 2
@@ -137,7 +136,7 @@ def test_four_hundred_dates_are_planned_fast(spark: SparkSession, store: DeltaSt
         copy = one.folder / copies[-1].path
         copy.parent.mkdir(exist_ok=True)
         copy.write_bytes((one.folder / file.path).read_bytes())
-    store.publish("t", replace(one, files=tuple(copies)), replace="all", metadata={})
+    publish_to(store, replace(one, files=tuple(copies)))
     begin = time.monotonic()
     read = store.read(spark, "t")
     assert time.monotonic() - begin < 5
@@ -152,7 +151,7 @@ def test_a_missing_table_names_the_command(spark: SparkSession, store: DeltaStor
 
 
 def test_statistics_let_readers_skip(store: DeltaStore, windows: Windows, stage: Stage) -> None:
-    store.publish("sessions", stage(windows(MONDAY, TUESDAY), "r1"), replace="all", metadata={})
+    publish_to(store, stage(windows(MONDAY, TUESDAY), "r1"))
     actions = pa.table(DeltaTable(store.folder("sessions")).get_add_actions(flatten=True))
     assert actions["num_records"].to_pylist() == [1, 1]
     dates = actions["partition.date"].to_pylist()

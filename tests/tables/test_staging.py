@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from backfill.errors import ColumnError, TableError
 from backfill.tables import DeltaStore
 from backfill.tables.session import session_conf
+from tests.tables.by_hand import publish_to
 
 OUTPUT = "spark.sql.parquet.outputTimestampType"
 
@@ -106,7 +107,7 @@ def test_an_empty_frame_stages_nothing(
     staged = store.stage("t", frame, run_id="r1", partition_by=partition_by, sort_by=("n",))
     assert staged.files == ()
     assert staged.rows == 0
-    assert store.publish("t", staged, replace="all", metadata={}) == 0
+    assert publish_to(store, staged) == 0
     assert store.read(spark, "t").dtypes == [("n", "bigint"), ("date", "date")]
     assert store.read(spark, "t").count() == 0
 

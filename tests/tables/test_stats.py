@@ -66,7 +66,8 @@ def test_timestamps_are_floored_and_raised_to_milliseconds(
         (pa.array([1.5, -2.0]), "double", -2.0, 1.5),
         (pa.array([1.5, float("-inf"), 2.0]), "double", None, 2.0),
         (pa.array([1.5, float("inf"), 2.0]), "double", 1.5, None),
-        (pa.array([True, False]), "boolean", None, None),
+        (pa.array([True, False]), "boolean", False, True),
+        (pa.array([None, True]), "boolean", True, True),
         (pa.array([b"a", b"b"]), "binary", None, None),
         (
             pa.array([Decimal("-1.10"), Decimal("12.30")], pa.decimal128(18, 2)),

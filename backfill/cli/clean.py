@@ -1,0 +1,59 @@
+"""`backfill clean`: remove what dead runs left, and join small files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.output import print_json, print_line, print_table
+
+
+def clean(
+    job: JobFile,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE", help="Spare what was written since: more than the longest run takes."
+        ),
+    ] = "24h",
+    as_json: Json = False,
+    verbose: Verbose = False,
+    spark: Settings = None,
+    remote: Remote = None,
+) -> None:
+    """Remove what dead runs left, and join small files.
+
+    Published versions stay readable.
+    """
+    from backfill.job import Job
+
+    done = Job.load(job).clean(older_than, spark_session(spark, remote))
+    if as_json:
+        tables = {
+            name: {**asdict(each.removed), "compacted": each.compacted}
+            for name, each in done.items()
+        }
+        print_json({"ok": True, "tables": tables})
+        return
+    numbers = ("dead runs", "files", "records", "bytes")
+    rows = [
+        (
+            name,
+            *(
+                f"{count:,}"
+                for count in (
+                    each.removed.staged,
+                    each.removed.files,
+                    each.removed.records,
+                    each.removed.size,
+                )
+            ),
+            "" if each.compacted is None else f"in version {each.compacted}",
+        )
+        for name, each in done.items()
+    ]
+    print_table(("table", *numbers, "joined"), rows, right=numbers)
+    print_line("\nRemoved what is older than " + older_than + " and belongs to no version.")

@@ -1,0 +1,123 @@
+"""`backfill plan`: what a run would do, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.output import iso_utc, print_json, print_line, print_table, tell
+from backfill.cli.selection import Chunk, From, Missing, One, To, selected
+
+if TYPE_CHECKING:
+    from backfill.history.plan import Beyond, Plan
+    from backfill.spec import JobSpec
+
+
+def plan(
+    job: JobFile,
+    start: From = None,
+    end: To = None,
+    date: One = None,
+    missing: Missing = False,
+    chunk: Chunk = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    spark: Settings = None,
+    remote: Remote = None,
+) -> None:
+    """Say what `run` with the same selection would do, and why."""
+    from backfill.job import Job
+
+    loaded = Job.load(job)
+    selection = selected(start, end, date, missing, chunk)
+    found = loaded.plan(spark_session(spark, remote), **selection, progress=tell)
+    if as_json:
+        print_json(_document(found))
+    else:
+        _print(found, loaded.spec)
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    return {
+        "ok": True,
+        "windows": {
+            name: [{**_range(each.dates), **_facts(asdict(each))} for each in states]
+            for name, states in plan.windows.items()
+        },
+        "stages": [
+            {**(_range(each.dates) if each.dates else {}), "events": each.events, "done": each.done}
+            for each in plan.stages
+        ],
+        "without_input": [_range(each) for each in plan.without_input.ranges],
+        "waiting": plan.waiting,
+        "files": plan.files,
+        "bytes": plan.size,
+        "beyond": [
+            {
+                "window": each.window,
+                **_range(each.dates),
+                "keys": each.keys,
+                "read_from": None if each.low is None else iso_utc(each.low),
+                "read_to": None if each.high is None else iso_utc(each.high),
+                "rewritten": dict(zip(("files", "rows", "bytes"), each.rewritten, strict=True)),
+            }
+            for each in plan.reads
+        ],
+    }
+
+
+def _range(dates: tuple[Any, Any]) -> dict[str, str]:
+    return {"from": str(dates[0]), "to": str(dates[1])}
+
+
+def _facts(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: state[name] for name in ("state", "events", "late", "detail")}
+
+
+def _print(plan: Plan, spec: JobSpec) -> None:
+    for name, each in spec.windows.items():
+        print_line(f"{name}: {each.window}")
+    print_line()
+    rows = [
+        (
+            name,
+            f"[{each.dates[0]}, {each.dates[1]})",
+            each.state.replace("_", " "),
+            f"{each.events:,}",
+            f"{each.late:,}",
+            each.detail or "",
+        )
+        for name, states in plan.windows.items()
+        for each in states
+    ]
+    columns = ("window", "dates", "state", "events", "late", "why")
+    print_table(columns, rows, right=("events", "late"))
+    print_line()
+    for dates in plan.without_input.ranges:
+        print_line(f"No input, skipped: [{dates[0]}, {dates[1]}).")
+    if plan.waiting:
+        print_line(f"{plan.waiting:,} events wait for a run of their dates.")
+    for stage in plan.stages:
+        what = "everything" if stage.dates is None else f"[{stage.dates[0]}, {stage.dates[1]})"
+        done = f", committed already by run {stage.done}" if stage.done else ""
+        print_line(f"Compute {what}: {stage.events:,} events{done}.")
+    for beyond in plan.reads:
+        _print_beyond(beyond)
+    print_line(f"Read {plan.files:,} files, {plan.size:,} bytes.")
+
+
+def _print_beyond(beyond: Beyond) -> None:
+    if beyond.keys:
+        low = "the beginning" if beyond.low is None else iso_utc(beyond.low)
+        high = "the end" if beyond.high is None else iso_utc(beyond.high)
+        print_line(
+            f"{beyond.window}: {beyond.keys:,} keys have windows open across the edge; their "
+            f"events are read from {low} to {high}."
+        )
+    files, rows, size = beyond.rewritten
+    if files:
+        print_line(
+            f"{beyond.window}: up to {files:,} files are written anew, {rows:,} rows, {size:,} "
+            "bytes."
+        )

@@ -1,0 +1,39 @@
+"""`backfill recompute`: merge what arrived since the last run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.output import print_json, print_line, tell
+from backfill.cli.results import as_document, print_result
+
+
+def recompute(
+    job: JobFile,
+    late: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Late events; an input of the job from now on."),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    spark: Settings = None,
+    remote: Remote = None,
+) -> None:
+    """Merge what arrived since the last run into the published windows."""
+    from backfill.job import Job
+
+    loaded = Job.load(job)
+    result = loaded.recompute(spark_session(spark, remote), late=late, progress=tell)
+    if result is None:
+        if as_json:
+            print_json({"ok": True, "run_id": None})
+        else:
+            print_line("Nothing has arrived since the last run.")
+    elif as_json:
+        print_json(as_document(result, loaded.spec.tables))
+    else:
+        print_result(result, loaded.spec.tables)

@@ -1,0 +1,69 @@
+"""What a run did, as JSON and for people."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backfill.cli.output import iso_utc, print_line, print_table
+
+if TYPE_CHECKING:
+    from backfill.history.base import RunResult
+
+
+def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
+    """The JSON document."""
+    return {
+        "ok": not result.failures,
+        "run_id": result.run_id,
+        "read": result.read,
+        "accepted": result.accepted,
+        "duplicates": result.duplicates,
+        "quarantined": result.quarantined,
+        "windows": {
+            name: {**asdict(window), "table": str(tables / name)}
+            for name, window in result.windows.items()
+        },
+        "horizon": None if result.horizon_us is None else iso_utc(result.horizon_us),
+        "seconds": round(result.seconds, 3),
+        "runs": [each.run_id for each in result.chunks],
+        "failures": [
+            {"from": str(each.dates[0]), "to": str(each.dates[1]), "error": str(each.error)}
+            for each in result.failures
+        ],
+        "skipped": [
+            {"from": str(each.dates[0]), "to": str(each.dates[1]), "why": each.why}
+            for each in result.skipped
+        ],
+    }
+
+
+def print_result(result: RunResult, tables: Path) -> None:
+    """Counts, and a table of the windows."""
+    counts = {
+        "read": result.read,
+        "accepted": result.accepted,
+        "duplicates": result.duplicates,
+        "quarantined": sum(result.quarantined.values()),
+    }
+    counts |= {f"  {reason}": rows for reason, rows in result.quarantined.items()}
+    digits = max(len(f"{number:,}") for number in counts.values())
+    for name, number in counts.items():
+        print_line(f"{name:<20}{number:>{digits},}")
+    print_line()
+    for each in result.skipped:
+        print_line(f"Skipped [{each.dates[0]}, {each.dates[1]}): {each.why}.")
+    rows = [
+        (name, f"{window.rows:,}", f"{window.events:,}", _short(tables / name))
+        for name, window in result.windows.items()
+    ]
+    if rows:
+        print_table(("window", "rows", "events", "table"), rows, right=("rows", "events"))
+    print_line(f"\nDone in {result.seconds:.1f} s.")
+
+
+def _short(path: Path) -> str:
+    """The path from here, where that is shorter."""
+    return min(os.path.relpath(path), str(path), key=len)

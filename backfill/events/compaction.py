@@ -1,0 +1,98 @@
+"""Commits of a Delta source that rewrote files and changed no data, as OPTIMIZE does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+
+from backfill.errors import SourceError
+from backfill.events.delta_source import file_path, reason, table_root
+from backfill.events.model import shown
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A commit whose added files hold exactly the rows of its removed ones.
+
+    Attributes:
+        version: that the commit made.
+        added: paths, written as in InputFile.
+        removed: the same.
+    """
+
+    version: int
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
+    """The rewrites between two versions of a Delta table, oldest first.
+
+    They are told commit by commit, since a file that was appended within the range may have been
+    rewritten in it too: the events of `added` are known only where those of `removed` are.
+
+    Args:
+        path: the table's folder.
+        since: the version to begin after.
+        until: the last version.
+
+    Returns:
+        The commits all of whose files are marked as no change of data; one that changes data too
+        is none of them.
+
+    Raises:
+        SourceError: the log has not every commit of the range any more (Delta keeps them for 30
+            days, unless the table says otherwise), or `since` is newer than `until`.
+    """
+    if since > until:
+        raise SourceError(
+            f"the Delta table is at version {until}, and version {since} of it has been read: it "
+            "was made anew",
+            field="source.path",
+            value=shown(path),
+            way_out="Rebuild: backfill run without a selection",
+        )
+    root = table_root(path)
+    try:
+        files = PyFileSystem(DeltaStorageHandler(root))
+        found = [_rewrite(files, root, version) for version in range(since + 1, until + 1)]
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"the log of the Delta table has not every version after {since} any more, so new "
+            "events cannot be told from old ones in rewritten files",
+            field="source.path",
+            value=shown(path),
+            way_out="Compute the dates again: backfill run --from DATE --to DATE",
+        ) from error
+    except (DeltaError, OSError, ValueError) as error:
+        raise SourceError(
+            f"the log of the Delta table cannot be read: {reason(error)}",
+            field="source.path",
+            value=shown(path),
+        ) from error
+    return tuple(each for each in found if each is not None)
+
+
+def _rewrite(files: PyFileSystem, root: str, version: int) -> Rewrite | None:
+    added: set[str] = set()
+    removed: set[str] = set()
+    for kind, action in _file_actions(files, version):
+        if action.get("dataChange", True):
+            return None
+        (added if kind == "add" else removed).add(file_path(root, action["path"]))
+    return Rewrite(version, frozenset(added), frozenset(removed)) if added or removed else None
+
+
+def _file_actions(files: PyFileSystem, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    with files.open_input_file(f"_delta_log/{version:020}.json") as commit:
+        lines = commit.read().decode().splitlines()
+    for line in lines:
+        for kind, action in json.loads(line).items():
+            if kind in ("add", "remove"):
+                yield kind, action

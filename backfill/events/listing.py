@@ -1,0 +1,137 @@
+"""Which files a source consists of: its own, and those of late events given one by one."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
+
+from backfill.errors import SourceError
+from backfill.events.files import base_path, list_files, local_path
+from backfill.events.model import InputFile, SourceOptions, shown
+
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files that Spark can read in one scan, since their folders have one form.
+
+    Attributes:
+        base: the folder below which names of folders such as `date=2026-01-01` are columns; of
+            no meaning where there are none.
+        columns: the names of these columns, outermost first; () for access logs.
+        files: in order of path.
+    """
+
+    base: str
+    columns: tuple[str, ...]
+    files: tuple[InputFile, ...]
+
+
+def list_source(
+    spark: SparkSession, source: SourceOptions, late: Sequence[str]
+) -> tuple[Listing, ...]:
+    """The source's own files first, then those of late events that are not among them.
+
+    A late path may be a file or a folder below folders that the source has columns from: in
+    `late/date=2026-01-01/x.parquet` the date is read as in the source.
+
+    Raises:
+        SourceError: a path is missing or empty, or its folders do not fit.
+    """
+    files = list_files(spark, source.path)
+    own = _listing(source, _base(source.path, files), files)
+    found = {_identity(file.path) for file in files} if late else set()
+    further: dict[tuple[str, tuple[str, ...]], list[InputFile]] = {}
+    for path in late:
+        local = local_path(path)
+        path = path if local is None else os.path.abspath(local)
+        files = tuple(f for f in _late_files(spark, path) if _identity(f.path) not in found)
+        if not files:
+            continue
+        found.update(_identity(file.path) for file in files)
+        each = _listing(source, _lifted(_base(path, files), own.columns), files)
+        if source.date_column in set(own.columns) - set(each.columns):
+            raise SourceError(
+                f"late events of this source must lie in folders of {source.date_column} too",
+                field="late",
+                value=shown(path),
+                way_out=f"Write them to {source.date_column}=2026-01-31 and the like",
+            )
+        # All files without such folders are one scan, wherever they lie.
+        form = (each.base, each.columns) if each.columns else ("", ())
+        further.setdefault(form, []).extend(files)
+    late_files = (
+        Listing(base, columns, tuple(sorted(each, key=lambda file: file.path)))
+        for (base, columns), each in further.items()
+    )
+    return (own, *late_files)
+
+
+def folder_values(path: str, base: str) -> dict[str, str | None]:
+    """The columns that a file has from its folders, as Spark finds them, outermost first."""
+    inside = path[len(base.rstrip("/")) + 1 :]
+    return dict(reversed(list(_upwards(inside.split("/")[:-1]))))
+
+
+def _upwards(folders: list[str]) -> Iterator[tuple[str, str | None]]:
+    begun = False
+    for folder in reversed(folders):
+        name, equals, value = folder.partition("=")
+        if equals:
+            begun = True
+            text = unquote(value, encoding="latin-1")
+            yield unquote(name, encoding="latin-1"), None if text == _NULL_FOLDER else text
+        elif begun:
+            return
+
+
+def _listing(source: SourceOptions, base: str, files: tuple[InputFile, ...]) -> Listing:
+    if source.format == "access_log":
+        return Listing(base, (), files)
+    forms = {tuple(folder_values(file.path, base)): file.path for file in files}
+    if len(forms) > 1:
+        # Spark would read the files in folders of one form, and pass over the others.
+        first, second, *_ = forms.values()
+        raise SourceError(
+            "folders such as date=2026-01-01 differ in name or depth from those of "
+            f"{shown(second)}",
+            field=shown(first),
+            way_out="Point to the folder above folders of one form",
+        )
+    return Listing(base, next(iter(forms)), files)
+
+
+def _late_files(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
+    try:
+        return list_files(spark, path)
+    except SourceError as error:
+        raise SourceError(
+            f"{error.problem}, and these late events are an input of the job",
+            field="late",
+            value=shown(path),
+            way_out="Check the path; events that were given before must stay where they were",
+        ) from error
+
+
+def _base(path: str, files: tuple[InputFile, ...]) -> str:
+    base = base_path(path)
+    # Of another file system it is only known now whether the path is that of a file.
+    return posixpath.dirname(base) if base == files[0].path else base
+
+
+def _lifted(base: str, columns: tuple[str, ...]) -> str:
+    """The folder above those that the source has columns from."""
+    while posixpath.basename(base).partition("=")[0] in columns:
+        base = posixpath.dirname(base)
+    return base
+
+
+def _identity(path: str) -> str:
+    """What is equal for two paths of one file."""
+    return path if local_path(path) is None else os.path.realpath(path)

@@ -1,0 +1,347 @@
+"""What every run has: one snapshot, one now, staged files, and one commit for each table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import getpass
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, REASON, START
+from backfill.compute import Definition, Sliced, slice_events
+from backfill.errors import SourceError, TableError
+from backfill.events import (
+    EventRules,
+    digests,
+    normalise,
+    open_source,
+    quarantine_rows,
+    time_bounds,
+)
+from backfill.history.dates import ALL, NONE, Dates, Range, date_of
+from backfill.history.reading import Reader
+from backfill.history.record import Input, Record
+from backfill.history.state import State, settings, states
+from backfill.operators.aligned import layout
+from backfill.spec import JobSpec
+from backfill.tables import DeltaStore, StagedFiles
+from backfill.windows import SessionWindow
+
+QUARANTINE = "quarantine"
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """What a run published of one window.
+
+    Attributes:
+        rows: windows that the run computed.
+        events: the sum of their numbers of events.
+        version: of the table.
+    """
+
+    rows: int
+    events: int
+    version: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A range whose run failed; nothing of it was published."""
+
+    dates: Range
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A range that was not run, and why."""
+
+    dates: Range
+    why: str
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run did: read = accepted + duplicates + the sum of quarantined.
+
+    Attributes:
+        quarantined: rows by reason.
+        windows: what was published, by window.
+        horizon_us: the largest event time, µs since the epoch.
+        chunks: the runs that this one stands for, if it was cut into several.
+        failures: chunks that failed, and why.
+        skipped: ranges that were not run, and why.
+    """
+
+    run_id: str
+    read: int
+    accepted: int
+    duplicates: int
+    quarantined: Mapping[str, int]
+    windows: Mapping[str, WindowResult]
+    horizon_us: int | None
+    seconds: float
+    chunks: tuple[RunResult, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+class BaseRun:
+    """One run: it reads one snapshot, has one now, and publishes at its end or not at all."""
+
+    kind = "run"
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        store: DeltaStore,
+        spark: SparkSession,
+        progress: Progress,
+        *,
+        late: Sequence[str] = (),
+        facts: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        self.spec, self.store = spec, store
+        self.spark, self.progress = spark, progress
+        self.facts = facts
+        self.began = time.monotonic()
+        now = dt.datetime.now(dt.timezone.utc)
+        self.now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
+        self.id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        self.definitions = {
+            name: Definition(each.window, each.aggregates) for name, each in spec.windows.items()
+        }
+        self.stack = ExitStack()
+        self.states = {
+            each.name: each for each in states(spec, store, [*self.definitions, QUARANTINE])
+        }
+        self.late = tuple(
+            dict.fromkeys([*(path for each in self.states.values() for path in _late(each)), *late])
+        )
+        self.progress(f"opening {spec.source.path}")
+        self.source = open_source(spark, spec.source, late=self.late)
+        self.inputs = self._inputs()
+        self.reader = Reader(
+            self.source,
+            self.rules(),
+            spec.timezone,
+            {path: each.bounds for path, each in self.inputs.items()},
+        )
+
+    def rules(self) -> EventRules:
+        """What is an event."""
+        spec = self.spec
+        return EventRules(
+            key=spec.key,
+            time=spec.time,
+            time_format=spec.time_format,
+            timezone=spec.timezone,
+            id=spec.id,
+            arrival=spec.arrival or self.source.arrival,
+            max_future_us=spec.max_future_us,
+            now_us=self.now_us,
+            date_column=spec.source.date_column,
+            tick_us=spec.engine.tick_us,
+            null_key=spec.engine.null_key,
+            before_epoch=spec.engine.before_epoch,
+        )
+
+    def slices(self, usable: DataFrame, names: Sequence[str]) -> Sliced:
+        """The slices that these windows are built from; lazy."""
+        return slice_events(
+            usable,
+            [self.definitions[name] for name in names],
+            key=self.spec.key,
+            engine=self.spec.engine,
+            zone=self.spec.timezone,
+            id=self.spec.id,
+            arrival=self.spec.arrival or self.source.arrival,
+        )
+
+    def stage_window(self, name: str, rows: DataFrame) -> StagedFiles:
+        """Writes rows of a window's table."""
+        order = (*self.spec.key, "window_start")
+        return self._stage(name, rows, ("date",), order)
+
+    def stage_quarantine(self, rows: DataFrame | None) -> StagedFiles:
+        """Writes the normalised rows that have a reason; None: there are none."""
+        empty = self.reader.unusable([]) if rows is None else rows
+        found = quarantine_rows(empty).withColumn("run_id", F.lit(self.id))
+        return self._stage(QUARANTINE, found.limit(0) if rows is None else found, (), ("source",))
+
+    def _stage(
+        self,
+        name: str,
+        frame: DataFrame,
+        partition_by: tuple[str, ...],
+        sort_by: tuple[str, ...],
+    ) -> StagedFiles:
+        staged = self.store.stage(
+            name, frame, run_id=self.id, partition_by=partition_by, sort_by=sort_by
+        )
+        self.stack.callback(self.store.discard, staged)
+        return staged
+
+    def recorded(
+        self,
+        state: State,
+        *,
+        counted: Dates = ALL,
+        covered: Dates = NONE,
+        horizon: int | None,
+        inputs: Mapping[str, Input] | None = None,
+    ) -> Callable[[dict[str, object] | None], dict[str, object]]:
+        """Makes the record of a commit from the one that it stands on.
+
+        Args:
+            state: the table as the run found it.
+            counted: the dates on which the run counted all inputs.
+            covered: the dates that it computed.
+            horizon: µs.
+            inputs: what it looked at besides; None: every file of the snapshot, and no other.
+        """
+        own = settings(self.spec, state.name)
+        snapshot = self.source.snapshot
+
+        def record(before: dict[str, object] | None) -> dict[str, object]:
+            base = Record(settings=own) if before is None else Record.from_json(before)
+            found = None if state.record is None else state.record.horizon
+            if before is not None and base.horizon not in (found, horizon):
+                raise self.moved(state.name)
+            after = base.with_counted(
+                self.inputs if inputs is None else {**base.inputs, **inputs},
+                on=ALL if before is None else counted,
+                covered=covered,
+                late=self.late,
+                horizon=horizon,
+                schema=snapshot.schema,
+                version=snapshot.version,
+                settings=own,
+            )
+            return after.json()
+
+        return record
+
+    def metadata(self, **facts: object) -> dict[str, str]:
+        """What goes with a commit, for `history`."""
+        known = {
+            "run_id": self.id,
+            "kind": self.kind,
+            "user": getpass.getuser(),
+            **self.facts,
+            **facts,
+        }
+        return {name: str(value) for name, value in known.items() if value is not None}
+
+    def widened(self, span: tuple[int, int], definitions: Iterable[Definition]) -> tuple[int, int]:
+        """From the first window that overlaps the span to the end of the last one."""
+        columns = []
+        for definition in definitions:
+            window = definition.window
+            if not isinstance(window, SessionWindow):
+                where = layout(window, self.spec.engine, self.spec.timezone)
+                for at in (span[0], span[1] - 1):
+                    instant = F.lit(at).cast("bigint")
+                    columns.append(F.transform(where.windows(instant), lambda each: each[START]))
+                    columns.append(F.transform(where.windows(instant), lambda each: each[END]))
+        if not columns:
+            return span
+        row = self.spark.range(1).select(*columns).collect()[0]
+        edges = [each for edges in row for each in edges or ()]
+        tick = self.spec.engine.tick_us
+        return min(span[0], *edges), max(span[1], *(each + tick for each in edges))
+
+    def hull(self, first: int, last: int) -> Dates:
+        """The dates from one instant (µs) to another, both inclusive."""
+        low, high = (date_of(each, self.spec.timezone) for each in (first, last))
+        return Dates.between(low, high + dt.timedelta(days=1))
+
+    def nothing_usable(self) -> SourceError:
+        """The source has no event."""
+        path = self.spec.source.path
+        counts = (
+            normalise(self.source.frame, self.rules())
+            .groupBy(REASON)
+            .count()
+            .orderBy(F.desc("count"))
+            .collect()
+        )
+        read = sum(row["count"] for row in counts)
+        if not read:
+            return SourceError("is empty", field="source", value=path, way_out="Check the path")
+        why = ", ".join(f"{row[REASON]}: {row['count']:,}" for row in counts)
+        return SourceError(
+            f"none of its {read:,} rows can be used ({why})",
+            field="source",
+            value=path,
+            way_out="Check events.key, events.time and events.time_format in the job file",
+        )
+
+    def moved(self, name: str) -> TableError:
+        """Another run has moved the horizon, and with it which windows are open."""
+        return TableError(
+            "another run published events that are later than all that this run knew",
+            field=name,
+            way_out="Nothing was published. Run again.",
+        )
+
+    def _inputs(self) -> dict[str, Input]:
+        """The snapshot's files; of those that have not changed, what was found out before."""
+        snapshot = self.source.snapshot
+        if not snapshot.inputs:
+            return {self.spec.source.path: Input(0, 0, None, None)}
+        known: dict[str, Input] = {}
+        for state in self.states.values():
+            if state.record is not None:
+                known |= state.record.inputs
+        same = {
+            file.path: known[file.path]
+            for file in snapshot.inputs
+            if file.path in known
+            and (known[file.path].size, known[file.path].modified_ms)
+            == (file.size, file.modified_ms)
+        }
+        new = [file for file in snapshot.inputs if file.path not in same]
+        paths = [file.path for file in new]
+        bounds = time_bounds(self.source, self.rules(), paths)
+        content = digests(paths)
+        return {
+            **same,
+            **{
+                file.path: Input(file.size, file.modified_ms, content[file.path], bounds[file.path])
+                for file in new
+            },
+        }
+
+
+def _late(state: State) -> tuple[str, ...]:
+    return () if state.record is None else state.record.late
+
+
+def total(staged: StagedFiles, column: str = EVENTS) -> int:
+    """Adds up a column of files as they were written."""
+    if not staged.files:
+        return 0
+    batches = ds.dataset(staged.folder, format="parquet").scanner(columns=[column]).to_batches()
+    return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)
+
+
+def reasons(staged: StagedFiles) -> dict[str, int]:
+    """The rows of a staged quarantine by reason, most frequent first."""
+    if not staged.files:
+        return {}
+    table = ds.dataset(staged.folder, format="parquet").to_table(columns=["reason"])
+    counts = table["reason"].value_counts()
+    found = {str(each["values"]): each["counts"].as_py() for each in counts}
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))

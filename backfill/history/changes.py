@@ -1,0 +1,230 @@
+"""What became of each window between two versions of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import LAST, START, column, key_name
+from backfill.engines import Rules
+from backfill.errors import ColumnError
+from backfill.operators.session import last_event
+from backfill.windows import SessionWindow, Window
+
+#: What `change` says.
+KINDS = ("inserted", "updated", "deleted", "merged", "split")
+
+_OLD, _NEW = "_old", "_new"
+_IS_NEW = "_is_new"
+_OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
+
+
+def changes(
+    old: DataFrame, new: DataFrame, *, key: Sequence[str], window: Window, rules: Rules
+) -> DataFrame:
+    """Compares two versions of a window's table.
+
+    Aligned windows are the same window where key, start and end are equal. Sessions have no such
+    name, since a late event can move their start and with it their id: an old and a new session of
+    one key are linked where their spans, from the first to the last event, meet. There is one row
+    for each link that tells a difference, and one for each window without a link:
+
+    - `inserted`, `deleted`: linked to nothing; `old` or `new` is NULL.
+    - `updated`: linked to each other and to nothing else, and something visible differs; the id,
+      where the start moved.
+    - `merged`: the new session is linked to several old ones; a row for each of these.
+    - `split`: the old session is linked to several new ones; a row for each of these.
+
+    Where a session was cut and its parts joined others, a link is `merged` if its new session is
+    linked to several old ones, whatever else happened to the old one, and `split` otherwise.
+
+    Values are compared as Spark orders them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. A
+    column that only one version has, or has in another type, counts as changed.
+
+    Args:
+        old: rows of a published table that only the old version has, or more of them.
+        new: those of the new version. Rows that are in both are no change.
+        key: the key's columns.
+        window: the definition; whether it is a session decides how windows are linked.
+        rules: the engine's, for this window.
+
+    Returns:
+        `change`; `key`, a struct of the key columns; `old` and `new`, structs of what else can be
+        seen of the window in its table, or NULL: [session_id,] window_start, window_end, the
+        aggregates, is_open; `changed`, the names of the columns that differ between the two,
+        empty where one is NULL. Structs, since an aggregate or a key may have any name.
+
+    Raises:
+        ColumnError: the key, or the kind of window, is not the same in both versions.
+    """
+    keys = [key_name(i) for i in range(len(key))]
+    ids = ["session_id"] if "session_id" in {*old.columns, *new.columns} else []
+    _check_same(old, new, [*key, *ids, "window_start", "window_end"])
+    rows = _sides(old, new, key, window, rules)
+    linked = _linked(rows, keys if isinstance(window, SessionWindow) else [*keys, START, LAST])
+    names = dict.fromkeys([*_values(old, key), *_values(new, key)])
+    both = F.col(_OLD).isNotNull() & F.col(_NEW).isNotNull()
+    differing = F.array_compact(
+        F.array(*(F.when(~_equal(name, old, new), F.lit(name)) for name in names))
+    )
+    named = [F.col(mine).alias(own) for mine, own in zip(keys, key, strict=True)]
+    return linked.select(
+        "change",
+        F.struct(*named).alias("key"),
+        F.col(_OLD).alias("old"),
+        F.col(_NEW).alias("new"),
+        F.when(both, differing).otherwise(F.array().cast("array<string>")).alias("changed"),
+    ).where((F.col("change") != "updated") | (F.size("changed") > 0))
+
+
+def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """The first changes in order of key and start, and how many there are of each kind.
+
+    Args:
+        found: what `changes` gives; it is computed once.
+        limit: at most so many.
+
+    Returns:
+        The rows as nested dicts, instants with their zone, and the number of rows by kind.
+    """
+    counted = Observation()
+    start = F.coalesce(F.col("new.window_start"), F.col("old.window_start"))
+    first = (
+        found.observe(counted, *(F.count_if(F.col("change") == kind).alias(kind) for kind in KINDS))
+        .orderBy("key", start, "old.window_start")
+        .limit(limit)
+    )
+    rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
+    return rows, counted.get
+
+
+def _check_same(old: DataFrame, new: DataFrame, names: Sequence[str]) -> None:
+    before, after = _types(old), _types(new)
+    for name in names:
+        if name not in before or before[name] != after.get(name):
+            raise ColumnError(
+                "is not the same column in both versions of the table, so their windows can't be "
+                "compared",
+                field=name,
+                way_out="Ask for the changes since a run after the job file changed",
+            )
+
+
+def _types(frame: DataFrame) -> dict[str, T.DataType]:
+    return {field.name: field.dataType for field in frame.schema.fields}
+
+
+def _values(frame: DataFrame, key: Sequence[str]) -> list[str]:
+    """What can be seen of a window; not its date, which its start tells."""
+    own = {*key, "date"}
+    return [name for name in frame.columns if name not in own and not name.startswith("_")]
+
+
+def _sides(
+    old: DataFrame, new: DataFrame, key: Sequence[str], window: Window, rules: Rules
+) -> DataFrame:
+    """Both versions' rows: key, which side, span in µs, the values under `_old` or `_new`."""
+
+    def side(frame: DataFrame, name: str) -> DataFrame:
+        start, last = F.unix_micros("window_start"), F.unix_micros("window_end")
+        if isinstance(window, SessionWindow):
+            # An older version may have had a smaller gap than is taken off here.
+            last = F.greatest(start, last_event(last, window, rules))
+        return frame.select(
+            *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
+            F.lit(name == _NEW).alias(_IS_NEW),
+            start.alias(START),
+            last.alias(LAST),
+            F.struct(*(column(each) for each in _values(frame, key))).alias(name),
+        )
+
+    return side(old, _OLD).unionByName(side(new, _NEW), allowMissingColumns=True)
+
+
+def _linked(rows: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Links the rows of the two sides whose spans meet, within equal `by`.
+
+    The spans of one side are disjoint. So of all the rows of the other side that start before a
+    row, or with it, only the last can reach it; and each link is found once, at the later of its
+    two rows. Whether one of the two has a further link can be told from the row before and the one
+    after. One sort is enough, however many windows a key has.
+
+    Returns:
+        A row for each link and each row without one: `change`, and what is linked.
+    """
+    # Of two that start together the old one comes first.
+    in_time = Over.partitionBy(*by).orderBy(START, _IS_NEW)
+    before = in_time.rowsBetween(Over.unboundedPreceding, -1)
+    is_new = F.col(_IS_NEW)
+
+    def latest(side: str, wanted: Column) -> Column:
+        return F.last(F.when(wanted, F.struct(START, LAST, side)), ignorenulls=True).over(before)
+
+    placed = rows.select(
+        "*",
+        latest(_OLD, ~is_new).alias(_OLD_BEFORE),
+        latest(_NEW, is_new).alias(_NEW_BEFORE),
+        F.lead(F.struct(_IS_NEW, START)).over(in_time).alias(_NEXT),
+    )
+    old_before, new_before, next_ = F.col(_OLD_BEFORE), F.col(_NEW_BEFORE), F.col(_NEXT)
+    start, last = F.col(START), F.col(LAST)
+
+    def other(field: str) -> Column:
+        return F.when(is_new, old_before[field]).otherwise(new_before[field])
+
+    fellow_last = F.when(is_new, new_before[LAST]).otherwise(old_before[LAST])
+    next_is_fellow = next_[_IS_NEW] == is_new
+    linked = _true(other(LAST) >= start)
+    # This row has a link to a later one.
+    leads = _true(~next_is_fellow & (next_[START] <= last))
+    # The row that this one is linked to has another link, to this row's fellow before or after it.
+    shared = _true(fellow_last >= other(START)) | _true(
+        next_is_fellow & (next_[START] <= other(LAST))
+    )
+    several_old = F.when(is_new, leads).otherwise(shared)
+    several_new = F.when(is_new, shared).otherwise(leads)
+    alone = F.when(is_new, F.lit("inserted")).otherwise(F.lit("deleted"))
+    change = (
+        F.when(~linked, F.when(~leads, alone))
+        .when(several_old, F.lit("merged"))
+        .when(several_new, F.lit("split"))
+        .otherwise(F.lit("updated"))
+    )
+    return placed.withColumns(
+        {
+            "change": change,
+            _OLD: F.when(~is_new, F.col(_OLD)).when(linked, old_before[_OLD]),
+            _NEW: F.when(is_new, F.col(_NEW)).when(linked, new_before[_NEW]),
+        }
+    ).where(F.col("change").isNotNull())
+
+
+def _true(condition: Column) -> Column:
+    """Whether it holds, where NULL means that there is no such row."""
+    return F.coalesce(condition, F.lit(False))
+
+
+def _equal(name: str, old: DataFrame, new: DataFrame) -> Column:
+    kind = _types(new).get(name)
+    if kind is None or _types(old).get(name) != kind:
+        return F.lit(False)
+    return _comparable(F.col(_OLD)[name], kind).eqNullSafe(_comparable(F.col(_NEW)[name], kind))
+
+
+def _comparable(value: Column, kind: T.DataType) -> Column:
+    """The value with each map in it as its sorted entries, since Spark does not compare maps."""
+    if "map<" not in kind.simpleString():
+        return value
+    if isinstance(kind, T.MapType):
+        values = F.transform_values(value, lambda _, each: _comparable(each, kind.valueType))
+        return F.array_sort(F.map_entries(values))
+    if isinstance(kind, T.ArrayType):
+        return F.transform(value, lambda each: _comparable(each, kind.elementType))
+    assert isinstance(kind, T.StructType)
+    fields = (_comparable(value[each.name], each.dataType).alias(each.name) for each in kind.fields)
+    return F.when(value.isNotNull(), F.struct(*fields))

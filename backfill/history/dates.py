@@ -1,0 +1,109 @@
+"""Sets of dates, as half-open ranges."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_DAY = dt.timedelta(days=1)
+
+Range = tuple[dt.date, dt.date]
+
+
+@dataclass(frozen=True)
+class Dates:
+    """A set of dates.
+
+    Attributes:
+        ranges: [from, to), in order, neither touching nor empty. `date.min` and `date.max` stand
+            for no bound.
+    """
+
+    ranges: tuple[Range, ...] = ()
+
+    @staticmethod
+    def of(ranges: Iterable[Range]) -> Dates:
+        """The union of ranges that may overlap."""
+        joined: list[Range] = []
+        for low, high in sorted(each for each in ranges if each[0] < each[1]):
+            if joined and low <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+            else:
+                joined.append((low, high))
+        return Dates(tuple(joined))
+
+    @staticmethod
+    def between(low: dt.date, high: dt.date) -> Dates:
+        """[low, high)."""
+        return Dates.of([(low, high)])
+
+    @staticmethod
+    def from_json(value: Iterable[Iterable[str]]) -> Dates:
+        """What `json` gave."""
+        pairs = (tuple(map(dt.date.fromisoformat, each)) for each in value)
+        return Dates.of((low, high) for low, high in pairs)
+
+    def json(self) -> list[list[str]]:
+        """Pairs of ISO dates."""
+        return [[low.isoformat(), high.isoformat()] for low, high in self.ranges]
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __contains__(self, date: dt.date) -> bool:
+        return any(low <= date < high for low, high in self.ranges)
+
+    def __or__(self, other: Dates) -> Dates:
+        return Dates.of([*self.ranges, *other.ranges])
+
+    def __and__(self, other: Dates) -> Dates:
+        return Dates.of(
+            (max(low, start), min(high, end))
+            for low, high in self.ranges
+            for start, end in other.ranges
+        )
+
+    def __sub__(self, other: Dates) -> Dates:
+        return self & other.rest()
+
+    def rest(self) -> Dates:
+        """All other dates."""
+        edges = [dt.date.min, *(edge for each in self.ranges for edge in each), dt.date.max]
+        return Dates.of(zip(edges[::2], edges[1::2], strict=True))
+
+    def days(self) -> Iterator[dt.date]:
+        """Each date; only for sets with bounds."""
+        for low, high in self.ranges:
+            for number in range((high - low).days):
+                yield low + number * _DAY
+
+    def spans(self, zone: str) -> list[tuple[int | None, int | None]]:
+        """The instants of each range, [from, to) in µs; None where there is no bound."""
+        return [(midnight(low, zone), midnight(high, zone)) for low, high in self.ranges]
+
+
+ALL = Dates.between(dt.date.min, dt.date.max)
+NONE = Dates()
+
+
+def midnight(date: dt.date, zone: str) -> int | None:
+    """The instant at which a date begins in the zone, µs; None for `date.min` and `date.max`.
+
+    Of two midnights the earlier; one that clocks leave out moves forward.
+    """
+    if date in (dt.date.min, dt.date.max):
+        return None
+    moment = dt.datetime.combine(date, dt.time(), ZoneInfo(zone))
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def date_of(instant: int, zone: str) -> dt.date:
+    """The zone's date at an instant (µs)."""
+    moment = _EPOCH + dt.timedelta(microseconds=instant)
+    local = moment.astimezone(ZoneInfo(zone)).date()
+    # Where clocks go back over midnight, a date has begun and is left once more.
+    begins = midnight(local + _DAY, zone)
+    return local + _DAY if begins is not None and instant >= begins else local

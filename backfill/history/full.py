@@ -1,0 +1,115 @@
+"""A run over everything: each table is replaced in one commit."""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from backfill.columns import REASON
+from backfill.compute import Sliced
+from backfill.conservation import check_held, check_rows, totals
+from backfill.events import Snapshot, normalise, spark_errors
+from backfill.history.base import (
+    QUARANTINE,
+    BaseRun,
+    RunResult,
+    WindowResult,
+    reasons,
+    total,
+)
+from backfill.history.dates import Dates
+from backfill.tables import StagedFiles
+
+
+class FullRun(BaseRun):
+    """Computes every date of the source; covered dates that have no events now are cleared."""
+
+    def execute(self) -> RunResult:
+        """Runs, once."""
+        with self.stack, spark_errors(self.source.snapshot):
+            return self._compute()
+
+    def _compute(self) -> RunResult:
+        events = normalise(self.source.frame, self.rules())
+        counted = Observation()
+        usable = events.observe(
+            counted, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
+        ).where(F.col(REASON).isNull())
+        self.progress(f"reading {_inputs(self.source.snapshot)} into slices")
+        sliced = self._kept(usable)
+        sums = totals(sliced, self.definitions)
+        read, unusable = counted.get["read"], counted.get["unusable"]
+        if sums.first is None or sums.horizon is None:
+            raise self.nothing_usable()
+        self.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
+
+        staged = {QUARANTINE: self.stage_quarantine(events if unusable else None)}
+        check_rows(read, sums, staged[QUARANTINE].rows)
+        held = {}
+        for name, definition in self.definitions.items():
+            staged[name] = self.stage_window(name, sliced.build(definition).table(sums.horizon))
+            held[name] = total(staged[name])
+            check_held(name, held[name], sums.assigned[name])
+            self.progress(f"{name}: {staged[name].rows:,} rows written")
+
+        found = reasons(staged[QUARANTINE])
+        low, _ = self.widened((sums.first, sums.first + 1), self.definitions.values())
+        covered = self.hull(low, sums.horizon)
+        facts = {
+            "read": read,
+            "accepted": sums.accepted,
+            "duplicates": sums.rows - sums.accepted,
+            "quarantined": staged[QUARANTINE].rows,
+        }
+        versions = {
+            # The quarantine last: whatever was counted before it, a rerun finds what it lacks.
+            name: self._publish(name, staged[name], covered, sums.horizon, facts)
+            for name in [*self.definitions, QUARANTINE]
+        }
+        return RunResult(
+            run_id=self.id,
+            read=read,
+            accepted=sums.accepted,
+            duplicates=sums.rows - sums.accepted,
+            quarantined=found,
+            windows={
+                name: WindowResult(staged[name].rows, held[name], versions[name])
+                for name in self.definitions
+            },
+            horizon_us=sums.horizon,
+            seconds=time.monotonic() - self.began,
+        )
+
+    def _kept(self, usable: DataFrame) -> Sliced:
+        """The slices, kept for all windows: the source is scanned once."""
+        kept = self.slices(usable, list(self.definitions)).kept_by_key()
+        self.stack.callback(kept.frame.unpersist)
+        return kept
+
+    def _publish(
+        self,
+        name: str,
+        files: StagedFiles,
+        covered: Dates,
+        horizon: int,
+        facts: dict[str, int],
+    ) -> int:
+        state = self.states[name]
+        return self.store.publish(
+            name,
+            files,
+            replace="all",
+            base=state.version,
+            dates=None,
+            metadata=self.metadata(rows=files.rows, **facts),
+            record=self.recorded(state, covered=covered, horizon=horizon),
+        )
+
+
+def _inputs(snapshot: Snapshot) -> str:
+    if not snapshot.inputs:
+        return "the table"
+    size = sum(each.size for each in snapshot.inputs) / 1e6
+    return f"{len(snapshot.inputs):,} files, {size:,.1f} MB,"

@@ -1,0 +1,325 @@
+"""What a run has to do: looked at, cut into stages, told, executed; always the same stages."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import functions as F
+
+from backfill.columns import TIME
+from backfill.history.base import BaseRun
+from backfill.history.dates import ALL, NONE, Dates, Range
+from backfill.history.ranges import RangeRun
+from backfill.history.reading import EVERYTHING, Span
+from backfill.history.state import State, settings
+from backfill.operators.calendar import local_date
+
+_DAY = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which dates were asked for.
+
+    Attributes:
+        dates: None: every date.
+        missing: only dates that are not covered.
+        chunk: the most days in one run; None: one run for each range.
+    """
+
+    dates: Range | None = None
+    missing: bool = False
+    chunk: int | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Nothing was selected."""
+        return self.dates is None and not self.missing
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run.
+
+    Attributes:
+        dates: of a range; None: everything, in one commit.
+        events: how many there are on these dates.
+        done: the run that committed it already, for this selection, job file and snapshot.
+        key: what tells the same stage again.
+    """
+
+    dates: Range | None
+    events: int
+    key: str
+    done: str | None = None
+
+
+@dataclass(frozen=True)
+class DateState:
+    """Dates of one window that are alike.
+
+    Attributes:
+        state: missing, present, stale, late, no_input.
+        events: on these dates, in the source.
+        late: events that are not in the windows yet.
+        detail: which settings have changed, of stale dates.
+    """
+
+    dates: Range
+    state: str
+    events: int
+    late: int = 0
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What a range run reads beyond its range, for sessions that reach over its edges.
+
+    Attributes:
+        keys: how many keys have such a session.
+        low, high: from when to when is read for them, µs; None: everything before or after.
+        rewritten: files of the table that can hold windows that give way; and their rows, bytes.
+    """
+
+    window: str
+    dates: Range
+    keys: int
+    low: int | None
+    high: int | None
+    rewritten: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do; made once, never changed.
+
+    Attributes:
+        selection: what was asked for.
+        windows: the states of the selected dates, by window.
+        stages: the runs, in order.
+        without_input: selected dates on which there is no event.
+        waiting: events of inputs not counted yet, on dates that are not covered.
+        files: of the source, that the stages read.
+        size: their bytes.
+        reads: what is read beyond the ranges.
+    """
+
+    selection: Selection
+    windows: Mapping[str, tuple[DateState, ...]] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
+    without_input: Dates = NONE
+    waiting: int = 0
+    files: int = 0
+    size: int = 0
+    reads: tuple[Beyond, ...] = ()
+
+
+class Planner(BaseRun):
+    """Looks at the source and at what is published; runs nothing."""
+
+    def plan(self, selection: Selection, *, explain: bool) -> Plan:
+        """The plan for a selection.
+
+        Args:
+            selection: what was asked for.
+            explain: find out, too, what is read beyond the ranges.
+
+        Raises:
+            TableError: a part is asked for of a table that is stale.
+        """
+        counts, late = self._counts(selection)
+        with_events = _alike(counts)
+        states = [self.states[name] for name in self.definitions]
+        covered = _common(states)
+        wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
+        if selection.missing:
+            wanted = (wanted & with_events) - covered
+        todo = wanted & (with_events | covered) if not selection.everything else wanted
+        if not selection.everything:
+            for state in states:
+                if state.record is not None:
+                    _ = state.settled
+        stages = tuple(self._stages(selection, todo, counts, states))
+        looked_at = with_events | covered if selection.dates is None else wanted
+        if selection.missing:
+            looked_at = wanted
+        holes = _hull(with_events) if selection.dates is None else wanted
+        read = [
+            each
+            for each in self.source.snapshot.inputs
+            if selection.everything or self._in_any(each.path, todo)
+        ]
+        return Plan(
+            selection=selection,
+            windows={
+                each.name: tuple(
+                    _date_states(each, looked_at, with_events, counts, late[each.name])
+                )
+                for each in states
+            },
+            stages=stages,
+            without_input=holes - with_events,
+            waiting=max(
+                (count for state in states for count in [_waiting(state, late[state.name])]),
+                default=0,
+            ),
+            files=len(read),
+            size=sum(each.size for each in read),
+            reads=tuple(self._beyond(stages)) if explain else (),
+        )
+
+    def _beyond(self, stages: Iterable[Stage]) -> Iterable[Beyond]:
+        for stage in stages:
+            if stage.dates is not None and stage.done is None:
+                run = RangeRun(
+                    self.spec,
+                    self.store,
+                    self.spark,
+                    self.progress,
+                    dates=Dates.between(*stage.dates),
+                )
+                for name, reach, files in run.preview():
+                    rewritten = (
+                        len(files),
+                        sum(each.rows for each in files),
+                        sum(each.size for each in files),
+                    )
+                    keys = reach.steps[0].keys if reach.steps else 0
+                    yield Beyond(name, stage.dates, keys, reach.low, reach.high, rewritten)
+
+    def _in_any(self, path: str, dates: Dates) -> bool:
+        spans = dates.spans(self.spec.timezone)
+        return any(self.reader.may_hold(path, each) for each in spans)
+
+    def _counts(
+        self, selection: Selection
+    ) -> tuple[dict[dt.date, int], dict[str, dict[dt.date, int]]]:
+        """Events by date; and for each window those that are not in it yet."""
+        span: Span = EVERYTHING
+        if selection.dates is not None:
+            (span,) = Dates.between(*selection.dates).spans(self.spec.timezone)
+        counts = self._by_date(dict.fromkeys(self.inputs, ALL), span)
+        late: dict[str, dict[dt.date, int]] = {}
+        known: dict[str, dict[dt.date, int]] = {}
+        for name in self.definitions:
+            record = self.states[name].record
+            if record is None:
+                late[name] = {}
+                continue
+            uncounted = {
+                path: record.inputs[path].counted.rest() if path in record.inputs else ALL
+                for path in self.inputs
+            }
+            open_ = {path: dates for path, dates in uncounted.items() if dates}
+            key = repr(sorted((path, dates.json()) for path, dates in open_.items()))
+            if key not in known:
+                known[key] = self._by_date(open_, span) if open_ else {}
+            late[name] = known[key]
+        return counts, late
+
+    def _by_date(
+        self, counted: Mapping[str, Dates], span: tuple[int | None, int | None]
+    ) -> dict[dt.date, int]:
+        date = local_date(F.col(TIME), self.spec.timezone).alias("date")
+        rows = self.reader.events(counted, span).groupBy(date).count().collect()
+        return {row["date"]: row["count"] for row in rows}
+
+    def _stages(
+        self,
+        selection: Selection,
+        todo: Dates,
+        counts: Mapping[dt.date, int],
+        states: Iterable[State],
+    ) -> Iterable[Stage]:
+        if selection.everything:
+            yield Stage(None, sum(counts.values()), "")
+            return
+        for low, high in todo.ranges:
+            step = high - low if selection.chunk is None else selection.chunk * _DAY
+            at = low
+            while at < high:
+                part = (at, min(high, at + step))
+                events = sum(counts.get(each, 0) for each in Dates.between(*part).days())
+                key = self._key(part)
+                done = self._done(key, states) if selection.chunk is not None else None
+                yield Stage(part, events, key, done)
+                at = part[1]
+
+    def _key(self, part: Range) -> str:
+        """The same for the same dates, job file and snapshot."""
+        files = [[each.path, each.size, each.modified_ms] for each in self.source.snapshot.inputs]
+        own = {name: settings(self.spec, name) for name in self.definitions}
+        text = json.dumps([str(part[0]), str(part[1]), own, files], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _done(self, key: str, states: Iterable[State]) -> str | None:
+        """The run that committed the same stage in every table, with nothing gone back since."""
+        found: set[str] = set()
+        for state in states:
+            run: str | None = None
+            for commit in self.store.history(state.name):
+                metadata = commit["metadata"]
+                if metadata.get("kind") == "restore":
+                    break
+                if metadata.get("stage") == key:
+                    run = metadata["run_id"]
+                    break
+            if run is None:
+                return None
+            found.add(run)
+        return max(found)
+
+
+def _date_states(
+    state: State,
+    dates: Dates,
+    with_events: Dates,
+    counts: Mapping[dt.date, int],
+    late: Mapping[dt.date, int],
+) -> Iterable[DateState]:
+    covered = NONE if state.record is None else state.record.covered
+    changed = ", ".join(f"{name} (was {old})" for name, old in state.stale.items()) or None
+    run: DateState | None = None
+    for date in dates.days():
+        if date in covered:
+            here = "stale" if changed else "late" if late.get(date) else "present"
+        else:
+            here = "missing" if date in with_events else "no_input"
+        events, new = counts.get(date, 0), late.get(date, 0) if date in covered else 0
+        detail = changed if here == "stale" else None
+        if run is not None and run.state == here and run.dates[1] == date:
+            run = DateState(
+                (run.dates[0], date + _DAY), here, run.events + events, run.late + new, detail
+            )
+            continue
+        if run is not None:
+            yield run
+        run = DateState((date, date + _DAY), here, events, new, detail)
+    if run is not None:
+        yield run
+
+
+def _alike(counts: Mapping[dt.date, int]) -> Dates:
+    return Dates.of((each, each + _DAY) for each in counts)
+
+
+def _common(states: Iterable[State]) -> Dates:
+    """The dates that every table covers."""
+    found = ALL
+    for state in states:
+        found &= NONE if state.record is None else state.record.covered
+    return found
+
+
+def _hull(dates: Dates) -> Dates:
+    return Dates.between(dates.ranges[0][0], dates.ranges[-1][1]) if dates else NONE
+
+
+def _waiting(state: State, late: Mapping[dt.date, int]) -> int:
+    covered = NONE if state.record is None else state.record.covered
+    return sum(count for date, count in late.items() if date not in covered)

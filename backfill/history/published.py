@@ -1,0 +1,79 @@
+"""Published windows as what they were built from: bounds in µs, and states."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
+from backfill.compute import Definition, Sliced
+from backfill.engines import Engine
+from backfill.operators.session import last_event
+from backfill.tables import DeltaStore, LiveFile
+from backfill.windows import SessionWindow
+
+
+def bounds(definition: Definition, engine: Engine) -> tuple[Column, Column]:
+    """The start, and the last event of a session or the end of an aligned window; µs."""
+    start, end = F.unix_micros("window_start"), F.unix_micros("window_end")
+    window = definition.window
+    if isinstance(window, SessionWindow):
+        end = last_event(end, window, engine.rules_for(window))
+    return start, end
+
+
+def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
+    """The rows of a table, with inner key columns, start and end besides."""
+    start, end = bounds(definition, sliced.engine)
+    inner = {
+        key_name(i): column(name).cast(type)
+        for i, (name, type) in enumerate(zip(sliced.key.names, sliced.key.types, strict=True))
+    }
+    return rows.withColumns({**inner, START: start, END: end})
+
+
+def as_slices(rows: DataFrame, definition: Definition, sliced: Sliced, *also: Column) -> DataFrame:
+    """The rows of a table as slices: key, bounds, number of events, states.
+
+    Args:
+        rows: what `with_bounds` gives.
+        definition: the table's window and aggregates, all mergeable.
+        sliced: the slices that these rows are to stand beside.
+        also: further columns to keep.
+    """
+    states = {
+        sliced.bound[aggregate]: sliced.bound[aggregate].published(name)
+        for name, aggregate in definition.aggregates.items()
+    }
+    return rows.select(
+        *sliced.key.inner,
+        F.col(START).alias(FIRST),
+        F.col(END).alias(LAST),
+        START,
+        END,
+        EVENTS,
+        *(state for each in states.values() for state in each),
+        *also,
+    )
+
+
+def files_between(
+    store: DeltaStore, name: str, low: int | None, high: int | None, *, slack: int
+) -> list[LiveFile]:
+    """The live files that can hold windows between two instants, by their statistics.
+
+    Args:
+        store: the job's tables.
+        name: the table.
+        low: µs, inclusive; None for no bound.
+        high: µs, inclusive; None for no bound.
+        slack: what a reported end can be later than the last event, µs.
+    """
+    found = []
+    for file in store.live(name):
+        first, last = file.minimum.get("window_start"), file.maximum.get("window_end")
+        after = high is not None and first is not None and first > high
+        before = low is not None and last is not None and last < low - slack
+        if not after and not before:
+            found.append(file)
+    return found

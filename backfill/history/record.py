@@ -1,0 +1,140 @@
+"""What a table's windows were made from: the record that goes with each of its commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from backfill.history.dates import ALL, NONE, Dates
+
+_FORM = 1
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file of the source as it was counted.
+
+    Attributes:
+        size: bytes.
+        modified_ms: its last change, ms since the epoch.
+        digest: of its content; None where the file system is not local.
+        bounds: its least and largest event time, µs, where they are known.
+        counted: the dates whose events in this file are in the windows.
+    """
+
+    size: int
+    modified_ms: int
+    digest: str | None
+    bounds: tuple[int, int] | None
+    counted: Dates = ALL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What one published table holds.
+
+    The table is what a full rebuild gives from the events that are counted (each input's, on its
+    counted dates), restricted to the windows that start on covered dates.
+
+    Attributes:
+        settings: of the job file, those that decide about the windows; by name, as text.
+        covered: dates that a run computed.
+        inputs: files by path.
+        late: paths that `recompute --late` was given: inputs ever since.
+        horizon: the largest event time of all inputs, µs; None before the first event.
+        schema: DDL of the source.
+        version: of a Delta source.
+    """
+
+    settings: Mapping[str, str]
+    covered: Dates = NONE
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+    horizon: int | None = None
+    schema: str = ""
+    version: int | None = None
+
+    def json(self) -> dict[str, Any]:
+        """As a JSON document."""
+        return {
+            "form": _FORM,
+            "settings": dict(self.settings),
+            "covered": self.covered.json(),
+            "late": list(self.late),
+            "horizon": self.horizon,
+            "schema": self.schema,
+            "version": self.version,
+            "inputs": {
+                path: [
+                    each.size,
+                    each.modified_ms,
+                    each.digest,
+                    each.bounds,
+                    each.counted.json(),
+                ]
+                for path, each in self.inputs.items()
+            },
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Record:
+        """What `json` gave."""
+        return Record(
+            settings=value["settings"],
+            covered=Dates.from_json(value["covered"]),
+            late=tuple(value["late"]),
+            horizon=value["horizon"],
+            schema=value["schema"],
+            version=value["version"],
+            inputs={
+                path: Input(
+                    size,
+                    modified_ms,
+                    digest,
+                    None if bounds is None else tuple(bounds),
+                    Dates.from_json(counted),
+                )
+                for path, (size, modified_ms, digest, bounds, counted) in value["inputs"].items()
+            },
+        )
+
+    def with_counted(
+        self,
+        inputs: Mapping[str, Input],
+        *,
+        on: Dates,
+        covered: Dates,
+        late: tuple[str, ...],
+        horizon: int | None,
+        schema: str,
+        version: int | None,
+        settings: Mapping[str, str],
+    ) -> Record:
+        """This record after a run that counted these inputs on these dates.
+
+        Applied anew to the newest record where another run has published in between; so it says
+        only what this run did. Inputs that are gone, and have no counted date besides, are left
+        out.
+        """
+        seen = {
+            path: replace(each, counted=on | self._counted(path)) for path, each in inputs.items()
+        }
+        gone = {
+            path: replace(each, counted=each.counted - on)
+            for path, each in self.inputs.items()
+            if path not in inputs
+        }
+        return replace(
+            self,
+            covered=self.covered | covered,
+            inputs={**{path: each for path, each in gone.items() if each.counted}, **seen},
+            late=tuple(dict.fromkeys([*self.late, *late])),
+            horizon=horizon,
+            schema=schema,
+            version=version,
+            settings=settings,
+        )
+
+    def _counted(self, path: str) -> Dates:
+        return self.inputs[path].counted if path in self.inputs else Dates()

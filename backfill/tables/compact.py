@@ -1,0 +1,72 @@
+"""Joining the files of dates that many small commits have left in pieces."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from backfill.errors import TableError
+from backfill.tables.commit import commit_files
+from backfill.tables.discard import discard_files
+from backfill.tables.live import LiveFile, live_with_statistics
+from backfill.tables.log import required_table
+from backfill.tables.reading import read_files
+from backfill.tables.record import record_run
+from backfill.tables.staging import write_files
+
+# Spark's own target for a file's part of a shuffle: a date below it gains nothing from several.
+_SMALL = 64 * 1024 * 1024
+
+
+def compact_files(
+    spark: SparkSession, folder: Path, name: str, *, run_id: str, sort_by: tuple[str, ...]
+) -> int | None:
+    """Joins the files of small dates; see `DeltaStore.compact`."""
+    table = required_table(folder)
+    pieces = _pieces(live_with_statistics(folder, table))
+    if not pieces:
+        return None
+    paths = [file.path for file in pieces]
+    staged = write_files(
+        read_files(spark, folder, table, paths),
+        folder,
+        name=name,
+        run_id=run_id,
+        partition_by=tuple(table.metadata().partition_columns),
+        sort_by=sort_by,
+        whole=True,
+    )
+    try:
+        rows = sum(file.rows for file in pieces)
+        if staged.rows != rows:
+            raise TableError(
+                f"{rows:,} rows were to be joined and {staged.rows:,} were written", field=name
+            )
+        return commit_files(
+            folder,
+            staged,
+            paths,
+            base=table.version(),
+            dates=(),
+            metadata={"kind": "compact"},
+            record=lambda version: record_run(folder, version) or "",
+            data_change=False,
+        )
+    except BaseException:
+        discard_files(staged, folder)
+        raise
+
+
+def _pieces(files: tuple[LiveFile, ...]) -> list[LiveFile]:
+    """The files of partitions that have several and are small."""
+    partitions: dict[str, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        partitions[file.path.rpartition("/")[0]].append(file)
+    return [
+        file
+        for each in partitions.values()
+        if len(each) > 1 and sum(file.size for file in each) < _SMALL
+        for file in each
+    ]

@@ -1,0 +1,133 @@
+"""The commits of a table as its log tells them: one JSON file for each version.
+
+Read here and not by the Delta library, which numbers the commits by counting back from the newest,
+and does not tell of their files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from backfill.errors import TableError
+
+# Where in a commit's information our metadata is, and the entries that we make ourselves.
+METADATA = "backfill"
+RUN_ID = "run_id"
+CLOSURE = "closure"
+RECORD = "record"
+
+_FILE = re.compile(r"(\d{20})\.json")
+_KIND = re.compile(r'\s*\{\s*"(\w+)"')
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Who made a version, and when.
+
+    Attributes:
+        version: of the table.
+        timestamp: when it was made, UTC.
+        metadata: what it was published with; empty for a commit by others.
+    """
+
+    version: int
+    timestamp: datetime
+    metadata: Mapping[str, str]
+
+    @property
+    def writer(self) -> str:
+        """The run as errors name it."""
+        run_id = self.metadata.get(RUN_ID)
+        return f"run {run_id}" if run_id else "another writer"
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """What a commit did to the table's files.
+
+    Attributes:
+        added: paths relative to the table's folder.
+        removed: the same.
+        data: whether the rows changed; a compaction only moves them.
+    """
+
+    added: frozenset[str]
+    removed: frozenset[str]
+    data: bool
+
+
+def versions(folder: Path) -> list[int]:
+    """The versions that the log tells of, oldest first; none where the folder holds no table."""
+    try:
+        names = os.listdir(folder / "_delta_log")
+    except FileNotFoundError:
+        return []
+    return sorted(int(match[1]) for match in map(_FILE.fullmatch, names) if match)
+
+
+def read_commit(folder: Path, version: int) -> Commit:
+    """Who made the version.
+
+    Raises:
+        TableError: the log does not tell of this version, or is damaged.
+    """
+    _, info = next(_actions(folder, version, "commitInfo"), ("", {}))
+    milliseconds = info.get("timestamp")
+    if milliseconds is None:  # the protocol lets a writer leave it out
+        milliseconds = _path(folder, version).stat().st_mtime * 1000
+    metadata = info.get(METADATA)
+    return Commit(
+        version=version,
+        timestamp=datetime.fromtimestamp(milliseconds / 1000, timezone.utc),
+        metadata=metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def read_changes(folder: Path, version: int) -> FileChanges:
+    """What the version's commit did to the files.
+
+    Raises:
+        TableError: the log does not tell of this version, or is damaged.
+    """
+    paths: dict[str, set[str]] = {"add": set(), "remove": set()}
+    data = False
+    for kind, action in _actions(folder, version, *paths):
+        paths[kind].add(unquote(action["path"]))
+        data = data or action.get("dataChange", True)
+    return FileChanges(frozenset(paths["add"]), frozenset(paths["remove"]), data)
+
+
+def _path(folder: Path, version: int) -> Path:
+    return folder / "_delta_log" / f"{version:020}.json"
+
+
+def _actions(folder: Path, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        with _path(folder, version).open(encoding="utf-8") as lines:
+            for line in lines:
+                if not line.strip():
+                    continue
+                kind = _KIND.match(line)
+                if kind is None:
+                    raise ValueError("a line is no action")
+                # Only what is asked for is parsed: a big run's commit has thousands of files.
+                if kind[1] in kinds:
+                    yield kind[1], json.loads(line)[kind[1]]
+    except FileNotFoundError as error:
+        raise TableError(
+            f"the log does not tell of version {version}",
+            field=str(folder),
+            way_out="Its versions are listed by `backfill history`.",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"the log of version {version} cannot be read: {error}", field=str(folder)
+        ) from error

@@ -1,0 +1,88 @@
+"""The files of a version with their statistics, by which a run opens only those that it must."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A file of a version, and between which values its rows lie.
+
+    Attributes:
+        path: relative to the table's folder.
+        size: in bytes.
+        rows: the number of rows.
+        minimum: a lower bound for each column that has one: times as µs since the epoch, dates as
+            `date`; for a partition column its value.
+        maximum: an upper bound likewise. A column that is NULL in all rows has no bounds; but nor
+            have nested and binary columns, and texts too long for the log: a column without a
+            bound may hold anything. NULL stands outside all bounds.
+    """
+
+    path: str
+    size: int
+    rows: int
+    minimum: Mapping[str, Any]
+    maximum: Mapping[str, Any]
+
+
+def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[LiveFile, ...]:
+    """The files of a version, in order of path."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if not actions.num_rows:
+        return ()
+    # The log has paths URL-encoded, though the library takes them plain.
+    paths = [unquote(path) for path in actions["path"].to_pylist()]
+    rows = actions["num_records"].to_pylist()
+    bounds: dict[str, list[dict[str, Any]]] = {
+        end: [{} for _ in paths] for end in ("min", "max", "partition")
+    }
+    for name in actions.column_names:
+        end, _, column = name.partition(".")
+        # A name with a dot is a nested field's, or ambiguous with one.
+        if end in bounds and "." not in column:
+            for values, value in zip(bounds[end], _plain(actions[name], end), strict=True):
+                if value is not None:
+                    values[column] = value
+    files = (
+        LiveFile(
+            path=path,
+            size=size,
+            # Others may write files without statistics.
+            rows=pq.read_metadata(folder / path).num_rows if count is None else count,
+            minimum=smallest | partition,
+            maximum=largest | partition,
+        )
+        for path, size, count, smallest, largest, partition in zip(
+            paths,
+            actions["size_bytes"].to_pylist(),
+            rows,
+            bounds["min"],
+            bounds["max"],
+            bounds["partition"],
+            strict=True,
+        )
+    )
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _plain(column: pa.ChunkedArray, end: str) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    times: list[int | None] = (
+        column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    )
+    if end != "max":
+        return times
+    # Statistics have milliseconds, which other writers cut: the largest may be any time of its own.
+    return [time + 999 if time is not None and time % 1000 == 0 else time for time in times]

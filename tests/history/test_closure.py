@@ -1,0 +1,115 @@
+"""Runs over parts of the dates: sessions over the edges, holes, corrections, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.errors import TableError
+from tests.history.world import World, at, day
+from tests.reference import Event
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    return World(tmp_path, spark)
+
+
+def chain(key: str, start: int, end: int) -> list[Event]:
+    """Events of one session: every 25 minutes from one instant to another."""
+    return [Event(key, t, t % 7) for t in range(start, end, 25 * 60_000_000)]
+
+
+def test_any_partition_of_the_dates_gives_what_a_full_run_gives(world: World) -> None:
+    world.write("bot", chain("bot", at(0, 12), at(3, 12)))
+    world.write(
+        "a", [*chain("a", at(0, 23), at(1, 1)), Event("a", at(2), 1), Event(None, at(1), 1)]
+    )
+    world.write("b", [Event("b", at(1, 23, 45), 2), Event("b", at(2, 0, 15), None)])
+    world.run(1, 2)
+    world.check()
+    world.run(2, 4)
+    world.check()
+    world.run(0, 1)
+    world.check()
+    partly = {name: world.rows(name) for name in world.job.spec.windows}
+    world.run_all()
+    world.check()
+    for name, rows in partly.items():
+        assert sorted(rows, key=repr) == sorted(world.rows(name), key=repr)
+
+
+def test_deleted_and_corrected_events_of_the_range(world: World) -> None:
+    bridge = [
+        Event("a", at(0, 23, 30), 1),
+        Event("a", at(0, 23, 55), 2),
+        Event("a", at(1, 0, 20), 3),
+    ]
+    world.write("zero", [*bridge[:2], *chain("b", at(0, 3), at(0, 5))])
+    world.write("one", [bridge[2], Event("a", at(1, 0, 45), 4), Event("a", at(1, 1, 10), 5)])
+    world.write("two", [Event("c", at(2, 5), 1)])
+    world.run_all()
+    world.check()
+    # Without its event just before the edge, a session of the day before falls apart.
+    world.write("zero", [bridge[0], *chain("b", at(0, 3), at(0, 5))])
+    world.run(0, 1)
+    world.check()
+    world.write("one", [Event("a", at(1, 0, 45), 40), Event("d", at(1, 9), 9)])
+    world.run(1, 2)
+    world.check()
+    # The only events of a date are gone: it is cleared.
+    world.write("two", [Event("c", at(0, 5), 1)])
+    world.run(2, 3)
+    world.run(0, 1)
+    world.check()
+
+
+def test_what_a_range_does_not_hold_stays(world: World) -> None:
+    world.write("a", [Event("a", at(each, 12), each) for each in range(4)])
+    world.run_all()
+    before = {path for path in world.job.store.files("sessions") if "2026-01-02" not in path}
+    world.write("b", [Event("b", at(1, 13), 1), Event("b", at(3, 13), 1)])
+    world.run(1, 2)
+    world.check()
+    after = {path for path in world.job.store.files("sessions") if "2026-01-02" not in path}
+    # The horizon moved, so the last date's open windows were written anew; nothing else was.
+    assert {path for path in before ^ after if "2026-01-04" not in path} == set()
+
+
+def test_ranges_without_input_are_skipped(world: World) -> None:
+    world.write("a", [Event("a", at(0, 12), 1), Event("a", at(3, 12), 1)])
+    result = world.job.run(world.spark, start=day(1), end=day(3))
+    assert [each.dates for each in result.skipped] == [(day(1), day(3))]
+    assert not result.chunks
+    with pytest.raises(TableError, match="does not exist yet"):
+        world.job.table("sessions", world.spark)
+
+
+def test_a_changed_window_is_told_and_refused_in_part(world: World) -> None:
+    world.write("a", [Event("a", at(0, 12), 1)])
+    world.run_all()
+    path = world.folder / "job.yaml"
+    path.write_text(path.read_text().replace("{session: {gap: 30m}", "{session: {gap: 20m}", 1))
+    changed = type(world.job).load(path)
+    with pytest.raises(TableError, match=r"stale.*windows\.sessions \(was .*30m"):
+        changed.run(world.spark, date=day(0))
+    with pytest.raises(TableError, match="Rebuild all covered dates in one commit"):
+        changed.recompute(world.spark)
+    changed.run(world.spark)
+    assert changed.recompute(world.spark) is None
+
+
+def test_chunks_are_runs_of_their_own_and_are_not_run_twice(world: World) -> None:
+    world.write("a", [*chain("a", at(0, 22), at(4, 2)), Event("b", at(2), 1)])
+    first = world.job.run(world.spark, start=day(0), end=day(5), chunk=2)
+    assert [len(first.chunks), first.failures, first.skipped] == [3, (), ()]
+    world.counted = {"a": set(range(len(world.files["a"])))}
+    world.check()
+    again = world.job.run(world.spark, start=day(0), end=day(5), chunk=2)
+    assert [each.why for each in again.skipped] == [
+        f"committed by run {each.run_id}" for each in first.chunks
+    ]
+    world.write("b", [Event("b", at(2, 1), 1)])
+    assert len(world.job.run(world.spark, start=day(0), end=day(5), chunk=2).chunks) == 3

@@ -1,0 +1,139 @@
+"""Late events merged into what is published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.errors import SourceError
+from tests.history.world import GAP, World, at
+from tests.reference import Event
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    world = World(tmp_path, spark)
+    world.write("a", [Event("a", at(1, hour), hour) for hour in (1, 2, 3, 6)])
+    world.write("b", [Event("b", at(1, 23, 50), 5), Event("b", at(2, 0, 10), None)])
+    world.write("c", [Event("c", at(3, 12), 5)])
+    world.run_all()
+    return world
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        [Event("a", at(1, 1, 30), 7)],  # exactly the gap from two
+        [Event("a", at(1, 1) + GAP + 1, 7)],
+        [Event("a", at(1, 1, 25), 7), Event("a", at(1, 1, 50), 1), Event("a", at(1, 2, 30), 1)],
+        [Event("a", at(1, 0, 45), 7)],  # a session begins earlier
+        [Event("b", at(2, 0, 30), 7)],
+        [Event("b", at(2, 0, 40), 7), Event("b", at(1, 23, 20), 7)],
+        [Event("c", at(3, 11, 40), 7), Event("d", at(1, 5), None)],
+        [Event("c", at(3, 12), 5), Event(None, at(3, 12), 5)],
+    ],
+)
+def test_late_events_join_what_they_touch(world: World, late: list[Event]) -> None:
+    world.write("late", late)
+    assert world.recompute()
+    world.check()
+    assert not world.recompute()
+    world.check()
+
+
+def test_a_session_moves_to_another_start_date(world: World) -> None:
+    world.write("b2", [Event("e", at(2, 0, 5), 1)])
+    world.recompute()
+    world.write("late", [Event("e", at(1, 23, 50), 7)])
+    world.recompute()
+    world.check()
+
+
+def test_late_events_at_dates_that_are_not_covered_wait(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark)
+    world.write("a", [Event("a", at(1, 23, 50), 1), Event("a", at(2, 12), 2)])
+    world.write("b", [Event("b", at(0, 23, 50), 1), Event("b", at(1, 0, 5), 1)])
+    world.run(1, 2)
+    world.check()
+    world.write(
+        "late",
+        [
+            Event("a", at(2, 0, 10), 3),  # extends a published session into a date not covered
+            Event("a", at(2, 12, 10), 3),
+            Event("c", at(4, 1), 3),
+            Event("d", at(0, 3), 3),
+        ],
+    )
+    world.recompute()
+    world.check()
+    # Joins sessions over an edge whose other side is in no table.
+    world.write("more", [Event("a", at(2, 0, 35), 1), Event("b", at(1, 0, 30), 1)])
+    world.recompute()
+    world.check()
+    for date in (4, 2, 0, 3):
+        world.run(date, date + 1)
+        world.check()
+
+
+def test_a_file_of_todays_events_and_last_weeks_late_ones(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for order in ("run first", "recompute first"):
+        world = World(tmp_path / order.replace(" ", "-"), spark)
+        world.write("zero", [Event("a", at(0, 10), 1), Event("b", at(0, 23, 50), 1)])
+        world.run(0, 1)
+        world.write("one", [Event("a", at(0, 10, 20), 2), Event("b", at(1, 0, 10), 2)])
+        if order == "run first":
+            world.run(1, 2)
+            world.check()
+            world.recompute()
+        else:
+            world.recompute()
+            world.check()
+            world.run(1, 2)
+        world.check()
+        assert not world.recompute()
+
+
+def test_given_late_events_are_an_input_ever_after(world: World) -> None:
+    path = world.folder / "late.parquet"
+    events = [Event("a", at(1, 1, 30), 7)]
+    world.write_to(path, events)
+    world.files["late"] = events
+    assert world.recompute(path)
+    world.check()
+    assert not world.recompute(path)
+    world.run(1, 2)
+    world.check()
+    path.unlink()
+    with pytest.raises(SourceError, match=r"late\.parquet"):
+        world.job.run(world.spark, start="2026-01-02", end="2026-01-03")
+
+
+def test_a_redelivery_of_what_was_counted_changes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark, with_id=True)
+    world.write("a", [Event("a", at(1, 1), 1, "1"), Event("a", at(1, 1), 1, None)])
+    world.run_all()
+    before = world.rows("sessions")
+    world.write("again", [Event("a", at(1, 1), 1, "1")])
+    world.recompute()
+    world.check()
+    assert world.rows("sessions") == before
+    world.write("more", [Event("a", at(1, 1), 1, "1"), Event("a", at(1, 1), 1, None)])
+    world.recompute()
+    world.check()
+
+
+def test_inputs_that_are_gone_or_changed_are_not_merged(world: World) -> None:
+    world.write("a", [Event("a", at(1, 5), 1)])
+    with pytest.raises(SourceError, match=r"a\.parquet: an input that was counted has changed"):
+        world.recompute()
+    (world.folder / "src" / "a.parquet").unlink()
+    with pytest.raises(SourceError, match=r"is gone.*backfill run JOB --from DATE --to DATE"):
+        world.recompute()

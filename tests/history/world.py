@@ -1,0 +1,178 @@
+"""The events of a job, what of them has been counted, and the windows that they make; no Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from backfill import Job
+from backfill.history.dates import Dates, date_of
+from backfill.history.record import Record
+from tests import reference
+from tests.reference import Event
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+GAP = 30 * MINUTE
+FIRST_DAY = dt.date(2026, 1, 1)
+START = reference.micros(dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc))
+
+JOB = """
+source: {path: src, format: parquet}
+events: {key: user, time: at%s}
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value), average: mean(value),
+             first: first(value), values: collect_set(value), different: count_distinct(value)}}
+  exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
+  hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
+tables: {path: out}
+"""
+
+
+def day(number: int) -> dt.date:
+    return FIRST_DAY + dt.timedelta(days=number)
+
+
+def at(day: int, hours: float = 0, minutes: float = 0) -> int:
+    return START + day * DAY + round(hours * HOUR + minutes * MINUTE)
+
+
+@dataclass
+class World:
+    """A job in a folder, and what its tables should hold.
+
+    Attributes:
+        files: the source's events by file.
+        counted: numbers of events, by file, that are in the windows.
+    """
+
+    folder: Path
+    spark: SparkSession
+    with_id: bool = False
+    files: dict[str, list[Event]] = field(default_factory=dict)
+    counted: dict[str, set[int]] | None = None
+
+    def __post_init__(self) -> None:
+        (self.folder / "src").mkdir(parents=True)
+        text = JOB % (", id: id" if self.with_id else "")
+        (self.folder / "job.yaml").write_text(text)
+        self.job = Job.load(self.folder / "job.yaml")
+
+    def write(self, name: str, events: list[Event]) -> None:
+        """Puts a file into the source, or another in its place."""
+        self.files[name] = events
+        self.write_to(self.folder / "src" / f"{name}.parquet", events)
+
+    def write_to(self, path: Path, events: list[Event]) -> None:
+        """A file of events."""
+        table = pa.table(
+            {
+                "user": pa.array([e.key for e in events], pa.string()),
+                "at": pa.array([e.time for e in events], pa.timestamp("us", "UTC")),
+                "value": pa.array([e.value for e in events], pa.int64()),
+                "id": pa.array([e.id for e in events], pa.string()),
+            }
+        )
+        pq.write_table(table, path)
+
+    def run(self, low: int, high: int) -> None:
+        """Runs the dates from one day's number to another's."""
+        result = self.job.run(self.spark, start=day(low), end=day(high))
+        if not result.chunks:
+            return
+        if self.counted is None:
+            self._count_all()
+        for name, events in self.files.items():
+            inside = {i for i, e in enumerate(events) if at(low) <= e.time < at(high)}
+            kept = {i for i in self.counted.get(name, set()) if i < len(events)}
+            self.counted[name] = kept | inside
+
+    @property
+    def published(self) -> bool:
+        """There is something to merge into."""
+        return self.counted is not None
+
+    def run_all(self) -> None:
+        self.job.run(self.spark)
+        self._count_all()
+
+    def recompute(self, late: Path | None = None) -> bool:
+        result = self.job.recompute(self.spark, late=late)
+        self._count_all()
+        return result is not None
+
+    def _count_all(self) -> None:
+        self.counted = {name: set(range(len(events))) for name, events in self.files.items()}
+
+    def covered(self, name: str = "sessions") -> Dates:
+        record = self.job.store.record(name)
+        assert record is not None
+        return Record.from_json(record).covered
+
+    def check(self) -> None:
+        """Every table is what its counted events make, on its covered dates."""
+        counted = self.counted or {}
+        events = [self.files[name][i] for name, own in counted.items() for i in sorted(own)]
+        events = reference.usable(events)
+        if self.with_id:
+            events = reference.distinct(events)
+        horizon = max(e.time for own in self.files.values() for e in own if e.key is not None)
+        expected = {
+            "sessions": [
+                (e[0].key, e[0].time, e[-1].time, *_values(e), e[-1].time >= horizon - GAP)
+                for e in reference.sessions(events, GAP)
+            ],
+            "exact": [
+                (e[0].key, e[0].time, e[-1].time, _median(e), e[-1].time >= horizon - GAP)
+                for e in reference.sessions(events, GAP)
+            ],
+            "hopping": [
+                (key, start, end, len(own), _largest(own), end > horizon)
+                for (key, start, end), own in reference.grouped(
+                    events, reference.hopping(3 * HOUR, HOUR)
+                ).items()
+            ],
+        }
+        for name, rows in expected.items():
+            covered = self.covered(name)
+            wanted = [row for row in rows if date_of(row[1], "UTC") in covered]
+            assert sorted(self.rows(name), key=repr) == sorted(wanted, key=repr), name
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        """What a table holds, as `check` expects it."""
+        table = self.job.table(name, self.spark).drop("session_id", "date")
+        times = {each: F.unix_micros(each) for each in ("window_start", "window_end")}
+        return [
+            tuple(tuple(each) if isinstance(each, list) else each for each in row)
+            for row in table.withColumns(times).collect()
+        ]
+
+
+def _values(events: list[Event]) -> tuple[Any, ...]:
+    values = [e.value for e in events if e.value is not None]
+    total = sum(values) if values else None
+    average = total / len(values) if total is not None else None
+    first = min(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
+    different = tuple(sorted(set(values)))
+    return len(events), total, average, first.value, different, len(different)
+
+
+def _median(events: list[Event]) -> float | None:
+    values = sorted(e.value for e in events if e.value is not None)
+    if not values:
+        return None
+    place = (len(values) - 1) / 2
+    below, above = values[int(place)], values[-(-int(2 * place) // 2)]
+    return (below + above) / 2
+
+
+def _largest(events: list[Event]) -> int | None:
+    return max((e.value for e in events if e.value is not None), default=None)

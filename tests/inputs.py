@@ -1,0 +1,52 @@
+"""Files of events in every format, and sources of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.errors import SourceError
+from backfill.events import Source, SourceOptions, open_source
+
+LOG = 'h - - [17/May/2015:10:05:0{} +0000] "GET / HTTP/1.1" 200 {}\n'
+
+
+def write(folder: Path, format: str, name: str, rows: list[dict[str, Any]]) -> Path:
+    """A file of rows; folders are part of its name."""
+    path = folder / f"{name}.{format}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if format == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif format == "json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+        path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def opened(
+    spark: SparkSession, format: str, path: Path, late: tuple[Path, ...] = (), **more: Any
+) -> Source:
+    options = SourceOptions(format=format, path=str(path), **more)
+    return open_source(spark, options, late=[str(each) for each in late])
+
+
+def check_parts(source: Source) -> None:
+    """Whichever files are chosen, the rows are those that the whole frame has of them."""
+    paths = [file.path for file in source.snapshot.inputs]
+    whole = [tuple(row) for row in source.frame.collect()]
+    place = source.frame.columns.index("_source")
+    for chosen in (paths[:1], paths[1:], paths[::2], paths, []):
+        part = source.only(chosen)
+        assert part.schema == source.frame.schema
+        expected = [row for row in whole if row[place].rsplit(":")[0] in chosen]
+        assert sorted(map(str, map(tuple, part.collect()))) == sorted(map(str, expected))
+    with pytest.raises(SourceError, match="absent: no file of the source"):
+        source.only([*paths, "absent"])

@@ -1,0 +1,93 @@
+"""Staged files without Spark, and publishing, for tests of what happens afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+
+from backfill.tables import DeltaStore, StagedFiles
+from backfill.tables.staging import STAGING, _collect
+
+_COLUMNS = pa.schema(
+    [
+        ("user_id", pa.string()),
+        ("window_start", pa.timestamp("us", "UTC")),
+        ("window_end", pa.timestamp("us", "UTC")),
+        ("events", pa.int64()),
+        ("is_open", pa.bool_()),
+    ]
+)
+_SCHEMA = Schema.from_arrow(_COLUMNS.append(pa.field("date", pa.date32())))
+
+
+def by_hand(
+    store: DeltaStore, run_id: str, *days: str, name: str = "sessions", piece: int = 0
+) -> StagedFiles:
+    """A file of one window for each of the days, its key the run."""
+    folder = store.folder(name) / STAGING / run_id
+    folder.mkdir(parents=True)
+    for day in days:
+        start = datetime.fromisoformat(f"{day}T12:00:00.000001+00:00")
+        row = {
+            "user_id": run_id,
+            "window_start": start,
+            "window_end": start + timedelta(minutes=10),
+            "events": 1,
+            "is_open": False,
+        }
+        path = folder / f"date={day}" / f"part-{piece}-{run_id}.parquet"
+        path.parent.mkdir()
+        pq.write_table(pa.Table.from_pylist([row], _COLUMNS), path)
+    files = _collect(folder, _SCHEMA, ("date",))
+    return StagedFiles(name, run_id, folder, _SCHEMA.to_json(), ("date",), files)
+
+
+def publish_to(
+    store: DeltaStore,
+    staged: StagedFiles,
+    replace: Literal["all"] | Sequence[str] = "all",
+    *,
+    dates: Sequence[tuple[date, date]] | None = None,
+    metadata: Mapping[str, str] = {},
+    **base: int | None,
+) -> int:
+    """Publishes as a run does that began from the newest version, or from `base`.
+
+    The record lists the runs that it has gone through.
+    """
+
+    def record(before: dict[str, Any] | None) -> dict[str, Any]:
+        return {"runs": [*(before["runs"] if before else []), staged.run_id]}
+
+    return store.publish(
+        staged.name,
+        staged,
+        replace=replace,
+        base=base["base"] if base else store.version(staged.name),
+        dates=dates,
+        metadata=metadata,
+        record=record,
+    )
+
+
+def days(*starts_and_ends: str) -> list[tuple[date, date]]:
+    """Half-open ranges: `days("2024-01-01", "2024-01-03")` is one of two days."""
+    dates = [date.fromisoformat(text) for text in starts_and_ends]
+    return list(zip(dates[::2], dates[1::2], strict=True))
+
+
+def day(text: str) -> list[tuple[date, date]]:
+    """A range of one day."""
+    start = date.fromisoformat(text)
+    return [(start, start + timedelta(days=1))]
+
+
+def content(store: DeltaStore, name: str = "sessions", version: int | None = None) -> list[str]:
+    """The key and the date of every row, read by the Delta library."""
+    table = DeltaTable(store.folder(name), version=version).to_pyarrow_table()
+    return sorted(f"{row['user_id']} {row['date']}" for row in table.to_pylist())

@@ -1,0 +1,59 @@
+"""A run killed at any moment leaves the table as before or as after, and the next one goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from backfill.tables import DeltaStore
+from tests.tables.by_hand import content
+from tests.tables.processes import context, publish_for_ever
+
+DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    store = DeltaStore(tmp_path)
+    chance = random.Random(4)
+    seen = -1
+    for kill in range(25):
+        ready = context.Event()
+        process = context.Process(
+            target=publish_for_ever, args=(tmp_path, f"k{kill}", DATES, ready)
+        )
+        process.start()
+        assert ready.wait(60)
+        time.sleep(chance.uniform(0, 0.15))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(60)
+        version = store.version("sessions")
+        if version is None:
+            assert seen == -1
+            continue
+        assert version >= seen, "what was published stays"
+        seen = version
+        history = store.history("sessions")
+        assert [entry["version"] for entry in history] == list(range(version, -1, -1))
+        run_id = history[0]["metadata"]["run_id"]
+        assert content(store) == [f"{run_id} {each}" for each in DATES]
+        record = store.record("sessions")
+        assert record is not None
+        assert record["runs"] == [entry["metadata"]["run_id"] for entry in reversed(history)]
+    assert seen > 4, "the test must kill runs, not only starts"
+
+    folder = store.folder("sessions")
+    named = {file.path for v in range(seen + 1) for file in store.live("sessions", version=v)}
+    cleaned = store.clean("sessions", older_than_s=0)
+    assert cleaned.staged + cleaned.files + cleaned.records > 0
+    left = {path.relative_to(folder).as_posix() for path in folder.glob("date=*/*.parquet")}
+    assert left == named
+    assert not list((folder / "_staging").iterdir())
+    assert len(list((folder / "_record").iterdir())) == seen + 1
+    for version in range(0, seen + 1, 10):
+        assert DeltaTable(folder, version=version).to_pyarrow_table().num_rows == len(DATES)

@@ -1,0 +1,138 @@
+"""The live files, and what their statistics say of their rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill.errors import TableError
+from backfill.tables import DeltaStore, StagedFiles
+from tests.tables.by_hand import by_hand
+
+Windows = Callable[..., DataFrame]
+Stage = Callable[..., StagedFiles]
+Publish = Callable[..., int]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def us(text: str) -> int:
+    return (datetime.fromisoformat(f"{text}+00:00") - EPOCH) // timedelta(microseconds=1)
+
+
+def test_keys_times_and_dates_are_bounded(
+    store: DeltaStore, windows: Windows, stage: Stage, publish: Publish
+) -> None:
+    publish(
+        stage(
+            windows(
+                ("b", "2024-01-02", "2024-01-02 10:00:00.000001"),
+                ("a", "2024-01-02", "2024-01-02 11:00:00"),
+                ("é", "1969-12-31", "1969-12-31 23:59:59.999999"),
+            ),
+            "r1",
+        )
+    )
+    old, new = store.live("sessions")
+    assert [old.path, new.path] == list(store.files("sessions"))
+    assert (old.rows, new.rows) == (1, 2)
+    assert new.size == (store.folder("sessions") / new.path).stat().st_size
+    assert new.minimum["user_id"] == "a"
+    assert new.maximum["user_id"] == "b"
+    assert new.minimum["date"] == new.maximum["date"] == date(2024, 1, 2)
+    assert old.minimum["date"] == date(1969, 12, 31)
+    # Statistics have milliseconds: the bounds are wider than the truth by less than two.
+    assert new.minimum["window_start"] == us("2024-01-02T10:00:00")
+    assert 0 <= new.maximum["window_start"] - us("2024-01-02T11:00:00") < 2000
+    assert new.minimum["window_end"] == us("2024-01-02T10:10:00")
+    assert 0 <= new.maximum["window_end"] - us("2024-01-02T11:10:00") < 2000
+    assert old.minimum["window_start"] == -1000
+    assert 0 <= old.maximum["window_start"] + 1 < 2000
+    assert new.minimum["events"] == new.maximum["events"] == 1
+    assert new.minimum["is_open"] is False
+    assert new.maximum["is_open"] is False
+    assert not {"_state", "_state.n", "n"} & set(new.minimum)
+
+
+def test_types_and_nulls(spark: SparkSession, store: DeltaStore, publish: Publish) -> None:
+    frame = spark.sql(
+        "SELECT * FROM VALUES (1.10BD, timestamp_ntz'1969-12-31 23:59:59.5', NULL, 2.5D, 'x y'),"
+        "(2.25BD, NULL, NULL, -1D, 'x y') AS t(amount, local, nothing, ratio, part)"
+    ).withColumn("nothing", F.lit(None).cast("string"))
+    publish(store.stage("t", frame, run_id="r1", partition_by=("part",), sort_by=("amount",)))
+    (file,) = store.live("t")
+    assert file.minimum == {
+        "amount": Decimal("1.10"),
+        "local": -500_000,
+        "ratio": -1.0,
+        "part": "x y",
+    }
+    assert file.maximum == {
+        "amount": Decimal("2.25"),
+        "local": -500_000 + 999,
+        "ratio": 2.5,
+        "part": "x y",
+    }
+
+
+def test_versions_and_absent_tables(store: DeltaStore, publish: Publish) -> None:
+    assert store.live("sessions") == ()
+    publish(by_hand(store, "r1"))
+    assert store.live("sessions") == ()
+    publish(by_hand(store, "r2", "2024-01-01", "2024-01-02"), [])
+    assert len(store.live("sessions")) == 2
+    assert store.live("sessions", version=0) == ()
+
+
+def test_files_of_other_writers(store: DeltaStore, publish: Publish) -> None:
+    publish(by_hand(store, "r1", "2024-01-01"))
+    folder = store.folder("sessions")
+    rows = DeltaTable(folder).to_pyarrow_table()
+    write_deltalake(str(folder), rows, mode="append")
+    own, foreign = sorted(store.live("sessions"), key=lambda file: "r1" not in file.path)
+    start = us("2024-01-01T12:00:00.000001")
+    for file in (own, foreign):
+        assert file.rows == 1
+        assert file.minimum["date"] == date(2024, 1, 1)
+        assert file.minimum["window_start"] <= start <= file.maximum["window_start"]
+
+
+def test_thousands_of_files(store: DeltaStore, publish: Publish) -> None:
+    staged = by_hand(store, "r1", "2024-01-01")
+    (file,) = staged.files
+    whole = (staged.folder / file.path).read_bytes()
+    copies = []
+    for number in range(3000):
+        path = f"date={date(2000, 1, 1) + timedelta(number)}/part.parquet"
+        (staged.folder / path).parent.mkdir()
+        (staged.folder / path).write_bytes(whole)
+        copies.append(replace(file, path=path))
+    publish(replace(staged, files=tuple(copies)))
+    begin = time.monotonic()
+    files = store.live("sessions")
+    assert time.monotonic() - begin < 3
+    assert len(files) == 3000
+    assert files[0].minimum["date"] == date(2000, 1, 1)
+
+
+def test_only_some_files_are_read(spark: SparkSession, store: DeltaStore, publish: Publish) -> None:
+    publish(by_hand(store, "r1", "2024-01-01", "2024-01-02", "2024-01-03"))
+    monday, tuesday, _ = store.files("sessions")
+    frame = store.read(spark, "sessions", files=[tuesday, monday, tuesday])
+    assert sorted(str(row.date) for row in frame.collect()) == ["2024-01-01", "2024-01-02"]
+    assert store.read(spark, "sessions", files=[]).collect() == []
+    publish(by_hand(store, "r2", "2024-01-01"), [monday])
+    with pytest.raises(TableError, match=r"version 1 has no such file \(got 'date=2024-01-01"):
+        store.read(spark, "sessions", files=[monday])
+    assert store.read(spark, "sessions", version=0, files=[monday]).count() == 1
+    # A file that nobody asks for may be gone.
+    (store.folder("sessions") / tuesday).unlink()
+    assert store.read(spark, "sessions", version=0, files=[monday]).count() == 1

@@ -1,0 +1,115 @@
+"""Runs that publish in the same moment, in threads and in processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from backfill.errors import BackfillError
+from backfill.tables import DeltaStore, StagedFiles
+from tests.tables.by_hand import by_hand, content, day
+from tests.tables.processes import context, publish_dates
+
+Publish = Callable[..., int]
+Dates = list[tuple[date, date]]
+
+DAYS = [f"2024-01-{number:02}" for number in range(1, 32)]
+
+
+def race(
+    publish: Publish, runs: list[tuple[StagedFiles, Any, Dates | None]], base: int | None
+) -> list[int | str]:
+    """What each run gets that publishes at once: its version, or why not."""
+    barrier = Barrier(len(runs))
+
+    def one(run: tuple[StagedFiles, Any, Dates | None]) -> int | str:
+        staged, replace, dates = run
+        barrier.wait()
+        try:
+            return publish(staged, replace, dates=dates, base=base)
+        except BackfillError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        return list(pool.map(one, runs))
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("round", range(5))
+def test_disjoint_runs_all_succeed(
+    store: DeltaStore, publish: Publish, exists: bool, round: int
+) -> None:
+    base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
+    runs = [(by_hand(store, f"r{d}", d), [], day(d)) for d in DAYS[:6]]
+    results = race(publish, runs, base)
+    first = 1 if exists else 0
+    assert sorted(results, key=str) == list(range(first, first + 6))
+    assert content(store) == [
+        *(["first 2023-01-01"] if exists else []),
+        *(f"r{d} {d}" for d in DAYS[:6]),
+    ]
+    # Each stands on the one before, and so does its record.
+    order = [entry["metadata"]["run_id"] for entry in reversed(store.history("sessions"))]
+    assert store.record("sessions") == {"runs": order}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("round", range(5))
+def test_of_runs_that_meet_on_an_empty_date_one_wins(
+    store: DeltaStore, publish: Publish, exists: bool, everything: bool, round: int
+) -> None:
+    base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
+    replace: Any = "all" if everything else []
+    runs = [(by_hand(store, f"r{n}", "2024-01-01"), replace, day("2024-01-01")) for n in range(4)]
+    results = race(publish, runs, base)
+    won = [n for n, result in enumerate(results) if isinstance(result, int)]
+    assert len(won) == 1
+    assert sum(f"run r{won[0]} published version" in str(each) for each in results) == 3
+    for staged, _, _ in runs:
+        store.discard(staged)
+    kept = [] if everything or not exists else ["first 2023-01-01"]
+    assert content(store) == [*kept, f"r{won[0]} 2024-01-01"]
+    assert len(list(store.folder("sessions").rglob("*.parquet"))) == 1 + exists
+    assert store.record("sessions") == {"runs": [*(["first"] if exists else []), f"r{won[0]}"]}
+
+
+def test_of_runs_that_replace_the_same_file_one_wins(store: DeltaStore, publish: Publish) -> None:
+    publish(by_hand(store, "first", *DAYS[:2]))
+    monday, tuesday = store.files("sessions")
+    runs = [
+        (by_hand(store, "r1", DAYS[0]), [monday], day(DAYS[0])),
+        (by_hand(store, "r2", DAYS[1]), [monday, tuesday], day(DAYS[1])),
+    ]
+    results = race(publish, runs, 0)
+    assert [type(each) for each in results].count(int) == 1
+
+
+def test_processes(tmp_path: Path) -> None:
+    """Four create two tables: one each for a date of its own, one all for the same."""
+    barrier, results = context.Barrier(4), context.Queue()
+    processes = [
+        context.Process(
+            target=publish_dates,
+            args=(tmp_path, (DAYS[number], "2024-02-01"), f"r{number}", barrier, results),
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        process.start()
+    won = [results.get(timeout=60) for _ in range(5)]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    store = DeltaStore(tmp_path)
+    assert content(store, "table0") == [f"r{n} {DAYS[n]}" for n in range(4)]
+    assert sorted(store.record("table0")["runs"]) == ["r0", "r1", "r2", "r3"]
+    (winner,) = (run_id for name, run_id in won if name == "table1")
+    assert content(store, "table1") == [f"{winner} 2024-02-01"]
+    assert store.record("table1") == {"runs": [winner]}

@@ -1,0 +1,187 @@
+"""Which versions of real tables are compared, and going back to one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from backfill.errors import ColumnError, JobFileError, TableError, WindowError
+from backfill.history.upkeep import clean
+from backfill.history.versions import RestoredTable, changes_since, restore, runs
+from tests.published import JOB, Published
+
+FIRST = [
+    ("a", 28, "10:00", "10:10", 2),
+    ("a", 28, "11:00", "11:05", 3),
+    (None, 28, "10:00", "10:00", 1),
+]
+OTHER = [("a", 29, "12:00", "12:00", 1)]
+JOINED = [("a", 28, "10:00", "11:05", 6), (None, 28, "10:00", "10:00", 1)]
+MORE = [("c", 30, "10:00", "10:00", 1)]
+NAMES = ["sessions", "daily"]
+
+MERGED = [("merged", "a 28 10:00", "a 28 10:00"), ("merged", "a 28 11:00", "a 28 10:00")]
+INSERTED = [("inserted", None, "c 30 10:00")]
+
+
+@pytest.fixture
+def job(tmp_path: Path, spark: SparkSession) -> Published:
+    return Published(tmp_path, spark)
+
+
+@pytest.fixture
+def three(job: Published) -> Published:
+    """Everything; two sessions joined; a day added."""
+    job.run("r1", [*FIRST, *OTHER])
+    job.run("r2", JOINED, days=[28])
+    job.run("r3", MORE, days=[])
+    return job
+
+
+def told(job: Published, run: str | None = None) -> list[tuple[Any, ...]]:
+    found = changes_since(job.spark, job.store, job.spec, "sessions", run)
+    return sorted(
+        (row.change, row.old and row.old.session_id, row.new and row.new.session_id)
+        for row in found.collect()
+    )
+
+
+def test_since_the_last_run_since_another_and_since_the_first(three: Published) -> None:
+    assert told(three) == told(three, "r3") == INSERTED
+    assert told(three, "r2") == [*INSERTED, *MERGED]
+    assert told(three, "r1") == [
+        ("inserted", None, " 28 10:00"),
+        ("inserted", None, "a 28 10:00"),
+        ("inserted", None, "a 29 12:00"),
+        ("inserted", None, "c 30 10:00"),
+    ]
+
+
+def test_only_files_that_one_version_has_are_read(three: Published) -> None:
+    found = changes_since(three.spark, three.store, three.spec, "sessions", "r2")
+    dates = sorted(re.findall(r"date=[\d-]+", " ".join(found.inputFiles())))
+    assert dates == ["date=2026-03-28", "date=2026-03-28", "date=2026-03-30"]
+
+
+def test_chunks_of_one_run(three: Published) -> None:
+    three.run("x1", [], days=[28], chunk_of="x")
+    three.run("x2", [], days=[29], chunk_of="x")
+    deleted = [
+        ("deleted", " 28 10:00", None),
+        ("deleted", "a 28 10:00", None),
+        ("deleted", "a 29 12:00", None),
+    ]
+    assert told(three) == told(three, "x") == told(three, "x1") == deleted
+    assert told(three, "x2") == deleted[2:]
+    there = restore(three.store, NAMES, "x", run_id="r4", metadata={})
+    assert there.tables == {"sessions": RestoredTable(restored=4, version=4)}
+
+
+def test_compaction_and_commits_by_others_are_no_runs(three: Published) -> None:
+    three.run("r4", [("d", 30, "10:00", "10:00", 1)], days=[])
+    assert three.store.compact(three.spark, "sessions", run_id="k", sort_by=("user",)) == 4
+    folder = three.store.folder("sessions")
+    DeltaTable(folder).alter.set_table_properties({"delta.appendOnly": "false"})
+    assert three.store.version("sessions") == 5
+    assert told(three) == [("inserted", None, "d 30 10:00")]
+    assert [run["run_id"] for run in runs(three.store, NAMES)] == ["k", "r4", "r3", "r2", "r1"]
+
+
+def test_unknown_runs_and_windows(three: Published) -> None:
+    with pytest.raises(
+        JobFileError, match=r"^run: no such run .* \(got 'r33'\)\. Did you mean 'r3'"
+    ):
+        told(three, "r33")
+    with pytest.raises(JobFileError, match="Did you mean 'daily'"):
+        changes_since(three.spark, three.store, three.spec, "dayly")
+    with pytest.raises(TableError, match=r"^daily: nothing is published yet\. Run: backfill run /"):
+        changes_since(three.spark, three.store, three.spec, "daily")
+    with pytest.raises(JobFileError, match="Did you mean 'r3'"):
+        restore(three.store, NAMES, "r33", run_id="r4", metadata={})
+    assert three.store.version("sessions") == 2
+
+
+def test_a_job_file_that_changed(job: Published) -> None:
+    job.run("r1", FIRST)
+    frame = job.sessions(FIRST).withColumnsRenamed({"n": "events", "user": "person"})
+    staged = job.store.stage(
+        "sessions", frame, run_id="r2", partition_by=("date",), sort_by=("window_start",)
+    )
+    job.store.publish(
+        "sessions", staged, replace="all", base=0, dates=None, metadata={}, record=lambda _: {}
+    )
+    job.path.write_text(JOB.replace("user", "person").replace("n: count", "events: count"))
+    spec = job.spec.load(job.path)
+    with pytest.raises(ColumnError, match=r"^person: is not the same column in both versions"):
+        changes_since(job.spark, job.store, spec, "sessions")
+    assert changes_since(job.spark, job.store, spec, "sessions", "r1").count() == 3
+
+
+def test_going_back(three: Published) -> None:
+    three.run("r2", JOINED, name="daily")
+    done = restore(
+        three.store, [*NAMES, "quarantine"], "r2", run_id="r4", metadata={"kind": "restore"}
+    )
+    assert {name: (each.restored, each.version) for name, each in done.tables.items()} == {
+        "sessions": (1, 3),
+        "daily": (0, 0),
+    }
+    assert (done.run_id, done.untouched) == ("r4", ("quarantine",))
+    assert told(three) == told(three, "r4") == [("deleted", "c 30 10:00", None)]
+    assert told(three, "r2") == MERGED
+    assert three.store.record("sessions") == {"runs": ["r1", "r2"]}
+    restore(three.store, NAMES, "r1", run_id="r5", metadata={})
+    assert told(three) == [
+        ("split", "a 28 10:00", "a 28 10:00"),
+        ("split", "a 28 10:00", "a 28 11:00"),
+    ]
+    assert three.store.record("sessions") == {"runs": ["r1"]}
+
+
+def test_runs_of_all_tables(three: Published) -> None:
+    counts = {"read": 9, "late": 1, "accepted": 6, "duplicates": 2, "quarantined": 1}
+    several = {"kind": "run", "user": "me", "from": "2026-03-28", "to": "2026-03-29", **counts}
+    three.run("r4", JOINED, days=[28], rows=2, changed=1, **several)
+    three.run("r4", JOINED, name="daily", rows=1, **several)
+    last, *_, first = runs(three.store, NAMES)
+    time = last.pop("time")
+    assert last == {
+        "run_id": "r4",
+        "chunk_of": None,
+        **several,
+        "tables": {
+            "sessions": {"version": 3, "rows": 2, "changed": 1},
+            "daily": {"version": 0, "rows": 1, "changed": None},
+        },
+    }
+    assert time == three.store.history("daily")[0]["timestamp"] > first["time"]
+    assert (first["run_id"], first["read"], first["kind"]) == ("r1", None, None)
+    assert first["tables"] == {"sessions": {"version": 0, "rows": None, "changed": None}}
+    assert runs(three.store, ["quarantine"]) == []
+
+
+def test_cleaning(three: Published) -> None:
+    three.store.stage(
+        "sessions", three.sessions(MORE), run_id="dead", partition_by=("date",), sort_by=()
+    )
+    three.run("r4", [("d", 30, "10:00", "10:00", 1)], days=[])
+    tables = {"sessions": ("user", "window_start"), "daily": ("user", "window_start")}
+
+    def cleaned(older_than: object, run_id: str) -> dict[str, Any]:
+        return clean(three.spark, three.store, tables, older_than=older_than, run_id=run_id)
+
+    young = cleaned("24h", "k1")
+    assert (young["sessions"].removed.staged, young["sessions"].compacted) == (0, 4)
+    assert young["daily"].compacted is None
+    old = cleaned("0s", "k2")
+    assert (old["sessions"].removed.staged, old["sessions"].compacted) == (1, None)
+    assert told(three, "r3") == [*INSERTED, ("inserted", None, "d 30 10:00")]
+    with pytest.raises(WindowError, match="older_than: a bare number has no unit"):
+        cleaned(24, "k3")
+    with pytest.raises(JobFileError, match="older_than: must not be negative"):
+        cleaned("-1h", "k3")
