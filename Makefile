@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-lakehouse bench lint format clean
+.PHONY: help demo test test-fast test-kills test-lakehouse bench lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -34,6 +34,9 @@ test: .venv/ready ## the whole test suite, on the newest Spark
 
 test-fast: .venv/ready ## the tests that are not slow
 	$(call with_java,.venv) .venv/bin/python -m pytest -m 'not slow'
+
+test-kills: .venv/ready ## kill 200 runs at random moments
+	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/history/test_kill.py
 
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.

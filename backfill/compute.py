@@ -67,11 +67,12 @@ class Sliced:
     zone: str
     bound: Mapping[Aggregate, Bound]
 
-    def kept_by_key(self) -> Sliced:
-        """The same, persisted: each key in one partition, so that no window exchanges them."""
+    def by_key(self) -> Sliced:
+        """The same, each key in one partition, so that no window exchanges them again."""
         keys = self.key.inner
-        placed = self.frame.repartition(*keys) if keys else self.frame.coalesce(1)
-        return replace(self, frame=placed.persist())
+        return replace(
+            self, frame=self.frame.repartition(*keys) if keys else self.frame.coalesce(1)
+        )
 
     def build(self, definition: Definition) -> Built:
         """Merges the slices into one definition's windows."""

@@ -70,7 +70,7 @@ def follow(
         keys: the key columns.
         region: [low, high), µs, in which all events of these keys are known.
         limits: the least and the largest event time there is, where known.
-        read: reads slices; what it gives is persisted by it.
+        read: reads slices, and computes them once.
 
     Returns:
         The slices found, and how far was read.
@@ -79,24 +79,21 @@ def follow(
     found = Followed(*region)
     days = 1
     while True:
-        open_ = extents.where(_open(found, gap, limits)).persist()
-        try:
-            count = open_.select(*keys).distinct().count()
-            if not count:
-                return found
-            step = _step(found, days * DAY_US, limits)
-            parts = []
-            if found.low is not None and (step.low is None or step.low < found.low):
-                parts.append(read(step.low, found.low, open_.select(*keys).distinct()))
-            if found.high is not None and (step.high is None or step.high > found.high):
-                parts.append(read(found.high, step.high, open_.select(*keys).distinct()))
-            found.slices.extend(parts)
-            found.steps.append(Step(count, step.low, step.high))
-            found.low, found.high = step.low, step.high
-            extents = _extended(open_, parts, window, rules, keys).persist()
-            extents.count()
-        finally:
-            open_.unpersist()
+        open_ = extents.where(_open(found, gap, limits)).localCheckpoint()
+        wanted = open_.select(*keys).distinct()
+        count = wanted.count()
+        if not count:
+            return found
+        step = _step(found, days * DAY_US, limits)
+        parts = []
+        if found.low is not None and (step.low is None or step.low < found.low):
+            parts.append(read(step.low, found.low, wanted))
+        if found.high is not None and (step.high is None or step.high > found.high):
+            parts.append(read(found.high, step.high, wanted))
+        found.slices.extend(parts)
+        found.steps.append(Step(count, step.low, step.high))
+        found.low, found.high = step.low, step.high
+        extents = _extended(open_, parts, window, rules, keys)
         days *= 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -84,9 +85,10 @@ class FullRun(BaseRun):
 
     def _kept(self, usable: DataFrame) -> Sliced:
         """The slices, kept for all windows: the source is scanned once."""
-        kept = self.slices(usable, list(self.definitions)).kept_by_key()
-        self.stack.callback(kept.frame.unpersist)
-        return kept
+        sliced = self.slices(usable, list(self.definitions)).by_key()
+        kept = sliced.frame.persist()
+        self.stack.callback(kept.unpersist)
+        return replace(sliced, frame=kept)
 
     def _publish(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 from operator import and_, or_
@@ -218,18 +218,20 @@ class PartialRun(BaseRun):
         """The slices of normalised events, kept; and their sums, checked against the rows."""
         counted = Observation()
         observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
-        kept = self.slices(observed, names).kept_by_key()
-        self.stack.callback(kept.frame.unpersist)
+        sliced = self.slices(observed, names).by_key()
+        kept = replace(sliced, frame=self.kept(sliced.frame))
         sums = totals(kept, {name: self.definitions[name] for name in names})
         # What Spark knows to be empty it does not execute, and then observes nothing of.
         check_rows(counted.get["rows"] if sums.rows else events.count(), sums, 0)
         return kept, sums
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """The frame, persisted until the run ends."""
-        found = frame.persist()
-        self.stack.callback(found.unpersist)
-        return found
+        """The frame, computed once.
+
+        Not persisted: that keeps the plan, and a run over little data spends most of its time on
+        plans that hold all that went before.
+        """
+        return frame.localCheckpoint()
 
     def extents(
         self,

@@ -11,6 +11,8 @@ from backfill.errors import TableError
 from tests.history.world import World, at, day
 from tests.reference import Event
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> World:

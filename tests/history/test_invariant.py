@@ -76,5 +76,5 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
             self.world.run_all()
             self.world.check()
 
-    machine = settings(max_examples=6, stateful_step_count=6, deadline=None)
+    machine = settings(max_examples=2, stateful_step_count=6, deadline=None)
     run_state_machine_as_test(Runs, settings=machine)

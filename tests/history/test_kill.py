@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("BACKFILL_KILLS", "15"))
 
 @pytest.mark.slow
 def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(tmp_path, spark)
+    world = World(tmp_path, spark, windows=("sessions", "hopping"))
     world.write("zero", [Event("a", at(0, 23, 40), 1), Event("b", at(0, 12), None)])
     world.run(0, 1)
     world.write("one", [Event("a", at(1, 0, 5), 1), Event("b", at(0, 12, 10), 3)])
@@ -42,7 +42,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
         world.write(f"late{number}", late)
         begun, _ = _victim(world.folder, chance.uniform(0, seconds))
         moments["in time" if begun else "too early"] += 1
-        for name in world.job.spec.windows:
+        for name in world.windows:
             _check_readable(world.folder / "out" / name)
     assert moments["in time"] >= 0.9 * KILLS, moments
 
