@@ -13,11 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import JobFileError, did_you_mean
 from backfill.history import versions
-from backfill.history.base import QUARANTINE, Progress, RunResult
+from backfill.history.base import QUARANTINE, Progress
 from backfill.history.dates import Range
 from backfill.history.execute import execute
+from backfill.history.expire import Expired, expire
 from backfill.history.plan import Plan, Planner, Selection
 from backfill.history.recompute import RecomputeRun
+from backfill.history.results import RunResult
 from backfill.history.upkeep import Kept, clean
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore
@@ -182,6 +184,12 @@ class Job:
         run_id = self._new_run()
         metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
         return versions.restore(self.store, self._tables(), run, run_id=run_id, metadata=metadata)
+
+    def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
+        """Drops published windows that are past the job's retention; as `history.expire.expire`."""
+        run_id = self._new_run()
+        metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
+        return expire(spark or _session(), self.store, self.spec, run_id=run_id, metadata=metadata)
 
     def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
         """Deletes what dead runs left, and joins small files; as `history.upkeep.clean`."""

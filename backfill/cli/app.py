@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 
 from backfill.cli.changes import changes
 from backfill.cli.clean import clean
+from backfill.cli.expire import expire
 from backfill.cli.generate import generate
 from backfill.cli.history import history
 from backfill.cli.init import init
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (init, run, plan, recompute, show, changes, history, restore, clean, generate):
+for _verb in (init, run, plan, recompute, show, changes, history, restore, expire, clean, generate):
     app.command()(_verb)
 
 

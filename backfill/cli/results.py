@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from backfill.cli.output import iso_utc, print_line, print_table
 
 if TYPE_CHECKING:
-    from backfill.history.base import RunResult
+    from backfill.history.results import RunResult
 
 
 def as_document(result: RunResult, tables: Path) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import reduce
+from operator import and_
 from types import MappingProxyType
 
 import pyarrow.compute as pc
@@ -17,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, REASON, START
-from backfill.compute import Definition, Sliced, slice_events
+from backfill.compute import Built, Definition, Sliced, slice_events
+from backfill.conservation import totals
 from backfill.errors import SourceError, TableError
 from backfill.events import (
     EventRules,
@@ -27,9 +30,11 @@ from backfill.events import (
     quarantine_rows,
     time_bounds,
 )
-from backfill.history.dates import ALL, NONE, Dates, Range, date_of
+from backfill.history.dates import ALL, NONE, Dates, date_of
 from backfill.history.reading import Reader
 from backfill.history.record import Input, Record
+from backfill.history.results import Past
+from backfill.history.retention import beyond, ended
 from backfill.history.state import State, settings, states
 from backfill.operators.aligned import layout
 from backfill.spec import JobSpec
@@ -37,64 +42,9 @@ from backfill.tables import DeltaStore, StagedFiles
 from backfill.windows import SessionWindow
 
 QUARANTINE = "quarantine"
+# What tells a row of the quarantine from others.
+_PLACE = ("reason", "raw", "source")
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class WindowResult:
-    """What a run published of one window.
-
-    Attributes:
-        rows: windows that the run computed.
-        events: the sum of their numbers of events.
-        version: of the table.
-    """
-
-    rows: int
-    events: int
-    version: int
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A range whose run failed; nothing of it was published."""
-
-    dates: Range
-    error: Exception
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A range that was not run, and why."""
-
-    dates: Range
-    why: str
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run did: read = accepted + duplicates + the sum of quarantined.
-
-    Attributes:
-        quarantined: rows by reason.
-        windows: what was published, by window.
-        horizon_us: the largest event time, µs since the epoch.
-        chunks: the runs that this one stands for, if it was cut into several.
-        failures: chunks that failed, and why.
-        skipped: ranges that were not run, and why.
-    """
-
-    run_id: str
-    read: int
-    accepted: int
-    duplicates: int
-    quarantined: Mapping[str, int]
-    windows: Mapping[str, WindowResult]
-    horizon_us: int | None
-    seconds: float
-    chunks: tuple[RunResult, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
 
 
 class BaseRun:
@@ -174,10 +124,21 @@ class BaseRun:
         order = (*self.spec.key, "window_start")
         return self._stage(name, rows, ("date",), order)
 
-    def stage_quarantine(self, rows: DataFrame | None) -> StagedFiles:
-        """Writes the normalised rows that have a reason; None: there are none."""
+    def stage_quarantine(
+        self, rows: DataFrame | None, known: DataFrame | None = None
+    ) -> StagedFiles:
+        """Writes the normalised rows that have a reason; None: there are none.
+
+        Args:
+            rows: normalised.
+            known: rows of the quarantine that are not to be written again.
+        """
         empty = self.reader.unusable([]) if rows is None else rows
         found = quarantine_rows(empty).withColumn("run_id", F.lit(self.id))
+        if known is not None:
+            again = known.select(*(F.col(each).alias(f"_known_{each}") for each in _PLACE))
+            same = [F.col(each).eqNullSafe(F.col(f"_known_{each}")) for each in _PLACE]
+            found = found.join(again, reduce(and_, same), "left_anti")
         return self._stage(QUARANTINE, found.limit(0) if rows is None else found, (), ("source",))
 
     def _stage(
@@ -228,10 +189,49 @@ class BaseRun:
                 schema=snapshot.schema,
                 version=snapshot.version,
                 settings=own,
+                expired=self.limit(horizon),
             )
             return after.json()
 
         return record
+
+    def limit(self, horizon: int | None) -> int | None:
+        """What ended before it is beyond retention, µs; None where all is kept."""
+        if self.spec.retention_us is None or horizon is None:
+            return None
+        return horizon - self.spec.retention_us
+
+    def past(self, events: DataFrame, windows: Mapping[str, Built], limit: int) -> Past:
+        """What of the events is beyond retention.
+
+        Args:
+            events: normalised and usable.
+            windows: of each table, the windows that have ended before the limit; and, of
+                sessions, perhaps others.
+            limit: µs.
+        """
+        kept = {
+            name: replace(each, frame=self.kept(each.frame.where(ended(each, limit))))
+            for name, each in windows.items()
+        }
+        found = beyond(events, kept.values(), limit)
+        if self.spec.id is None:
+            rows = count = found.count()
+        else:
+            sums = totals(self.slices(found, list(self.definitions)), self.definitions)
+            rows, count = sums.rows, sums.accepted
+        held = {
+            name: each.frame.agg(F.sum(EVENTS)).collect()[0][0] or 0 for name, each in kept.items()
+        }
+        return Past(found, rows, count, held)
+
+    def kept(self, frame: DataFrame) -> DataFrame:
+        """The frame, computed once.
+
+        Not persisted: that keeps the plan, and a run over little data spends most of its time on
+        plans that hold all that went before.
+        """
+        return frame.localCheckpoint()
 
     def metadata(self, **facts: object) -> dict[str, str]:
         """What goes with a commit, for `history`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -11,12 +12,12 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, START, column
 from backfill.compute import Built
+from backfill.history.origins import FILE
 from backfill.operators.aligned import layout
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import session_is_open
 from backfill.windows import SessionWindow
 
-FILE = "_file_path"
 _OTHER = "_other"
 
 
@@ -68,6 +69,13 @@ def given_way(rows: DataFrame, built: Built, place: Place, how: str) -> DataFram
     return rows.join(others, reduce(and_, same, met), how)
 
 
+def of_keys(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
+    """The rows whose key is among the others (`left_semi`), or is not (`left_anti`)."""
+    theirs = others.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in keys))
+    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]
+    return rows.join(theirs, reduce(and_, same, F.lit(True)), how)
+
+
 def still_open(built: Built, horizon: int) -> Column:
     """`is_open` of a published row at a horizon (µs), from its start and end."""
     window, engine = built.definition.window, built.sliced.engine
@@ -85,7 +93,9 @@ def remaining(rows: DataFrame, built: Built, place: Place, horizon: int) -> Data
 
 def touched(rows: DataFrame, built: Built, place: Place, horizon: int | None) -> list[str]:
     """The files that hold a row that gives way, or is not open any more; by path."""
-    found = [given_way(rows, built, place, "left_semi").select(FILE)]
+    found = []
+    if place.extents is not None:
+        found.append(given_way(rows, built, place, "left_semi").select(FILE))
     conditions = [] if place.span is None else [overlaps(built, place.span)]
     if horizon is not None:
         conditions.append(F.col("is_open") != still_open(built, horizon))

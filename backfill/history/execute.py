@@ -10,17 +10,12 @@ from collections.abc import Iterable
 from pyspark.sql import SparkSession
 
 from backfill.errors import BackfillError
-from backfill.history.base import (
-    Failure,
-    Progress,
-    RunResult,
-    Skipped,
-    WindowResult,
-)
+from backfill.history.base import Progress
 from backfill.history.dates import Dates
 from backfill.history.full import FullRun
 from backfill.history.plan import Plan, Stage
 from backfill.history.ranges import RangeRun
+from backfill.history.results import Failure, RunResult, Skipped, WindowResult
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore
 

@@ -12,15 +12,10 @@ from backfill.columns import REASON
 from backfill.compute import Sliced
 from backfill.conservation import check_held, check_rows, totals
 from backfill.events import Snapshot, normalise, spark_errors
-from backfill.history.base import (
-    QUARANTINE,
-    BaseRun,
-    RunResult,
-    WindowResult,
-    reasons,
-    total,
-)
+from backfill.history.base import QUARANTINE, BaseRun, reasons, total
 from backfill.history.dates import Dates
+from backfill.history.results import Past, RunResult, WindowResult
+from backfill.history.retention import ended, ended_windows
 from backfill.tables import StagedFiles
 
 
@@ -46,22 +41,38 @@ class FullRun(BaseRun):
             raise self.nothing_usable()
         self.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
 
-        staged = {QUARANTINE: self.stage_quarantine(events if unusable else None)}
-        check_rows(read, sums, staged[QUARANTINE].rows)
+        limit = self.limit(sums.horizon)
+        past = None
+        if limit is not None and sums.first < limit:
+            past = self.past(
+                events.where(F.col(REASON).isNull()),
+                {
+                    name: ended_windows(sliced, definition, limit)
+                    for name, definition in self.definitions.items()
+                },
+                limit,
+            )
+        staged = {QUARANTINE: self.stage_quarantine(_bad(events if unusable else None, past))}
+        check_rows(read, sums, staged[QUARANTINE].rows - (past.rows if past else 0))
         held = {}
         for name, definition in self.definitions.items():
-            staged[name] = self.stage_window(name, sliced.build(definition).table(sums.horizon))
+            built = sliced.build(definition)
+            if past is not None and limit is not None:
+                built = replace(built, frame=built.frame.where(~ended(built, limit)))
+            staged[name] = self.stage_window(name, built.table(sums.horizon))
             held[name] = total(staged[name])
-            check_held(name, held[name], sums.assigned[name])
+            check_held(name, held[name] + (past.held[name] if past else 0), sums.assigned[name])
             self.progress(f"{name}: {staged[name].rows:,} rows written")
 
         found = reasons(staged[QUARANTINE])
         low, _ = self.widened((sums.first, sums.first + 1), self.definitions.values())
         covered = self.hull(low, sums.horizon)
+        accepted = sums.accepted - (past.events if past else 0)
+        duplicates = sums.rows - sums.accepted - (past.rows - past.events if past else 0)
         facts = {
             "read": read,
-            "accepted": sums.accepted,
-            "duplicates": sums.rows - sums.accepted,
+            "accepted": accepted,
+            "duplicates": duplicates,
             "quarantined": staged[QUARANTINE].rows,
         }
         versions = {
@@ -72,8 +83,8 @@ class FullRun(BaseRun):
         return RunResult(
             run_id=self.id,
             read=read,
-            accepted=sums.accepted,
-            duplicates=sums.rows - sums.accepted,
+            accepted=accepted,
+            duplicates=duplicates,
             quarantined=found,
             windows={
                 name: WindowResult(staged[name].rows, held[name], versions[name])
@@ -108,6 +119,13 @@ class FullRun(BaseRun):
             metadata=self.metadata(rows=files.rows, **facts),
             record=self.recorded(state, covered=covered, horizon=horizon),
         )
+
+
+def _bad(unusable: DataFrame | None, past: Past | None) -> DataFrame | None:
+    """The rows that go to the quarantine."""
+    if unusable is None or past is None:
+        return past.frame if past is not None else unusable
+    return unusable.where(F.col(REASON).isNotNull()).unionByName(past.frame)
 
 
 def _inputs(snapshot: Snapshot) -> str:

@@ -6,28 +6,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
-from operator import and_, or_
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, FIRST, LAST, START, column
+from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_rows, totals
-from backfill.events.files import place
-from backfill.history.base import QUARANTINE, BaseRun, WindowResult, reasons
+from backfill.history.base import QUARANTINE, BaseRun, reasons
 from backfill.history.dates import ALL, Dates
 from backfill.history.exchange import (
-    FILE,
     Place,
     as_published,
     overlaps,
     remaining,
     touched,
 )
+from backfill.history.origins import FILE, file_of_table
 from backfill.history.published import with_bounds
 from backfill.history.reading import inside_span
 from backfill.history.record import Record
+from backfill.history.results import Past, WindowResult
+from backfill.history.retention import BEYOND, ended
 from backfill.history.state import State
 from backfill.operators.session import sessions
 from backfill.tables import LiveFile, StagedFiles
@@ -49,6 +50,21 @@ class Exchange:
     replaced: tuple[str, ...]
     rows: int
     events: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run knows of its new windows already.
+
+    Attributes:
+        rows: their number.
+        events: the sum of their numbers of events.
+        replaced: the files that hold what they take the place of.
+    """
+
+    rows: int
+    events: int
+    replaced: tuple[str, ...]
 
 
 class PartialRun(BaseRun):
@@ -74,7 +90,7 @@ class PartialRun(BaseRun):
         rows = self.store.read(
             self.spark, name, version=self.states[name].version, files=[each.path for each in files]
         )
-        return with_bounds(rows.withColumn(FILE, place()), built.definition, built.sliced)
+        return self._bounded(rows.withColumn(FILE, file_of_table()), built)
 
     def candidates(
         self, state: State, built: Built, low: int | None, high: int | None
@@ -99,6 +115,7 @@ class PartialRun(BaseRun):
         gives_way: Place,
         hull: tuple[int | None, int | None] | None,
         horizon: int,
+        seen: Seen | None = None,
     ) -> Exchange:
         """Writes the new windows, and what else was in the files that they come to.
 
@@ -108,32 +125,36 @@ class PartialRun(BaseRun):
             gives_way: what they replace.
             hull: the instants between which that lies, µs, inclusive; None: it replaces nothing.
             horizon: µs.
+            seen: what is known of the new windows; None: it is looked up.
         """
-        new = self.kept(built.table(horizon))
-        found_rows, events = new.agg(F.count(F.lit(1)), F.sum(EVENTS)).collect()[0]
-        files = [] if hull is None else self.candidates(state, built, *hull)
+        new = built.table(horizon)
         before = None if state.record is None else state.record.horizon
         moved = before is not None and before != horizon
+        files: list[LiveFile] = []
         if before is not None and moved:
             edge = min(before, horizon) - self._reach(built)
             files += self.candidates(state, built, edge, None)
-        by_path = {each.path: each for each in files}
-        replaced: list[str] = []
-        if by_path:
-            rows = self.published(state.name, built, list(by_path.values()))
-            folder = self.store.folder(state.name)
-            paths = {str(folder / path): path for path in by_path}
-            found = touched(rows, built, gives_way, horizon if moved else None)
-            replaced = [paths[each] for each in found]
-        if replaced:
-            again = self.published(state.name, built, [by_path[path] for path in replaced])
-            rest = remaining(again, built, gives_way, horizon)
-            like = self.store.read(self.spark, state.name, version=state.version, files=replaced)
-            everything = as_published(new, like).unionByName(as_published(rest, like))
+        if seen is None:
+            new = self.kept(new)
+            rows, events = new.agg(F.count(F.lit(1)), F.sum(EVENTS)).collect()[0]
+            files += [] if hull is None else self.candidates(state, built, *hull)
         else:
-            everything = new
+            rows, events = seen.rows, seen.events
+        replaced = set(() if seen is None else seen.replaced)
+        if files:
+            once = {each.path: each for each in files}
+            found = self.published(state.name, built, list(once.values()))
+            gone = gives_way if seen is None else Place(None, None)
+            replaced |= set(touched(found, built, gone, horizon if moved else None))
+        everything = new
+        if replaced:
+            like = self.store.read(
+                self.spark, state.name, version=state.version, files=sorted(replaced)
+            )
+            rest = remaining(self._bounded(like, built), built, gives_way, horizon)
+            everything = as_published(new, like).unionByName(as_published(rest, like))
         staged = self.stage_window(state.name, everything)
-        return Exchange(staged, tuple(replaced), found_rows, events or 0)
+        return Exchange(staged, tuple(sorted(replaced)), rows, events or 0)
 
     def commit(
         self,
@@ -159,16 +180,29 @@ class PartialRun(BaseRun):
         return WindowResult(exchange.rows, exchange.events, version)
 
     def quarantine(
-        self, fresh: Sequence[str], closure: Dates, horizon: int | None
+        self, fresh: Sequence[str], closure: Dates, horizon: int | None, past: Past | None
     ) -> tuple[int, Mapping[str, int]]:
-        """Publishes what cannot be used of inputs that no run has looked at; tells how much."""
+        """Publishes what cannot be used; tells how many rows, and how many for each reason.
+
+        Args:
+            fresh: the inputs that no run has looked at.
+            closure: the run's.
+            horizon: µs.
+            past: events beyond retention, of any inputs; they are not among the rows told, but
+                among the reasons.
+        """
         state = self.states[QUARANTINE]
         rows = self.reader.unusable(list(fresh))
         count = rows.count() if fresh else 0
-        staged = self.stage_quarantine(rows if count else None)
-        found = reasons(staged)
+        gone = past.rows if past is not None else 0
+        if past is not None and gone:
+            rows = rows.unionByName(past.frame)
+        staged = self.stage_quarantine(rows if count or gone else None, self._known(gone))
+        found = {why: n for why, n in reasons(staged).items() if why != BEYOND}
+        if gone:
+            found[BEYOND] = gone
         looked_at = {path: self.inputs[path] for path in fresh}
-        if fresh or state.version is None:
+        if fresh or staged.files or state.version is None:
             self.store.publish(
                 QUARANTINE,
                 staged,
@@ -180,39 +214,29 @@ class PartialRun(BaseRun):
             )
         return count, found
 
+    def _known(self, gone: int) -> DataFrame | None:
+        """What is in the quarantine of events beyond retention, lest a rerun adds it again."""
+        version = self.states[QUARANTINE].version
+        if not gone or version is None:
+            return None
+        known = self.store.read(self.spark, QUARANTINE, version=version)
+        return known.where(F.col("reason") == BEYOND)
+
     def fresh(self, paths: Iterable[str]) -> list[str]:
         """Those of the inputs whose unusable rows are not in the quarantine yet."""
         record = self.states[QUARANTINE].record
         known = {} if record is None else record.inputs
         return [path for path in paths if path not in known]
 
+    def lasting(self, built: Built, horizon: int) -> Column:
+        """Whether a window is within retention."""
+        limit = self.limit(horizon)
+        return F.lit(True) if limit is None else ~ended(built, limit)
+
     def starts(self, covered: Dates) -> Column:
         """Whether a window starts on a covered date."""
         inside = [inside_span(F.col(START), span) for span in covered.spans(self.spec.timezone)]
         return reduce(or_, inside, F.lit(False))
-
-    def of_keys(
-        self,
-        events: DataFrame,
-        sliced: Sliced,
-        wanted: DataFrame,
-        condition: Column | None = None,
-    ) -> DataFrame:
-        """The events of some keys.
-
-        Args:
-            events: normalised.
-            sliced: slices with the same key.
-            wanted: the inner key columns, and perhaps start and end.
-            condition: on the event and `_wanted` columns, besides.
-        """
-        others = wanted.select(*(F.col(each).alias(f"_wanted{each}") for each in wanted.columns))
-        same = [
-            column(name).eqNullSafe(F.col(f"_wanted{inner}"))
-            for name, inner in zip(self.spec.key, sliced.key.inner, strict=True)
-        ]
-        conditions = same if condition is None else [*same, condition]
-        return events.join(others, reduce(and_, conditions, F.lit(True)), "left_semi")
 
     def sliced(self, events: DataFrame, names: Sequence[str]) -> tuple[Sliced, Totals]:
         """The slices of normalised events, kept; and their sums, checked against the rows."""
@@ -224,14 +248,6 @@ class PartialRun(BaseRun):
         # What Spark knows to be empty it does not execute, and then observes nothing of.
         check_rows(counted.get["rows"] if sums.rows else events.count(), sums, 0)
         return kept, sums
-
-    def kept(self, frame: DataFrame) -> DataFrame:
-        """The frame, computed once.
-
-        Not persisted: that keeps the plan, and a run over little data spends most of its time on
-        plans that hold all that went before.
-        """
-        return frame.localCheckpoint()
 
     def extents(
         self,
@@ -262,6 +278,9 @@ class PartialRun(BaseRun):
         if span is not None:
             wanted |= overlaps(Built(seen, definition, sliced), span)
         return seen.where(wanted).select(*keys, START, END)
+
+    def _bounded(self, rows: DataFrame, built: Built) -> DataFrame:
+        return with_bounds(rows, built.definition, built.sliced)
 
     def _slack(self, built: Built) -> int:
         """What a reported end can be later than the last event, µs."""

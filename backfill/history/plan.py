@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import TIME
 from backfill.history.base import BaseRun
-from backfill.history.dates import ALL, NONE, Dates, Range
+from backfill.history.dates import ALL, NONE, Dates, Range, date_of
 from backfill.history.ranges import RangeRun
 from backfill.history.reading import EVERYTHING, Span
 from backfill.history.state import State, settings
@@ -63,7 +63,8 @@ class DateState:
     """Dates of one window that are alike.
 
     Attributes:
-        state: missing, present, stale, late, no_input.
+        state: missing, present, stale, late, no_input; past_retention where a date is not covered
+            and lies before the limit of retention.
         events: on these dates, in the source.
         late: events that are not in the windows yet.
         detail: which settings have changed, of stale dates.
@@ -137,8 +138,9 @@ class Planner(BaseRun):
         states = [self.states[name] for name in self.definitions]
         covered = _common(states)
         wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
+        kept = self._kept(with_events)
         if selection.missing:
-            wanted = (wanted & with_events) - covered
+            wanted = (wanted & with_events & kept) - covered
         todo = wanted & (with_events | covered) if not selection.everything else wanted
         if not selection.everything:
             for state in states:
@@ -158,12 +160,12 @@ class Planner(BaseRun):
             selection=selection,
             windows={
                 each.name: tuple(
-                    _date_states(each, looked_at, with_events, counts, late[each.name])
+                    _date_states(each, looked_at, with_events, kept, counts, late[each.name])
                 )
                 for each in states
             },
             stages=stages,
-            without_input=holes - with_events,
+            without_input=(holes & kept) - with_events,
             waiting=max(
                 (count for state in states for count in [_waiting(state, late[state.name])]),
                 default=0,
@@ -191,6 +193,14 @@ class Planner(BaseRun):
                     )
                     keys = reach.steps[0].keys if reach.steps else 0
                     yield Beyond(name, stage.dates, keys, reach.low, reach.high, rewritten)
+
+    def _kept(self, with_events: Dates) -> Dates:
+        """The dates on which windows can end that are within retention."""
+        if self.spec.retention_us is None or not with_events:
+            return ALL
+        limit = self.limit(self.reader.horizon(list(self.inputs), None))
+        assert limit is not None
+        return Dates.between(date_of(limit, self.spec.timezone), dt.date.max)
 
     def _in_any(self, path: str, dates: Dates) -> bool:
         spans = dates.spans(self.spec.timezone)
@@ -279,6 +289,7 @@ def _date_states(
     state: State,
     dates: Dates,
     with_events: Dates,
+    kept: Dates,
     counts: Mapping[dt.date, int],
     late: Mapping[dt.date, int],
 ) -> Iterable[DateState]:
@@ -290,6 +301,7 @@ def _date_states(
             here = "stale" if changed else "late" if late.get(date) else "present"
         else:
             here = "missing" if date in with_events else "no_input"
+            here = here if date in kept else "past_retention"
         events, new = counts.get(date, 0), late.get(date, 0) if date in covered else 0
         detail = changed if here == "stale" else None
         if run is not None and run.state == here and run.dates[1] == date:

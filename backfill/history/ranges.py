@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.events import spark_errors
-from backfill.history.base import RunResult, WindowResult
 from backfill.history.closure import Followed, follow
 from backfill.history.dates import Dates, date_of, midnight
 from backfill.history.exchange import Place, given_way, overlaps
 from backfill.history.partial import Exchange, PartialRun, counted_by, hull
+from backfill.history.reading import events_of
+from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.state import State
 from backfill.operators.calendar import local_date
 from backfill.tables import LiveFile
@@ -51,6 +52,21 @@ class Region:
     def names(self) -> list[str]:
         """The tables."""
         return [state.name for state in self.states]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One table's windows of the range.
+
+    Attributes:
+        exchange: for the table.
+        reached: the dates of what was looked at.
+        every: all windows that hold an event of the range, those that are not published too.
+    """
+
+    exchange: Exchange
+    reached: Dates
+    every: Built
 
 
 class RangeRun(PartialRun):
@@ -108,17 +124,19 @@ class RangeRun(PartialRun):
                 raise self.nothing_usable()
             covered = self._covered(sliced, region)
             pending = []
+            every: dict[str, Built] = {}
             for state in region.states:
-                starts = self.starts(covered[state.name])
-                exchange, reached = self._window(state, sliced, region, sums, horizon, starts)
-                pending.append((state, exchange, self.dates | reached))
-                self.progress(f"{state.name}: {exchange.rows:,} windows computed")
+                made = self._window(state, sliced, region, sums, horizon, covered[state.name])
+                pending.append((state, made.exchange, self.dates | made.reached))
+                every[state.name] = made.every
+                self.progress(f"{state.name}: {made.exchange.rows:,} windows computed")
+            past = self._past(region, sums, horizon, every)
             facts = {
                 "from": self.dates.ranges[0][0],
                 "to": self.dates.ranges[0][1],
                 "read": sums.rows,
-                "accepted": sums.accepted,
-                "duplicates": sums.rows - sums.accepted,
+                "accepted": sums.accepted - (past.events if past else 0),
+                "duplicates": _duplicates(sums, past),
             }
             for state, exchange, dates in pending:
                 results[state.name] = self.commit(
@@ -135,12 +153,12 @@ class RangeRun(PartialRun):
         fresh = [
             path for path in self.fresh(self.inputs) if self.reader.may_hold(path, self.span())
         ]
-        unusable, found = self.quarantine(fresh, closure, horizon)
+        unusable, found = self.quarantine(fresh, closure, horizon, past)
         return RunResult(
             run_id=self.id,
             read=sums.rows + unusable,
-            accepted=sums.accepted,
-            duplicates=sums.rows - sums.accepted,
+            accepted=sums.accepted - (past.events if past else 0),
+            duplicates=_duplicates(sums, past),
             quarantined=found,
             windows={name: results[name] for name in self.definitions},
             horizon_us=horizon,
@@ -181,20 +199,22 @@ class RangeRun(PartialRun):
         region: Region,
         sums: Totals,
         horizon: int,
-        starts: Column,
-    ) -> tuple[Exchange, Dates]:
+        covered: Dates,
+    ) -> _Made:
         definition = self.definitions[state.name]
         if isinstance(definition.window, SessionWindow):
-            return self._session(state, sliced, region, horizon, starts)
+            return self._session(state, sliced, region, horizon, covered)
         built = sliced.build(definition)
         every = self.kept(built.frame)
         (events,) = every.agg(F.sum(EVENTS)).collect()[0]
         check_held(state.name, events or 0, sums.assigned[state.name])
-        ours = replace(built, frame=every.where(overlaps(built, region.span) & starts))
+        kept = self.starts(covered) & self.lasting(built, horizon)
+        ours = replace(built, frame=every.where(overlaps(built, region.span) & kept))
         exchange = self.exchange(
             state, ours, Place(region.span, None), _inclusive(region.read), horizon
         )
-        return exchange, self.hull(region.read[0], region.read[1] - 1)
+        reached = self.hull(region.read[0], region.read[1] - 1)
+        return _Made(exchange, reached, replace(built, frame=every))
 
     def _session(
         self,
@@ -202,8 +222,8 @@ class RangeRun(PartialRun):
         sliced: Sliced,
         region: Region,
         horizon: int,
-        starts: Column,
-    ) -> tuple[Exchange, Dates]:
+        covered: Dates,
+    ) -> _Made:
         definition = self.definitions[state.name]
         held = self._held(state, sliced, definition, region)
         found = self.followed(state, sliced, region, held)
@@ -225,17 +245,27 @@ class RangeRun(PartialRun):
         reach = hull(inside)
         low, high = region.span
         over = inside.where((F.col(START) < low) | (F.col(END) >= high))
-        ours = replace(built, frame=inside.where(starts))
+        kept = self.starts(covered) & self.lasting(here, horizon)
+        ours = replace(built, frame=inside.where(kept))
         edges = [low, high - 1, *(reach or ())]
         exchange = self.exchange(
             state, ours, Place(region.span, over), (min(edges), max(edges)), horizon
         )
         if not found.steps:
-            return exchange, self.dates
+            return _Made(exchange, self.dates, here)
         first, last = found.low, found.high
         bounds = [each for each in (first, *edges) if each is not None]
         ends = [each - 1 for each in (last,) if each is not None]
-        return exchange, self.hull(min(bounds), max([*edges, *ends]))
+        return _Made(exchange, self.hull(min(bounds), max([*edges, *ends])), here)
+
+    def _past(
+        self, region: Region, sums: Totals, horizon: int, every: Mapping[str, Built]
+    ) -> Past | None:
+        """What of the range's events is beyond retention."""
+        limit = self.limit(horizon)
+        if limit is None or sums.first is None or sums.first >= limit:
+            return None
+        return self.past(self.reader.events(region.counted, region.span), every, limit)
 
     def _check(self, name: str, windows: DataFrame, slices: DataFrame) -> None:
         """The sessions hold every event of the slices."""
@@ -303,7 +333,7 @@ class RangeRun(PartialRun):
         wanted: DataFrame,
     ) -> DataFrame:
         """The slices of some keys' events beyond the region."""
-        events = self.of_keys(self.reader.events(region.counted, (low, high)), sliced, wanted)
+        events = events_of(self.reader.events(region.counted, (low, high)), sliced.key, wanted)
         return self.kept(self.slices(events, region.names).frame)
 
     def _covered(self, sliced: Sliced, region: Region) -> dict[str, Dates]:
@@ -328,6 +358,10 @@ class RangeRun(PartialRun):
             state.name: new | (Dates() if state.record is None else state.record.covered)
             for state in region.states
         }
+
+
+def _duplicates(sums: Totals, past: Past | None) -> int:
+    return sums.rows - sums.accepted - (past.rows - past.events if past else 0)
 
 
 def _inclusive(span: Span) -> Span:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import REASON, TIME
+from backfill.columns import REASON, TIME, column
+from backfill.compute import Key
 from backfill.events import EventRules, Source, normalise, time_condition
 from backfill.history.dates import ALL, Dates
 
@@ -122,6 +123,26 @@ class Reader:
     def _latest(self, path: str) -> int | None:
         bounds = self.bounds.get(path)
         return None if bounds is None else bounds[1]
+
+
+def events_of(
+    events: DataFrame, key: Key, wanted: DataFrame, condition: Column | None = None
+) -> DataFrame:
+    """The events of some keys.
+
+    Args:
+        events: normalised.
+        key: theirs.
+        wanted: the inner key columns, and perhaps start and end.
+        condition: on the event and `_wanted` columns, besides.
+    """
+    others = wanted.select(*(F.col(each).alias(f"_wanted{each}") for each in wanted.columns))
+    same = [
+        column(name).eqNullSafe(F.col(f"_wanted{inner}"))
+        for name, inner in zip(key.names, key.inner, strict=True)
+    ]
+    conditions = same if condition is None else [*same, condition]
+    return events.join(others, reduce(and_, conditions, F.lit(True)), "left_semi")
 
 
 def inside_span(at: Column, span: Span) -> Column:

@@ -5,32 +5,50 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, START, TIME, column
+from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.errors import SourceError
 from backfill.events import spark_errors
 from backfill.events.model import shown
-from backfill.history.base import RunResult, WindowResult
-from backfill.history.closure import follow
 from backfill.history.dates import ALL, Dates
-from backfill.history.exchange import Place, given_way
-from backfill.history.merge import FILES, LATE, merged
-from backfill.history.partial import Exchange, PartialRun, hull
+from backfill.history.exchange import Place, of_keys
+from backfill.history.merge import LATE, merged
+from backfill.history.origins import Origins
+from backfill.history.partial import Exchange, Seen, hull
+from backfill.history.rebuild import RebuildingRun
 from backfill.history.record import Record
+from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.state import State
 from backfill.operators.calendar import local_date
 from backfill.windows import SessionWindow
 
 
-class RecomputeRun(PartialRun):
+@dataclass(frozen=True)
+class _Found:
+    """Merged windows, summed up.
+
+    Attributes:
+        late: how many late events they hold.
+        behind: how many may go on on dates that are not covered.
+        bounds: the first start and the last end, µs; None where there are none.
+        seen: what the exchange wants to know.
+    """
+
+    late: int
+    behind: int
+    bounds: tuple[int, int] | None
+    seen: Seen
+
+
+class RecomputeRun(RebuildingRun):
     """Merges what arrived since the tables were last published."""
 
     kind = "recompute"
@@ -72,6 +90,7 @@ class RecomputeRun(PartialRun):
         read = accepted = duplicates = 0
         closure = Dates()
         horizon: int | None = None
+        past: Past | None = None
         for group in self.groups(self.definitions):
             record = group[0].settled
             for state in group:
@@ -80,16 +99,25 @@ class RecomputeRun(PartialRun):
             if not late:
                 continue
             names = [state.name for state in group]
-            sliced, sums = self._sliced(record, late, names)
+            events = self._late_events(record, late)
+            sliced, sums = self.sliced(events, names)
+            self.progress(f"{sums.accepted:,} late events")
             read, accepted = read + sums.rows, accepted + sums.accepted
             duplicates += sums.rows - sums.accepted
             known = [each for each in (record.horizon, sums.horizon) if each is not None]
             horizon = max(known)
             pending = []
+            every: dict[str, Built] = {}
             for state in group:
-                exchange, dates = self._window(state, record, names, sliced, sums, horizon)
+                exchange, dates, every[state.name] = self._window(
+                    state, record, names, sliced, sums, horizon
+                )
                 pending.append((state, exchange, dates))
                 self.progress(f"{state.name}: {exchange.rows:,} windows changed")
+            past = self._past(events, sums, horizon, every)
+            if past is not None:
+                accepted -= past.events
+                duplicates -= past.rows - past.events
             for state, exchange, dates in pending:
                 results[state.name] = self.commit(
                     state,
@@ -110,7 +138,7 @@ class RecomputeRun(PartialRun):
         fresh = self.fresh(self.inputs)
         if not results and not fresh:
             return None
-        unusable, found = self.quarantine(fresh, closure, horizon)
+        unusable, found = self.quarantine(fresh, closure, horizon, past)
         return RunResult(
             run_id=self.id,
             read=read + unusable,
@@ -122,16 +150,10 @@ class RecomputeRun(PartialRun):
             seconds=time.monotonic() - self.began,
         )
 
-    def _sliced(
-        self, record: Record, late: Mapping[str, Dates], names: Sequence[str]
-    ) -> tuple[Sliced, Totals]:
-        """The slices of the late events, kept; without those that were counted before."""
+    def _late_events(self, record: Record, late: Mapping[str, Dates]) -> DataFrame:
+        """The late events, without those that were counted before."""
         events = self.reader.events(late)
-        if self.spec.id is not None:
-            events = self._not_counted(events, record)
-        kept, sums = self.sliced(events, names)
-        self.progress(f"{sums.accepted:,} late events")
-        return kept, sums
+        return events if self.spec.id is None else self._not_counted(events, record)
 
     def _not_counted(self, events: DataFrame, record: Record) -> DataFrame:
         """Without redeliveries of events that are in the windows already.
@@ -166,147 +188,85 @@ class RecomputeRun(PartialRun):
         sliced: Sliced,
         sums: Totals,
         horizon: int,
-    ) -> tuple[Exchange, Dates]:
-        """The windows that the late events change, written beside those that they do not."""
+    ) -> tuple[Exchange, Dates, Built]:
+        """The windows that the late events change, written beside those that they do not.
+
+        Returns:
+            The exchange, its dates, and all windows that hold late events.
+        """
         definition = self.definitions[state.name]
         built = Built(sliced.frame, definition, sliced)
-        rows = None
-        if sums.first is not None and sums.horizon is not None:
-            files = self.candidates(state, built, *self._reached(definition, sums))
-            rows = self.published(state.name, built, files) if files else None
+        origins, rows = self._near(state, built, sums)
         # Where states can't be merged, merging tells which windows are to be built from events.
         known = definition if definition.mergeable else replace(definition, aggregates={})
-        whole = self.kept(merged(sliced, known, rows))
-        self._check(state.name, whole, definition, sums)
-        final, extents = self._rebuilt(record, names, sliced, definition, whole)
-        ours = replace(built, frame=final.where(self.starts(record.covered)))
-        bounds = hull(extents)
-        exchange = self.exchange(state, ours, Place(None, extents), bounds, horizon)
-        return exchange, Dates() if bounds is None else self.hull(*bounds)
+        whole = self.kept(merged(sliced, known, rows, origins))
+        behind, lasting = self.behind(record, definition), self.lasting(built, horizon)
+        starts = self.starts(record.covered) & lasting
+        held = self.starts(record.covered) | origins.any()
+        wanted = held & (lasting | behind)
+        found = self._found(whole, starts, wanted, origins, behind)
+        check_held(state.name, found.late, sums.assigned[state.name])
+        final = extents = whole.where(wanted)
+        bounds = found.bounds
+        seen: Seen | None = found.seen
+        if found.behind or not definition.mergeable:
+            final, extents = self.rebuilt(names, sliced, definition, extents, record)
+            bounds, seen = hull(extents), None
+        ours = replace(built, frame=final.where(starts))
+        place = Place(None, extents.where(lasting))
+        exchange = self.exchange(state, ours, place, bounds, horizon, seen)
+        others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
+        every = others.unionByName(final.select(*others.columns))
+        dates = Dates() if bounds is None else self.hull(*bounds)
+        return exchange, dates, replace(built, frame=every)
 
-    def _reached(self, definition: Definition, sums: Totals) -> tuple[int, int]:
+    def _past(
+        self, events: DataFrame, sums: Totals, horizon: int, every: Mapping[str, Built]
+    ) -> Past | None:
+        """What of the late events is beyond retention."""
+        limit = self.limit(horizon)
+        if limit is None or sums.first is None or sums.first >= limit:
+            return None
+        return self.past(events, every, limit)
+
+    def _near(self, state: State, built: Built, sums: Totals) -> tuple[Origins, DataFrame | None]:
+        """The published rows that the late events can touch, as far as time and key tell."""
+        if sums.first is None or sums.horizon is None:
+            return Origins([]), None
+        low, high = self._reached(built.definition, sums.first, sums.horizon)
+        files = self.candidates(state, built, low, high)
+        origins = Origins([each.path for each in files])
+        if not files:
+            return origins, None
+        keys = built.sliced.key.inner
+        rows = self.published(state.name, built, files)
+        near = rows.where((F.col(START) <= high) & (F.col(END) >= low))
+        near = of_keys(near, built.frame, keys, "left_semi") if keys else near
+        return origins, origins.with_bits(self.spark, near)
+
+    def _reached(self, definition: Definition, first: int, last: int) -> tuple[int, int]:
         """Between which instants windows lie that the late events can touch, µs, inclusive."""
-        assert sums.first is not None
-        assert sums.horizon is not None
         window = definition.window
         if isinstance(window, SessionWindow):
-            return sums.first - window.gap.us, sums.horizon + window.gap.us
-        return self.widened((sums.first, sums.horizon + 1), [definition])
+            return first - window.gap.us, last + window.gap.us
+        return self.widened((first, last + 1), [definition])
 
-    def _check(self, name: str, whole: DataFrame, definition: Definition, sums: Totals) -> None:
-        (events,) = whole.agg(F.sum(LATE)).collect()[0]
-        check_held(name, events or 0, sums.assigned[name])
-
-    def _rebuilt(
-        self,
-        record: Record,
-        names: Sequence[str],
-        sliced: Sliced,
-        definition: Definition,
-        whole: DataFrame,
-    ) -> tuple[DataFrame, DataFrame]:
-        """The final windows, and the extents that they take the place of.
-
-        Merged ones are final, but for those of an aggregate that needs all its events, and for
-        sessions that reach to dates that are not covered, whose sessions are not published: these
-        are built from events.
-        """
-        keys = sliced.key.inner
-        bounds = [*keys, START, END]
-        window = definition.window
-        published = F.size(FILES) > 0
-        starts = self.starts(record.covered)
-        wanted = whole.where(starts | published)
-        edge: DataFrame | None = None
-        if isinstance(window, SessionWindow):
-            near = self._near(record.covered.rest(), window.gap.us)
-            edge = self.kept(wanted.where(near).select(*bounds))
-            if not edge.count():
-                edge = None
-        settled = wanted
-        if edge is not None:
-            others = edge.select(*(F.col(each).alias(f"_edge{each}") for each in keys)).distinct()
-            same = [F.col(each).eqNullSafe(F.col(f"_edge{each}")) for each in keys]
-            condition = reduce(and_, same, F.lit(True))
-            settled = wanted.join(others, condition, "left_anti")
-            edge = wanted.join(others, condition, "left_semi").select(*bounds)
-        extents = wanted.select(*bounds)
-        columns = sliced.build(definition).frame.columns
-        final = (
-            settled
-            if definition.mergeable
-            else self._from_events(names, sliced, definition, settled)
+    def _found(
+        self, whole: DataFrame, starts: Column, wanted: Column, origins: Origins, behind: Column
+    ) -> _Found:
+        """What there is to know of the merged windows, looked up at once."""
+        row = whole.agg(
+            F.sum(LATE).alias("late"),
+            F.count_if(wanted & behind).alias("behind"),
+            F.min(F.when(wanted, F.col(START))).alias("low"),
+            F.max(F.when(wanted, F.col(END))).alias("high"),
+            F.count_if(starts).alias("rows"),
+            F.sum(F.when(starts, F.col(EVENTS))).alias("events"),
+            *origins.joined(wanted),
+        ).collect()[0]
+        return _Found(
+            late=row["late"] or 0,
+            behind=row["behind"],
+            bounds=None if row["low"] is None else (row["low"], row["high"]),
+            seen=Seen(row["rows"], row["events"] or 0, tuple(origins.of(row))),
         )
-        final = final.select(*columns)
-        if edge is not None:
-            sessions = self.kept(self._followed(names, sliced, definition, edge))
-            final = final.unionByName(sessions.select(*columns))
-            extents = extents.unionByName(sessions.select(*bounds))
-        return final, extents
-
-    def _near(self, uncovered: Dates, gap: int) -> Column:
-        """Whether a session that is not published could belong to the window.
-
-        Sessions that start on a date that is not covered are in no table, however far they reach;
-        so every window behind such a date is looked at, if there can be events on it.
-        """
-        least, most = self.reader.limits(list(self.inputs))
-        tests = [F.lit(False)]
-        for low, high in uncovered.spans(self.spec.timezone):
-            empty = (high is not None and least is not None and least >= high) or (
-                low is not None and most is not None and most < low
-            )
-            if not empty:
-                tests.append(F.lit(True) if low is None else F.col(END) + gap >= low)
-        return reduce(or_, tests)
-
-    def _from_events(
-        self, names: Sequence[str], sliced: Sliced, definition: Definition, windows: DataFrame
-    ) -> DataFrame:
-        """These windows, whose bounds are known, from their events and no others."""
-        wanted = self.kept(windows.select(*sliced.key.inner, START, END))
-        bounds = hull(wanted)
-        low, high = bounds if bounds is not None else (0, -1)
-        inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (F.col(TIME) <= F.col(f"_wanted{END}"))
-        events = self.of_keys(self._events((low, high + 1)), sliced, wanted, inside)
-        again = self.slices(events, names).build(definition)
-        place = Place(None, wanted)
-        return given_way(again.frame, again, place, "left_semi")
-
-    def _followed(
-        self, names: Sequence[str], sliced: Sliced, definition: Definition, edge: DataFrame
-    ) -> DataFrame:
-        """The sessions of these extents, from events, followed outward until they close."""
-        window = definition.window
-        assert isinstance(window, SessionWindow)
-        edge = self.kept(edge)
-        bounds = hull(edge)
-        assert bounds is not None
-        gap = window.gap.us
-        region = (bounds[0] - gap - 1, bounds[1] + gap + 2)
-
-        def read(low: int | None, high: int | None, wanted: DataFrame) -> DataFrame:
-            events = self.of_keys(self._events((low, high)), sliced, wanted)
-            return self.kept(self.slices(events, names).frame)
-
-        events = self.of_keys(self._events(region), sliced, edge)
-        inside = self.slices(events, names)
-        kept = replace(inside, frame=self.kept(inside.frame))
-        rules = self.spec.engine.rules_for(window)
-        extents = self.extents(kept, definition, edge)
-        found = follow(
-            extents,
-            window,
-            rules,
-            sliced.key.inner,
-            region=region,
-            limits=self.reader.limits(list(self.inputs)),
-            read=read,
-        )
-        whole = replace(kept, frame=reduce(DataFrame.unionByName, found.slices, kept.frame))
-        built = whole.build(definition)
-        return given_way(built.frame, built, Place(None, edge), "left_semi")
-
-    def _events(self, span: tuple[int | None, int | None]) -> DataFrame:
-        """All events of a span: after this run every input is counted everywhere."""
-        return self.reader.events(dict.fromkeys(self.inputs, ALL), span)

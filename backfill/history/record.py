@@ -45,6 +45,7 @@ class Record:
         horizon: the largest event time of all inputs, µs; None before the first event.
         schema: DDL of the source.
         version: of a Delta source.
+        expired: windows that ended before this instant (µs) are not held any more.
     """
 
     settings: Mapping[str, str]
@@ -54,6 +55,7 @@ class Record:
     horizon: int | None = None
     schema: str = ""
     version: int | None = None
+    expired: int | None = None
 
     def json(self) -> dict[str, Any]:
         """As a JSON document."""
@@ -65,6 +67,7 @@ class Record:
             "horizon": self.horizon,
             "schema": self.schema,
             "version": self.version,
+            "expired": self.expired,
             "inputs": {
                 path: [
                     each.size,
@@ -87,6 +90,7 @@ class Record:
             horizon=value["horizon"],
             schema=value["schema"],
             version=value["version"],
+            expired=value.get("expired"),
             inputs={
                 path: Input(
                     size,
@@ -110,6 +114,7 @@ class Record:
         schema: str,
         version: int | None,
         settings: Mapping[str, str],
+        expired: int | None,
     ) -> Record:
         """This record after a run that counted these inputs on these dates.
 
@@ -134,6 +139,9 @@ class Record:
             schema=schema,
             version=version,
             settings=settings,
+            expired=max(
+                (each for each in (self.expired, expired) if each is not None), default=None
+            ),
         )
 
     def _counted(self, path: str) -> Dates:

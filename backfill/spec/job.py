@@ -25,7 +25,6 @@ from backfill.windows import Window
 
 # Settings of the interface that a later version reads.
 _LATER = {
-    ("retention",),
     ("stream",),
     ("checks",),
     ("tables", "catalog"),
@@ -54,6 +53,7 @@ class JobSpec:
         time, time_format, timezone, id, arrival: as in the file.
         max_future_us: events later than the run's now by more than this are quarantined; µs.
         engine: whose conventions the windows follow.
+        retention_us: windows that ended longer than this before the horizon are not kept; µs.
         windows: by name, in the file's order.
         tables: the folder of the tables, absolute.
     """
@@ -68,6 +68,7 @@ class JobSpec:
     arrival: tuple[str, ...]
     max_future_us: int | None
     engine: Engine
+    retention_us: int | None
     windows: Mapping[str, WindowSpec]
     tables: Path
 
@@ -123,6 +124,7 @@ def _spec(path: Path, file: JobFile) -> JobSpec:
         arrival=events.arrival,
         max_future_us=events.max_future.us if events.max_future else None,
         engine=file.engine,
+        retention_us=file.retention.us if file.retention else None,
         windows=types.MappingProxyType(windows),
         tables=Path(_absolute(path, file.tables.path)),
     )

@@ -63,6 +63,12 @@ def _fixed(value: object) -> Fixed:
     return fixed(_number(value), field="")
 
 
+def _positive(value: Fixed) -> Fixed:
+    if value.us <= 0:
+        raise JobFileError("must be longer than zero", value=str(value))
+    return value
+
+
 def _not_negative(value: Fixed) -> Fixed:
     if value.us < 0:
         raise JobFileError("must not be negative", value=str(value))
@@ -251,6 +257,7 @@ class JobFile(Part):
         AfterValidator(_some("window")),
     ]
     tables: Tables
+    retention: Annotated[FixedSpan, AfterValidator(_positive)] | None = None
 
 
 def engine(name: object) -> engines.Engine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,35 +12,59 @@ from backfill.errors import SourceError
 from tests.history.world import GAP, World, at
 from tests.reference import Event
 
+SHAPES = [
+    [Event("a", at(1, 1, 30), 7)],  # exactly the gap from two
+    [Event("a", at(1, 1) + GAP + 1, 7)],
+    [Event("a", at(1, 1, 25), 7), Event("a", at(1, 1, 50), 1), Event("a", at(1, 2, 30), 1)],
+    [Event("a", at(1, 0, 45), 7)],  # a session begins earlier
+    [Event("b", at(2, 0, 30), 7)],
+    [Event("b", at(2, 0, 40), 7), Event("b", at(1, 23, 20), 7)],
+    [Event("c", at(3, 11, 40), 7), Event("d", at(1, 5), None)],
+    [Event("c", at(3, 12), 5), Event(None, at(3, 12), 5)],
+]
+
+
+def history(prefix: str = "") -> dict[str, list[Event]]:
+    """The events of files, of keys that begin so."""
+    a, b, c = (f"{prefix}{key}" for key in "abc")
+    return {
+        "a": [Event(a, at(1, hour), hour) for hour in (1, 2, 3, 6)],
+        "b": [Event(b, at(1, 23, 50), 5), Event(b, at(2, 0, 10), None)],
+        "c": [Event(c, at(3, 12), 5)],
+    }
+
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> World:
     world = World(tmp_path, spark)
-    world.write("a", [Event("a", at(1, hour), hour) for hour in (1, 2, 3, 6)])
-    world.write("b", [Event("b", at(1, 23, 50), 5), Event("b", at(2, 0, 10), None)])
-    world.write("c", [Event("c", at(3, 12), 5)])
+    for name, events in history().items():
+        world.write(name, events)
     world.run_all()
     return world
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        [Event("a", at(1, 1, 30), 7)],  # exactly the gap from two
-        [Event("a", at(1, 1) + GAP + 1, 7)],
-        [Event("a", at(1, 1, 25), 7), Event("a", at(1, 1, 50), 1), Event("a", at(1, 2, 30), 1)],
-        [Event("a", at(1, 0, 45), 7)],  # a session begins earlier
-        [Event("b", at(2, 0, 30), 7)],
-        [Event("b", at(2, 0, 40), 7), Event("b", at(1, 23, 20), 7)],
-        [Event("c", at(3, 11, 40), 7), Event("d", at(1, 5), None)],
-        [Event("c", at(3, 12), 5), Event(None, at(3, 12), 5)],
-    ],
-)
-def test_late_events_join_what_they_touch(world: World, late: list[Event]) -> None:
+def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -> None:
+    # Keys know nothing of each other, so each shape has keys of its own.
+    world = World(tmp_path, spark)
+    late = []
+    files: dict[str, list[Event]] = {}
+    for number, shape in enumerate(SHAPES):
+        for name, events in history(str(number)).items():
+            files.setdefault(name, []).extend(events)
+        late += [replace(each, key=each.key and f"{number}{each.key}") for each in shape]
+    for name, events in files.items():
+        world.write(name, events)
+    world.run_all()
     world.write("late", late)
     assert world.recompute()
     world.check()
     assert not world.recompute()
+    world.check()
+
+
+def test_one_late_event_joins_two_sessions(world: World) -> None:
+    world.write("late", SHAPES[0])
+    world.recompute()
     world.check()
 
 

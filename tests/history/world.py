@@ -35,6 +35,7 @@ windows:
   exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
   hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
 tables: {path: out}
+%s
 """
 
 
@@ -59,12 +60,20 @@ class World:
     spark: SparkSession
     with_id: bool = False
     windows: tuple[str, ...] = ("sessions", "exact", "hopping")
+    retention: str | None = None
     files: dict[str, list[Event]] = field(default_factory=dict)
     counted: dict[str, set[int]] | None = None
 
     def __post_init__(self) -> None:
         (self.folder / "src").mkdir(parents=True)
-        text = JOB % (", id: id" if self.with_id else "")
+        self.write_job()
+
+    def write_job(self) -> None:
+        """Writes the job file, and loads it."""
+        text = JOB % (
+            ", id: id" if self.with_id else "",
+            f"retention: {self.retention}" if self.retention else "",
+        )
         for name in {"sessions", "exact", "hopping"} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
         (self.folder / "job.yaml").write_text(text)

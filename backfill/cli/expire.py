@@ -1,0 +1,41 @@
+"""`backfill expire`: drop the windows that are past the job's retention."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.output import iso_utc, print_json, print_line, print_table
+
+
+def expire(
+    job: JobFile,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    spark: Settings = None,
+    remote: Remote = None,
+) -> None:
+    """Drop the windows that ended longer before the latest event than the retention."""
+    from backfill.job import Job
+
+    done = Job.load(job).expire(spark_session(spark, remote))
+    if as_json:
+        tables = {
+            name: {**asdict(each), "before": iso_utc(each.before)} for name, each in done.items()
+        }
+        print_json({"ok": True, "tables": tables})
+        return
+    rows = [
+        (
+            name,
+            iso_utc(each.before),
+            f"{each.rows:,}",
+            "nothing to drop" if each.version is None else f"in version {each.version}",
+        )
+        for name, each in done.items()
+    ]
+    print_table(
+        ("table", "ended before", "windows dropped", "published"), rows, right=("windows dropped",)
+    )
+    if not done:
+        print_line("Nothing has been published yet.")

@@ -1,0 +1,72 @@
+"""Which files of a table the parts of a window come from, a bit for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+#: The path of a published row's file, relative to its table.
+FILE = "_file_path"
+# The sign's bit is left alone.
+_BITS = 63
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Files, by the place of their bit.
+
+    Sets of them are added up by hashing, in columns of fixed width; sets of strings, as
+    `collect_set` makes them, would be sorted.
+
+    Attributes:
+        files: paths relative to the table.
+    """
+
+    files: Sequence[str]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that hold the bits."""
+        return [f"_files{i}" for i in range(-(-len(self.files) // _BITS))]
+
+    def with_bits(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+        """The rows of these files, which have FILE, with the bit of their file."""
+        width = len(self.columns)
+        bits = []
+        for place, file in enumerate(self.files):
+            words = [0] * width
+            words[place // _BITS] = 1 << place % _BITS
+            bits.append((file, *words))
+        schema = ", ".join([f"{FILE} string", *(f"{each} bigint" for each in self.columns)])
+        return rows.join(F.broadcast(spark.createDataFrame(bits, schema)), FILE)
+
+    def joined(self, where: Column | None = None) -> list[Column]:
+        """The union of sets, of all rows or of some, as aggregates."""
+        rows = F.lit(True) if where is None else where
+        return [F.bit_or(F.when(rows, F.col(each))).alias(each) for each in self.columns]
+
+    def none(self) -> list[Column]:
+        """The empty set."""
+        return [F.lit(0).cast("bigint").alias(each) for each in self.columns]
+
+    def any(self) -> Column:
+        """Whether the set holds a file."""
+        return reduce(Column.bitwiseOR, map(F.col, self.columns), F.lit(0).cast("bigint")) != 0
+
+    def of(self, row: Row) -> list[str]:
+        """The files of a set."""
+        words = [row[each] or 0 for each in self.columns]
+        return [
+            file
+            for place, file in enumerate(self.files)
+            if words[place // _BITS] >> place % _BITS & 1
+        ]
+
+
+def file_of_table() -> Column:
+    """FILE: the last two parts of the path, date and name; only directly above a scan."""
+    return F.substring_index(F.input_file_name(), "/", -2)

@@ -1,0 +1,149 @@
+"""What is past retention is not published, is quarantined, and can be dropped; nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.errors import JobFileError
+from tests.history.world import HOUR, World, at
+from tests.reference import Event
+
+# 24 hours before the horizon, at day 3, 12:00.
+LIMIT = at(2, 12)
+
+
+def old(tag: str = "") -> list[Event]:
+    """Events about the limit: key, time, and whether they are beyond it for every window."""
+    return [
+        Event(f"gone{tag}", at(2, 7), 1),  # its last window of three hours ends at 10:00
+        Event(f"gone{tag}", at(2, 7, 20), 2),
+        Event(f"across{tag}", at(2, 11, 45), 3),  # its session goes on behind the limit
+        Event(f"across{tag}", at(2, 12, 10), 4),
+        Event(f"window{tag}", at(2, 11), 5),  # its session has ended, windows have not
+    ]
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    world = World(tmp_path, spark, windows=("sessions", "hopping"), retention="24h")
+    world.write("now", [Event("now", at(3, 12), 1)])
+    return world
+
+
+def quarantined(world: World) -> list[tuple[str, str]]:
+    rows = world.job.table("quarantine", world.spark).select("reason", "raw").collect()
+    return sorted((row["reason"], row["raw"].split('"user":"')[1].split('"')[0]) for row in rows)
+
+
+def check(world: World) -> None:
+    """What is published is what a rebuild without retention gives, and has not ended before."""
+    expected = {
+        "sessions": {("across", at(2, 11, 45), at(2, 12, 10)), ("now", at(3, 12), at(3, 12))},
+        "hopping": {
+            (key, start, start + 3 * HOUR)
+            for key, hours in {"across": (9, 10, 11, 12), "window": (9, 10, 11)}.items()
+            for hour in hours
+            if (start := at(2, hour)) + 3 * HOUR >= LIMIT
+        }
+        | {("now", at(3, hour), at(3, hour + 3)) for hour in (10, 11, 12)},
+    }
+    for name, rows in expected.items():
+        assert {row[:3] for row in world.rows(name)} == rows, name
+    assert quarantined(world) == [("beyond_retention", "gone")] * 2
+
+
+def test_a_full_run_quarantines_what_is_beyond_retention(world: World) -> None:
+    world.write("old", [*old(), Event("gone", at(2, 7), 1)])
+    world.write("old", old())
+    result = world.job.run(world.spark)
+    check(world)
+    assert result.quarantined == {"beyond_retention": 2}
+    assert (result.read, result.accepted, result.duplicates) == (6, 4, 0)
+
+
+def test_late_events_beyond_retention_are_quarantined_once(world: World) -> None:
+    world.job.run(world.spark)
+    world.write("old", old())
+    result = world.job.recompute(world.spark)
+    assert result is not None
+    assert result.quarantined == {"beyond_retention": 2}
+    assert (result.read, result.accepted) == (5, 3)
+    # Only dates that were covered are published: day 2 is not.
+    assert {row[0] for row in world.rows("sessions")} == {"now"}
+    result = world.job.run(world.spark, start="2026-01-03", end="2026-01-04")
+    check(world)
+    assert result.quarantined == {"beyond_retention": 2}
+    assert result.read == result.accepted + result.duplicates + 2
+    world.job.run(world.spark)
+    check(world)
+
+
+def test_copies_of_an_event_beyond_retention_are_all_quarantined(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark, with_id=True, windows=("sessions",), retention="24h")
+    world.write("a", [Event("now", at(3, 12), 1, "x"), *[Event("gone", at(1), 1, "y")] * 2])
+    result = world.job.run(spark)
+    assert (result.read, result.accepted, result.duplicates) == (3, 1, 0)
+    assert quarantined(world) == [("beyond_retention", "gone")] * 2
+
+
+def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
+    world.retention = None
+    world.write_job()
+    world.write("old", old())
+    world.write("older", [Event("older", at(0, 5), 1)])
+    world.run_all()
+    world.check()
+    before = {name: set(world.rows(name)) for name in world.windows}
+    with pytest.raises(JobFileError, match="retention: is not set"):
+        world.job.expire(world.spark)
+    world.retention = "24h"
+    world.write_job()
+    done = world.job.expire(world.spark)
+    for name, rows in before.items():
+        ended = {row for row in rows if row[2] < LIMIT}
+        assert ended
+        assert set(world.rows(name)) == rows - ended
+        assert done[name].rows == len(ended)
+        assert done[name].before == LIMIT
+    assert not any("2026-01-01" in path for path in world.job.store.files("sessions"))
+    assert {each.version for each in world.job.expire(world.spark).values()} == {None}
+    runs = world.job.history()
+    assert (runs[0]["kind"], runs[0]["tables"]["sessions"]["dropped"]) == ("expire", 3)
+
+    # A late event that joins a session which was dropped: all of it comes back.
+    world.write("late", [Event("gone", at(2, 7, 45), 1), Event("window", at(2, 11, 30), 1)])
+    world.write("bridge", [Event("window", at(2, 11, 50), 1), Event("window", at(2, 12, 5), 1)])
+    result = world.job.recompute(world.spark)
+    assert result is not None
+    assert result.quarantined == {"beyond_retention": 1}
+    found = {row[0]: row[1:4] for row in world.rows("sessions")}
+    assert found["window"] == (at(2, 11), at(2, 12, 5), 4)
+    assert "gone" not in found
+
+
+def test_retention_that_grows_brings_dropped_windows_back_whole(world: World) -> None:
+    world.write("old", old())
+    world.job.run(world.spark)
+    world.retention = "10d"
+    world.write_job()
+    late = [Event("gone", at(2, 7, 40), 9)]
+    world.write("late", late)
+    world.job.recompute(world.spark)
+    sessions = {row[0]: row[1:5] for row in world.rows("sessions")}
+    assert sessions["gone"] == (at(2, 7), at(2, 7, 40), 3, 12)
+    counts = {row[1]: row[3] for row in world.rows("hopping") if row[0] == "gone"}
+    assert counts == {at(2, hour): 3 for hour in (5, 6, 7)}
+
+
+def test_the_plan_does_not_miss_dates_past_retention(world: World) -> None:
+    world.write("old", [Event("a", at(0, 5), 1), Event("a", at(2, 13), 1)])
+    plan = world.job.plan(world.spark, missing=True, explain=False)
+    assert [str(each.dates[0]) for each in plan.stages if each.dates] == ["2026-01-03"]
+    everything = world.job.plan(world.spark, explain=False)
+    states = {str(each.dates[0]): each.state for each in everything.windows["sessions"]}
+    assert states["2026-01-01"] == "past_retention"
