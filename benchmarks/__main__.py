@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import report
+from benchmarks import late, report
 from benchmarks.data import VISITS
-from benchmarks.measure import measure, session
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.measure import Measured, measure, session
+from benchmarks.scenarios import SCENARIOS, Scenario
 
-NAMES = [scenario.name for scenario in SCENARIOS]
+NAMES = [each.name for each in (*SCENARIOS, *late.UPKEEP)]
 
 
 def main() -> int:
@@ -37,11 +37,14 @@ def main() -> int:
     console = Console(width=max(100, Console().width))
     factor = arguments.events / VISITS.events
     spark = session()
-    results = []
-    for scenario in SCENARIOS:
+    results: list[tuple[Scenario | late.Upkeep, list[Measured]]] = []
+    for scenario in (*SCENARIOS, *late.UPKEEP):
         if arguments.only and scenario.name not in arguments.only:
             continue
-        measured = measure(spark, scenario, factor=factor, runs=arguments.runs)
+        if isinstance(scenario, Scenario):
+            measured = measure(spark, scenario, factor=factor, runs=arguments.runs)
+        else:
+            measured = late.measure(spark, scenario, factor=factor, runs=arguments.runs)
         report.show(console, scenario, factor, measured)
         results.append((scenario, measured))
         # Written after each, so that what is stopped halfway leaves what it has.

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).with_name("data")
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What the generator is asked for; 30 days, seed 1."""
+    """What the generator is asked for; seed 1."""
 
     name: str
     events: int
@@ -23,6 +23,7 @@ class Dataset:
     duplicates: float = 0.0
     hot_key: float = 0.0
     per_session: int = 12
+    days: int = 30
 
     @property
     def path(self) -> Path:
@@ -41,7 +42,7 @@ class Dataset:
             spark,
             str(self.path),
             events=self.events,
-            days=30,
+            days=self.days,
             keys=self.keys,
             duplicates=self.duplicates,
             hot_key=self.hot_key,
@@ -54,3 +55,6 @@ HOT_KEY = replace(VISITS, name="hot-key", hot_key=0.5)
 ONE_EVENT = replace(VISITS, name="one-event", keys=5_000_000, per_session=1)
 REDELIVERED = replace(VISITS, name="redelivered", duplicates=0.001)
 FEW_KEYS = Dataset(name="few-keys", events=2_000_000, keys=2_000)
+# The same number of events a day, over a month and over a year.
+MONTH = Dataset(name="month", events=1_500_000, keys=12_000)
+YEAR = Dataset(name="year", events=18_250_000, keys=12_000, days=365)

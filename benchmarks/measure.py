@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,8 +62,13 @@ def run_once(spark: SparkSession, contender: Contender, source: Path, out: Path)
     """Seconds from Parquet to Parquet."""
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
+    return timed(lambda: contender.run(spark, source, out))
+
+
+def timed(act: Callable[[], object]) -> float:
+    """Seconds."""
     began = time.perf_counter()
-    contender.run(spark, source, out)
+    act()
     return time.perf_counter() - began
 
 

@@ -11,13 +11,25 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.data import Dataset
+from benchmarks.late import Upkeep
 from benchmarks.measure import Measured
 from benchmarks.scenarios import Scenario
 
 
-def show(console: Console, scenario: Scenario, factor: float, measured: list[Measured]) -> None:
-    dataset = scenario.dataset.scaled(factor)
-    table = Table(title=f"{scenario.title}: {dataset.events:,} events, {dataset.keys:,} keys")
+def title(scenario: Scenario | Upkeep, factor: float) -> str:
+    dataset = _dataset(scenario).scaled(factor)
+    return f"{scenario.title}: {dataset.events:,} events, {dataset.keys:,} keys"
+
+
+def _dataset(scenario: Scenario | Upkeep) -> Dataset:
+    return scenario.dataset if isinstance(scenario, Scenario) else scenario.works[0].dataset
+
+
+def show(
+    console: Console, scenario: Scenario | Upkeep, factor: float, measured: list[Measured]
+) -> None:
+    table = Table(title=title(scenario, factor))
     table.add_column("", no_wrap=True)
     for heading in ("seconds", "MiB", "windows", "to ours", "wanted", "reached"):
         table.add_column(heading, justify="right")
@@ -25,7 +37,7 @@ def show(console: Console, scenario: Scenario, factor: float, measured: list[Mea
         table.add_row(
             each.name,
             f"{each.median:.2f}" if each.seconds else "-",
-            f"{each.peak_mib:,}",
+            f"{each.peak_mib:,}" if each.peak_mib else "",
             f"{each.rows:,}",
             f"{each.ratio:.2f}" if each.ratio is not None else "",
             f"≥ {each.at_least:.2f}" if each.at_least is not None else "",
@@ -37,7 +49,9 @@ def show(console: Console, scenario: Scenario, factor: float, measured: list[Mea
             console.print(f"{each.name} is not timed; it differs from ours: {each.differs}")
 
 
-def document(results: list[tuple[Scenario, list[Measured]]], factor: float) -> dict[str, Any]:
+def document(
+    results: list[tuple[Scenario | Upkeep, list[Measured]]], factor: float
+) -> dict[str, Any]:
     return {
         "machine": {
             "cores": os.cpu_count(),
@@ -49,7 +63,7 @@ def document(results: list[tuple[Scenario, list[Measured]]], factor: float) -> d
             {
                 "name": scenario.name,
                 "title": scenario.title,
-                "events": scenario.dataset.scaled(factor).events,
+                "events": _dataset(scenario).scaled(factor).events,
                 "contenders": [
                     {
                         "name": each.name,

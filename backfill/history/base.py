@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from backfill.columns import END, EVENTS, REASON, START
 from backfill.compute import Built, Definition, Sliced, slice_events
@@ -25,16 +26,19 @@ from backfill.errors import SourceError, TableError
 from backfill.events import (
     EventRules,
     digests,
-    normalise,
     open_source,
     quarantine_rows,
+    rewrites,
     time_bounds,
 )
+from backfill.events.model import shown
+from backfill.history.arrivals import arrived
 from backfill.history.dates import ALL, NONE, Dates, date_of
 from backfill.history.reading import Reader
 from backfill.history.record import Input, Record
 from backfill.history.results import Past
 from backfill.history.retention import beyond, ended
+from backfill.history.rewritten import carried_over
 from backfill.history.state import State, settings, states
 from backfill.operators.aligned import layout
 from backfill.spec import JobSpec
@@ -81,12 +85,16 @@ class BaseRun:
         )
         self.progress(f"opening {spec.source.path}")
         self.source = open_source(spark, spec.source, late=self.late)
+        self._check_types()
         self.inputs = self._inputs()
+        self._carry_over()
         self.reader = Reader(
             self.source,
             self.rules(),
             spec.timezone,
             {path: each.bounds for path, each in self.inputs.items()},
+            {path: each.arrived for path, each in self.inputs.items() if each.arrived is not None},
+            spec.arrival,
         )
 
     def rules(self) -> EventRules:
@@ -176,7 +184,9 @@ class BaseRun:
         snapshot = self.source.snapshot
 
         def record(before: dict[str, object] | None) -> dict[str, object]:
-            base = Record(settings=own) if before is None else Record.from_json(before)
+            base = Record(settings=own)
+            if before is not None:
+                base = self._carried(Record.from_json(before))
             found = None if state.record is None else state.record.horizon
             if before is not None and base.horizon not in (found, horizon):
                 raise self.moved(state.name)
@@ -271,7 +281,7 @@ class BaseRun:
         """The source has no event."""
         path = self.spec.source.path
         counts = (
-            normalise(self.source.frame, self.rules())
+            self.reader.rows(list(self.inputs))
             .groupBy(REASON)
             .count()
             .orderBy(F.desc("count"))
@@ -296,15 +306,52 @@ class BaseRun:
             way_out="Nothing was published. Run again.",
         )
 
+    def _check_types(self) -> None:
+        """Types that were found by looking at the values must stay what they were.
+
+        Raises:
+            SourceError: a column has another type now, or is gone.
+        """
+        source = self.spec.source
+        if source.format not in ("csv", "json") or source.schema is not None:
+            return
+        now = {each.name: each.dataType.simpleString() for each in self.source.frame.schema}
+        for schema in {state.record.schema for state in self.states.values() if state.record}:
+            recorded = T.StructType.fromDDL(schema)
+            assert isinstance(recorded, T.StructType)
+            for each in recorded:
+                found = now.get(each.name)
+                if found != each.dataType.simpleString():
+                    raise SourceError(
+                        f"was {each.dataType.simpleString()} when the tables were published, and "
+                        f"is {found or 'gone'} now",
+                        field=f"source, column {each.name}",
+                        value=shown(source.path),
+                        way_out="Say which types to read in source.schema",
+                    )
+
+    def _carry_over(self) -> None:
+        """Lets the records know files of a Delta source that were only written anew."""
+        for name, state in self.states.items():
+            if state.record is not None:
+                self.states[name] = replace(state, record=self._carried(state.record))
+
+    def _carried(self, record: Record) -> Record:
+        now = self.source.snapshot.version
+        if now is None or record.version is None or record.inputs.keys() <= self.inputs.keys():
+            return record
+        found = rewrites(self.spec.source.path, record.version, now)
+        return carried_over(record, found, self.inputs)
+
     def _inputs(self) -> dict[str, Input]:
         """The snapshot's files; of those that have not changed, what was found out before."""
         snapshot = self.source.snapshot
-        if not snapshot.inputs:
-            return {self.spec.source.path: Input(0, 0, None, None)}
         known: dict[str, Input] = {}
         for state in self.states.values():
             if state.record is not None:
                 known |= state.record.inputs
+        if not snapshot.inputs:
+            return arrived(self.source, self.spec.source.path, self.spec.arrival, known)
         same = {
             file.path: known[file.path]
             for file in snapshot.inputs

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from backfill.columns import REASON
 from backfill.compute import Sliced
 from backfill.conservation import check_held, check_rows, totals
-from backfill.events import Snapshot, normalise, spark_errors
+from backfill.events import Snapshot, spark_errors
 from backfill.history.base import QUARANTINE, BaseRun, reasons, total
 from backfill.history.dates import Dates
 from backfill.history.results import Past, RunResult, WindowResult
@@ -28,7 +28,7 @@ class FullRun(BaseRun):
             return self._compute()
 
     def _compute(self) -> RunResult:
-        events = normalise(self.source.frame, self.rules())
+        events = self.reader.rows(list(self.inputs))
         counted = Observation()
         usable = events.observe(
             counted, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")

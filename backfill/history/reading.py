@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from backfill.columns import REASON, TIME, column
 from backfill.compute import Key
 from backfill.events import EventRules, Source, normalise, time_condition
+from backfill.history.arrivals import Slab, among
 from backfill.history.dates import ALL, Dates
 
 Span = tuple[int | None, int | None]
@@ -28,12 +29,16 @@ class Reader:
         rules: what is an event.
         zone: the job's.
         bounds: the least and largest event time of each input, µs, where that is known.
+        slabs: of a table whose inputs are spans of arrivals, these.
+        arrival: its column.
     """
 
     source: Source
     rules: EventRules
     zone: str
     bounds: Mapping[str, tuple[int, int] | None]
+    slabs: Mapping[str, Slab]
+    arrival: tuple[str, ...]
 
     def events(self, counted: Mapping[str, Dates], span: Span = EVERYTHING) -> DataFrame:
         """The usable events of a span of time, of each input those of its counted dates.
@@ -60,8 +65,16 @@ class Reader:
 
     def unusable(self, paths: list[str]) -> DataFrame:
         """The rows of these inputs that are no events, normalised."""
-        rows = normalise(self.source.only(self._own(paths)), self.rules)
-        return rows.where(F.col(REASON).isNotNull())
+        return self.rows(paths).where(F.col(REASON).isNotNull())
+
+    def rows(self, paths: Collection[str], where: Column | None = None) -> DataFrame:
+        """All rows of these inputs for which a condition holds, normalised."""
+        own: Collection[str] = paths if self.source.snapshot.inputs else ()
+        if self.slabs:
+            slabs = [self.slabs[each] for each in paths if each in self.slabs]
+            arrived = among(self.source, self.arrival, slabs)
+            where = arrived if where is None else where & arrived
+        return normalise(self.source.only(own, where), self.rules)
 
     def horizon(self, paths: list[str], known: int | None) -> int | None:
         """The largest event time of these inputs, or `known` where that is larger; µs.
@@ -80,7 +93,7 @@ class Reader:
             for path in first:
                 del beyond[path]
             where = time_condition(self.source.frame.schema, self.rules, known, None)
-            rows = normalise(self.source.only(self._own(first), where), self.rules)
+            rows = self.rows(first, where)
             latest = rows.where(F.col(REASON).isNull()).agg(F.max(TIME)).collect()[0][0]
             known = max((each for each in (known, latest) if each is not None), default=None)
 
@@ -99,13 +112,9 @@ class Reader:
     def _of_files(self, paths: list[str], spans: list[Span]) -> DataFrame:
         low, high = spans[0][0], spans[-1][1]
         where = time_condition(self.source.frame.schema, self.rules, low, high)
-        rows = normalise(self.source.only(self._own(paths), where), self.rules)
-        return rows.where(
+        return self.rows(paths, where).where(
             F.col(REASON).isNull() & reduce(or_, [inside_span(F.col(TIME), each) for each in spans])
         )
-
-    def _own(self, paths: list[str]) -> list[str]:
-        return paths if self.source.snapshot.inputs else []
 
     def _spans(self, dates: Dates, span: Span) -> list[Span]:
         low, high = span

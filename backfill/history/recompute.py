@@ -18,6 +18,7 @@ from backfill.conservation import Totals, check_held
 from backfill.errors import SourceError
 from backfill.events import spark_errors
 from backfill.events.model import shown
+from backfill.history.arrivals import can_tell
 from backfill.history.dates import ALL, Dates
 from backfill.history.exchange import Place, of_keys
 from backfill.history.merge import LATE, merged
@@ -86,6 +87,14 @@ class RecomputeRun(RebuildingRun):
         )
 
     def _compute(self) -> RunResult | None:
+        if not self.source.snapshot.inputs and not can_tell(self.source, self.spec.arrival):
+            raise SourceError(
+                "has no files, so what arrived cannot be told",
+                field="source",
+                value=self.spec.source.path,
+                way_out="Name the column of arrival (a time or a whole number) in events.arrival, "
+                "or run the dates: backfill run JOB --from DATE --to DATE",
+            )
         results: dict[str, WindowResult] = {}
         read = accepted = duplicates = 0
         closure = Dates()

@@ -13,14 +13,15 @@ _FORM = 1
 
 @dataclass(frozen=True)
 class Input:
-    """A file of the source as it was counted.
+    """A file of the source as it was counted, or the rows of a table that arrived in a span.
 
     Attributes:
-        size: bytes.
+        size: bytes; of a span the number of its rows.
         modified_ms: its last change, ms since the epoch.
         digest: of its content; None where the file system is not local.
         bounds: its least and largest event time, µs, where they are known.
         counted: the dates whose events in this file are in the windows.
+        arrived: of a span, (after, up to] as whole numbers; None for a file.
     """
 
     size: int
@@ -28,6 +29,7 @@ class Input:
     digest: str | None
     bounds: tuple[int, int] | None
     counted: Dates = ALL
+    arrived: tuple[int | None, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ class Record:
                     each.digest,
                     each.bounds,
                     each.counted.json(),
+                    each.arrived,
                 ]
                 for path, each in self.inputs.items()
             },
@@ -98,8 +101,16 @@ class Record:
                     digest,
                     None if bounds is None else tuple(bounds),
                     Dates.from_json(counted),
+                    None if arrived is None else tuple(arrived),
                 )
-                for path, (size, modified_ms, digest, bounds, counted) in value["inputs"].items()
+                for path, (
+                    size,
+                    modified_ms,
+                    digest,
+                    bounds,
+                    counted,
+                    arrived,
+                ) in value["inputs"].items()
             },
         )
 

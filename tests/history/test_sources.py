@@ -1,0 +1,124 @@
+"""What arrived since, in sources that are no plain files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from backfill import Job
+from backfill.errors import SourceError
+from tests.history.world import at
+
+JOB = """
+source: {path: "%s", format: %s}
+events: {key: user, time: at%s}
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value)}}
+tables: {path: out}
+"""
+
+Row = tuple[str, int, int, int]
+
+
+def job(folder: Path, path: str, format: str, more: str = "") -> Job:
+    (folder / "job.yaml").write_text(JOB % (path, format, more))
+    return Job.load(folder / "job.yaml")
+
+
+def rows(job: Job, spark: SparkSession) -> set[tuple[str, int, int, int]]:
+    table = job.table("sessions", spark)
+    start, end = F.unix_micros("window_start"), F.unix_micros("window_end")
+    return {tuple(row) for row in table.select("user", start, end, "n").collect()}
+
+
+def events(spark: SparkSession, rows: list[Row]):
+    frame = spark.createDataFrame(rows, "user string, us bigint, value bigint, came bigint")
+    return frame.withColumn("at", F.timestamp_micros("us")).drop("us")
+
+
+def test_a_delta_source_that_is_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    def append(rows: list[Row]) -> None:
+        table = events(spark, rows).toArrow()
+        write_deltalake(str(tmp_path / "events"), table, mode="append")
+
+    made = job(tmp_path, "events", "delta")
+    append([("a", at(1, 1), 1, 0)])
+    append([("a", at(2, 1), 2, 0), ("b", at(1, 5), 1, 0)])
+    made.run(spark)
+    DeltaTable(str(tmp_path / "events")).optimize.compact()
+    assert made.recompute(spark) is None
+    append([("a", at(1, 1, 20), 5, 0)])
+    result = made.recompute(spark)
+    assert result is not None
+    assert result.accepted == 1
+    expected = {
+        ("a", at(1, 1), at(1, 1, 20), 2),
+        ("a", at(2, 1), at(2, 1), 1),
+        ("b", at(1, 5), at(1, 5), 1),
+    }
+    assert rows(made, spark) == expected
+    # Files that no run has counted, rewritten with those that were: nobody can tell them apart.
+    append([("c", at(1, 1), 1, 0)])
+    DeltaTable(str(tmp_path / "events")).optimize.compact()
+    with pytest.raises(SourceError, match="an input that was counted is gone"):
+        made.recompute(spark)
+    made.run(spark)
+    assert rows(made, spark) == {*expected, ("c", at(1, 1), at(1, 1), 1)}
+
+
+def test_a_catalogs_table_by_arrival(spark: SparkSession, tmp_path: Path) -> None:
+    here: list[Row] = [("a", at(1, 1), 1, 1), ("b", at(2, 1), 1, 2)]
+
+    def publish() -> None:
+        events(spark, here).createOrReplaceTempView("arriving")
+
+    publish()
+    with pytest.raises(SourceError, match=r"what arrived cannot be told.*events\.arrival"):
+        job(tmp_path, "arriving", "table").recompute(spark)
+    made = job(tmp_path, "arriving", "table", ", arrival: came")
+    made.run(spark)
+    assert made.recompute(spark) is None
+    here.append(("a", at(1, 1, 10), 1, 3))
+    here.append(("c", at(3, 1), 1, 4))
+    publish()
+    # What a range counts is not counted again, and the rest stays new.
+    made.run(spark, start="2026-01-02", end="2026-01-03")
+    first = {("a", at(1, 1), at(1, 1, 10), 2), ("b", at(2, 1), at(2, 1), 1)}
+    assert rows(made, spark) == first
+    result = made.recompute(spark)
+    assert result is not None
+    assert result.accepted == 1
+    made.run(spark, missing=True)
+    assert rows(made, spark) == {*first, ("c", at(3, 1), at(3, 1), 1)}
+    here.append(("z", at(3, 2), 1, None))  # type: ignore[arg-type]
+    publish()
+    with pytest.raises(SourceError, match="1 rows have no arrival"):
+        made.recompute(spark)
+
+
+def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path) -> None:
+    def write(name: str, lines: list[str]) -> None:
+        (tmp_path / "events").mkdir(exist_ok=True)
+        text = "\n".join(["user,at,value", *lines])
+        (tmp_path / "events" / f"{name}.csv").write_text(text + "\n")
+
+    made = job(tmp_path, "events", "csv")
+    write("a", ["1,2026-01-02T01:00:00Z,5"])
+    made.run(spark)
+    write("b", ["1,2026-01-02T01:10:00Z,7"])
+    made.recompute(spark)
+    write("c", ["x,2026-01-02T01:20:00Z,9"])
+    told = r"source, column user: was int when the tables were published, and is string now"
+    with pytest.raises(SourceError, match=told):
+        made.recompute(spark)
+    text = (tmp_path / "job.yaml").read_text()
+    schema = 'format: csv, schema: "user int, at timestamp, value int"}'
+    (tmp_path / "job.yaml").write_text(text.replace("format: csv}", schema))
+    Job.load(tmp_path / "job.yaml").recompute(spark)
+    assert {row[3] for row in rows(made, spark)} == {2}
+    reasons = made.table("quarantine", spark).select("reason").collect()
+    assert [row["reason"] for row in reasons] == ["unparsable_line"]
