@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.zip.GZIPOutputStream;
 import org.apache.flink.api.common.eventtime.Watermark;
 import org.apache.flink.api.common.eventtime.WatermarkGenerator;
@@ -184,7 +185,7 @@ final class Recorder {
 
         @Override
         public void initializeState(FunctionInitializationContext context) throws Exception {
-            pending = new java.util.concurrent.ConcurrentHashMap<>();
+            pending = new ConcurrentHashMap<>();
             state = context.getOperatorStateStore().getListState(new ListStateDescriptor<>("next", Types.INT));
             for (int each : state.get()) {
                 next = each;

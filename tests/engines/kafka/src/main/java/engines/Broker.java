@@ -12,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeMap;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -121,7 +122,7 @@ final class Broker {
                 }
                 awaitCommitted(admin, sent);
             }
-            Map<String, Long> dropped = new LinkedHashMap<>();
+            Map<String, Long> dropped = new TreeMap<>();
             streams.metrics().forEach((name, metric) -> {
                 if (name.name().equals("dropped-records-total")) {
                     dropped.merge(name.tags().get("task-id"), ((Number) metric.metricValue()).longValue(), Long::sum);
@@ -183,7 +184,6 @@ final class Broker {
                 row.put("commit", rows.size());
                 row.put("partition", key.getInt());
                 row.put("offset", ByteBuffer.wrap(record.value()).getLong(Short.BYTES));
-                row.put("timestamp", record.timestamp());
                 rows.add(row);
             }
         }
