@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-lakehouse bench lint format clean
+.PHONY: help demo test test-fast test-kills test-lakehouse engines bench lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -43,6 +43,15 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/python -m pytest -m 'not slow' \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
+engines: ## record Kafka Streams and Flink anew, for the tests of the replay; some 7 minutes
+	@{ command -v mvn && command -v javac; } >/dev/null \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
+	&& apt-get install -qq -y maven openjdk-17-jdk-headless >/dev/null; } \
+	|| { echo "Maven and a JDK are needed, 17 or newer (Debian: maven openjdk-17-jdk-headless)" >&2; exit 2; }
+	$(PYTHON) tests/engines/events.py
+	tests/engines/kafka/record.sh
+	tests/engines/flink/record.sh
+
 bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BENCH='--only hopping'
 	$(call with_java,.venv) .venv/bin/python -m benchmarks $(BENCH)
 
@@ -57,6 +66,7 @@ format: .venv/ready ## put the code in form
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-lakehouse .java build dist data/samples/out benchmarks/data benchmarks/results
+	rm -rf tests/engines/*/target
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml constraints.txt

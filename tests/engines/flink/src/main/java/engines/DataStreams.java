@@ -1,0 +1,84 @@
+package engines;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
+import org.apache.flink.streaming.api.datastream.WindowedStream;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
+import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
+import org.apache.flink.streaming.api.windowing.assigners.EventTimeSessionWindows;
+import org.apache.flink.streaming.api.windowing.assigners.SlidingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.assigners.WindowAssigner;
+import org.apache.flink.streaming.api.windowing.triggers.EventTimeTrigger;
+import org.apache.flink.streaming.api.windowing.triggers.PurgingTrigger;
+import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
+import org.apache.flink.types.Row;
+import org.apache.flink.util.Collector;
+import org.apache.flink.util.OutputTag;
+
+/** Windows of the DataStream API, with the events that they drop. */
+final class DataStreams {
+    private DataStreams() {}
+
+    static void run(JsonNode settings, List<Row> events) throws Exception {
+        StreamExecutionEnvironment environment = Recorder.environment();
+        DataStream<Row> source = Recorder.source(environment, settings, events);
+        OutputTag<Row> late = new OutputTag<>("late", Recorder.EVENT);
+        WindowedStream<Row, String, TimeWindow> windows = source
+            .filter(event -> event.getField(1) != null) // keyBy refuses them
+            .keyBy(event -> event.<String>getFieldAs(1), Types.STRING)
+            .window(assigner(settings.get("window")))
+            .allowedLateness(Recorder.duration(settings.get("allowed_lateness")))
+            .sideOutputLateData(late);
+        if (settings.get("firing").asText().equals("delta")) {
+            windows = windows.trigger(PurgingTrigger.of(EventTimeTrigger.create()));
+        }
+        SingleOutputStreamOperator<Integer> fired = windows.process(new Fire(), Types.INT);
+        fired.sinkTo(new DiscardingSink<>());
+        fired.getSideOutput(late).map(DataStreams::late, Types.INT).sinkTo(new DiscardingSink<>());
+        environment.execute();
+    }
+
+    private static WindowAssigner<Object, TimeWindow> assigner(JsonNode window) {
+        JsonNode fields = window.elements().next();
+        return switch (window.fieldNames().next()) {
+            case "session" -> EventTimeSessionWindows.withGap(Recorder.duration(fields.get("gap")));
+            case "tumbling" -> TumblingEventTimeWindows.of(Recorder.duration(fields.get("size")));
+            case "hopping" -> SlidingEventTimeWindows.of(
+                Recorder.duration(fields.get("size")), Recorder.duration(fields.get("advance")));
+            default -> throw new IllegalArgumentException(window.toString());
+        };
+    }
+
+    private static int late(Row event) {
+        Recorder.LATE.add(Map.of("arrival", event.getField(0)));
+        return Recorder.LATE.size();
+    }
+
+    /** A firing: the window, how many events, their sum, and the watermark that it was fired at. */
+    private static final class Fire extends ProcessWindowFunction<Row, Integer, String, TimeWindow> {
+        @Override
+        public void process(String key, Context context, Iterable<Row> events, Collector<Integer> out) {
+            long count = 0;
+            long sum = 0;
+            for (Row event : events) {
+                count++;
+                sum += event.<Long>getFieldAs(3);
+            }
+            Map<String, Object> row = new LinkedHashMap<>();
+            row.put("key", key);
+            row.put("window_start", context.window().getStart());
+            row.put("window_end", context.window().getEnd());
+            row.put("events", count);
+            row.put("amount", sum);
+            row.put("watermark", context.currentWatermark());
+            Recorder.OUTPUT.add(row);
+        }
+    }
+}

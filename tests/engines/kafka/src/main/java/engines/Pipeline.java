@@ -1,0 +1,138 @@
+package engines;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.OutputStreamWriter;
+import java.io.Writer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.zip.GZIPOutputStream;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.WindowStore;
+
+/** What the recordings share: a windowed aggregate as its settings say, and the files. */
+final class Pipeline {
+    static final ObjectMapper JSON = new ObjectMapper();
+    static final String INPUT = "events";
+
+    private Pipeline() {}
+
+    record Event(int arrival, String key, long time, long amount, int partition, long offset) {}
+
+    static Duration duration(JsonNode text) {
+        return Duration.parse("PT" + text.asText().toUpperCase());
+    }
+
+    /** Aggregates in a store of the given name and writes to the topic `<name>-output`. */
+    static void add(KGroupedStream<String, Long> grouped, String name, JsonNode settings) {
+        JsonNode window = settings.get("window");
+        String kind = window.fieldNames().next();
+        JsonNode fields = window.get(kind);
+        Duration grace = duration(settings.get("grace"));
+        String emit = settings.get("emit").asText();
+        EmitStrategy strategy =
+            emit.equals("on_close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
+        boolean sum = settings.get("aggregate").asText().equals("sum");
+        KTable<Windowed<String>, Long> table;
+        Serde<Windowed<String>> serde;
+        if (kind.equals("session")) {
+            var windows = grouped.windowedBy(
+                    SessionWindows.ofInactivityGapAndGrace(duration(fields.get("gap")), grace))
+                .emitStrategy(strategy);
+            var store = store(settings, Materialized.<String, Long, SessionStore<Bytes, byte[]>>as(name));
+            table = sum ? windows.reduce(Long::sum, store) : windows.count(store);
+            serde = new WindowedSerdes.SessionWindowedSerde<>(Serdes.String());
+        } else {
+            Duration size = duration(fields.get("size"));
+            var windows = windowed(grouped, fields, kind, size, grace).emitStrategy(strategy);
+            var store = store(settings, Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(name));
+            table = sum ? windows.reduce(Long::sum, store) : windows.count(store);
+            serde = new WindowedSerdes.TimeWindowedSerde<>(Serdes.String(), size.toMillis());
+        }
+        if (emit.equals("suppressed")) {
+            table = table.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
+        }
+        table.toStream().to(name + "-output", Produced.with(serde, Serdes.Long()));
+    }
+
+    private static TimeWindowedKStream<String, Long> windowed(
+            KGroupedStream<String, Long> grouped, JsonNode fields, String kind, Duration size, Duration grace) {
+        if (kind.equals("sliding")) {
+            return grouped.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace));
+        }
+        TimeWindows windows = TimeWindows.ofSizeAndGrace(size, grace);
+        return grouped.windowedBy(
+            fields.has("advance") ? windows.advanceBy(duration(fields.get("advance"))) : windows);
+    }
+
+    private static <S extends StateStore> Materialized<String, Long, S> store(
+            JsonNode settings, Materialized<String, Long, S> store) {
+        store.withKeySerde(Serdes.String()).withValueSerde(Serdes.Long());
+        return settings.has("retention") ? store.withRetention(duration(settings.get("retention"))) : store;
+    }
+
+    static List<Event> events(Path file) throws IOException {
+        List<Event> events = new ArrayList<>();
+        for (String line : Files.readAllLines(file)) {
+            JsonNode row = JSON.readTree(line);
+            events.add(new Event(
+                row.get("arrival").asInt(), row.get("key").textValue(), row.get("time").asLong(),
+                row.get("amount").asLong(), row.get("partition").asInt(), row.get("offset").asLong()));
+        }
+        return events;
+    }
+
+    /** One record of a topic, in the columns that Spark's Kafka source has. */
+    static Map<String, Object> row(byte[] key, byte[] value, int partition, long offset, long timestamp) {
+        Map<String, Object> row = new LinkedHashMap<>();
+        row.put("key", HexFormat.of().formatHex(key));
+        row.put("value", value == null ? null : HexFormat.of().formatHex(value));
+        row.put("partition", partition);
+        row.put("offset", offset);
+        row.put("timestamp", timestamp);
+        return row;
+    }
+
+    static long tombstones(List<Map<String, Object>> rows) {
+        return rows.stream().filter(row -> row.get("value") == null).count();
+    }
+
+    static void write(Path file, List<Map<String, Object>> rows) throws IOException {
+        Files.createDirectories(file.getParent());
+        try (Writer writer = new OutputStreamWriter(
+                new GZIPOutputStream(Files.newOutputStream(file)), StandardCharsets.UTF_8)) {
+            for (Map<String, Object> row : rows) {
+                writer.write(JSON.writeValueAsString(row) + "\n");
+            }
+        }
+    }
+
+    static void write(Path file, Object settings) throws IOException {
+        Files.createDirectories(file.getParent());
+        Files.writeString(file, JSON.writerWithDefaultPrettyPrinter().writeValueAsString(settings) + "\n");
+    }
+}
