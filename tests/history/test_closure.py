@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
-from tests.history.world import World, at, day
+from tests.history.world import WINDOWS, World, at, day
 from tests.reference import Event
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,10 @@ def chain(key: str, start: int, end: int) -> list[Event]:
     return [Event(key, t, t % 7) for t in range(start, end, 25 * 60_000_000)]
 
 
-def test_any_partition_of_the_dates_gives_what_a_full_run_gives(world: World) -> None:
+def test_any_partition_of_the_dates_gives_what_a_full_run_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark, windows=WINDOWS)
     world.write("bot", chain("bot", at(0, 12), at(3, 12)))
     world.write(
         "a", [*chain("a", at(0, 23), at(1, 1)), Event("a", at(2), 1), Event(None, at(1), 1)]

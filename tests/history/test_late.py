@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
-from tests.history.world import GAP, World, at
+from tests.history.world import GAP, WINDOWS, World, at
 from tests.reference import Event
 
 SHAPES = [
@@ -45,7 +45,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -> None:
     # Keys know nothing of each other, so each shape has keys of its own.
-    world = World(tmp_path, spark)
+    world = World(tmp_path, spark, windows=WINDOWS)
     late = []
     files: dict[str, list[Event]] = {}
     for number, shape in enumerate(SHAPES):
@@ -76,6 +76,7 @@ def test_a_session_moves_to_another_start_date(world: World) -> None:
     world.check()
 
 
+@pytest.mark.slow
 def test_late_events_at_dates_that_are_not_covered_wait(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -104,11 +105,12 @@ def test_late_events_at_dates_that_are_not_covered_wait(
         world.check()
 
 
+@pytest.mark.slow
 def test_a_file_of_todays_events_and_last_weeks_late_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     for order in ("run first", "recompute first"):
-        world = World(tmp_path / order.replace(" ", "-"), spark)
+        world = World(tmp_path / order.replace(" ", "-"), spark, windows=("sessions",))
         world.write("zero", [Event("a", at(0, 10), 1), Event("b", at(0, 23, 50), 1)])
         world.run(0, 1)
         world.write("one", [Event("a", at(0, 10, 20), 2), Event("b", at(1, 0, 10), 2)])
