@@ -133,21 +133,28 @@ class BaseRun:
         return self._stage(name, rows, ("date",), order)
 
     def stage_quarantine(
-        self, rows: DataFrame | None, known: DataFrame | None = None
+        self,
+        rows: DataFrame | None,
+        *,
+        known: DataFrame | None = None,
+        kept: DataFrame | None = None,
     ) -> StagedFiles:
         """Writes the normalised rows that have a reason; None: there are none.
 
         Args:
             rows: normalised.
-            known: rows of the quarantine that are not to be written again.
+            known: rows of the quarantine that are not to be added again.
+            kept: rows of the quarantine to be written beside them.
         """
-        empty = self.reader.unusable([]) if rows is None else rows
+        empty = self.reader.unusable([]).limit(0) if rows is None else rows
         found = quarantine_rows(empty).withColumn("run_id", F.lit(self.id))
         if known is not None:
             again = known.select(*(F.col(each).alias(f"_known_{each}") for each in _PLACE))
             same = [F.col(each).eqNullSafe(F.col(f"_known_{each}")) for each in _PLACE]
             found = found.join(again, reduce(and_, same), "left_anti")
-        return self._stage(QUARANTINE, found.limit(0) if rows is None else found, (), ("source",))
+        if kept is not None:
+            found = found.unionByName(kept)
+        return self._stage(QUARANTINE, found, (), ("source",))
 
     def _stage(
         self,

@@ -11,10 +11,10 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, FIRST, LAST, START
+from backfill.columns import END, EVENTS, FIRST, LAST, REASON, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_rows, totals
-from backfill.history.base import QUARANTINE, BaseRun, reasons
+from backfill.history.base import QUARANTINE, BaseRun
 from backfill.history.dates import ALL, Dates
 from backfill.history.exchange import (
     Place,
@@ -193,20 +193,25 @@ class PartialRun(BaseRun):
         """
         state = self.states[QUARANTINE]
         rows = self.reader.unusable(list(fresh))
-        count = rows.count() if fresh else 0
+        by_reason = rows.groupBy(REASON).count().collect() if fresh else []
+        found = {row[REASON]: row["count"] for row in by_reason}
+        count = sum(found.values())
         gone = past.rows if past is not None else 0
         if past is not None and gone:
-            rows = rows.unionByName(past.frame)
-        staged = self.stage_quarantine(rows if count or gone else None, self._known(gone))
-        found = {why: n for why, n in reasons(staged).items() if why != BEYOND}
-        if gone:
             found[BEYOND] = gone
+            rows = rows.unionByName(past.frame)
+        known, replaced = self._quarantined(fresh)
+        staged = self.stage_quarantine(
+            rows if count or gone else None,
+            known=known if gone else None,
+            kept=known if replaced else None,
+        )
         looked_at = {path: self.inputs[path] for path in fresh}
         if fresh or staged.files or state.version is None:
             self.store.publish(
                 QUARANTINE,
                 staged,
-                replace=[],
+                replace=replaced,
                 base=state.version,
                 dates=list(closure.ranges),
                 metadata=self.metadata(quarantined=count),
@@ -214,19 +219,35 @@ class PartialRun(BaseRun):
             )
         return count, found
 
-    def _known(self, gone: int) -> DataFrame | None:
-        """What is in the quarantine of events beyond retention, lest a rerun adds it again."""
-        version = self.states[QUARANTINE].version
-        if not gone or version is None:
-            return None
-        known = self.store.read(self.spark, QUARANTINE, version=version)
-        return known.where(F.col("reason") == BEYOND)
+    def _quarantined(self, fresh: Sequence[str]) -> tuple[DataFrame | None, list[str]]:
+        """What is in the quarantine, without rows of inputs that have changed since.
+
+        Returns:
+            The rows, and the files to be written anew: all, where an input has changed.
+        """
+        state = self.states[QUARANTINE]
+        if state.version is None:
+            return None, []
+        rows = self.store.read(self.spark, QUARANTINE, version=state.version)
+        known = {} if state.record is None else state.record.inputs
+        changed = [path for path in fresh if path in known]
+        if not changed:
+            return rows, []
+        # An access log's rows have the line behind the path.
+        path = F.regexp_replace("source", r":\d+$", "")
+        gone = F.col("source").isin(changed) | path.isin(changed)
+        files = self.store.files(QUARANTINE, version=state.version)
+        return rows.where(F.col("source").isNull() | ~gone), list(files)
 
     def fresh(self, paths: Iterable[str]) -> list[str]:
         """Those of the inputs whose unusable rows are not in the quarantine yet."""
         record = self.states[QUARANTINE].record
         known = {} if record is None else record.inputs
-        return [path for path in paths if path not in known]
+        return [
+            path
+            for path in paths
+            if path not in known or known[path].digest != self.inputs[path].digest
+        ]
 
     def lasting(self, built: Built, horizon: int) -> Column:
         """Whether a window is within retention."""

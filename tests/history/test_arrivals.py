@@ -106,7 +106,7 @@ def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path)
         text = "\n".join(["user,at,value", *lines])
         (tmp_path / "events" / f"{name}.csv").write_text(text + "\n")
 
-    made = job(tmp_path, "events", "csv")
+    made = job(tmp_path, "events", "csv", ", time_format: iso")
     write("a", ["1,2026-01-02T01:00:00Z,5"])
     made.run(spark)
     write("b", ["1,2026-01-02T01:10:00Z,7"])
@@ -116,7 +116,7 @@ def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path)
     with pytest.raises(SourceError, match=told):
         made.recompute(spark)
     text = (tmp_path / "job.yaml").read_text()
-    schema = 'format: csv, schema: "user int, at timestamp, value int"}'
+    schema = 'format: csv, schema: "user int, at string, value int"}'
     (tmp_path / "job.yaml").write_text(text.replace("format: csv}", schema))
     Job.load(tmp_path / "job.yaml").recompute(spark)
     assert {row[3] for row in rows(made, spark)} == {2}

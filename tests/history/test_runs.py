@@ -1,0 +1,131 @@
+"""Runs beside each other, sources that change meanwhile, and what is read for late events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.errors import TableError
+from backfill.history.base import BaseRun
+from backfill.history.dates import Dates
+from backfill.history.ranges import RangeRun
+from backfill.history.recompute import RecomputeRun
+from tests.history.world import WINDOWS, World, at, day
+from tests.reference import Event
+
+
+def silent(message: str) -> None:
+    """Nobody listens."""
+
+
+def begun(world: World, low: int, high: int) -> RangeRun:
+    """A run that has looked at the source and the tables, and computed nothing yet."""
+    dates = Dates.between(day(low), day(high))
+    return RangeRun(world.job.spec, world.job.store, world.spark, silent, dates=dates)
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    world = World(tmp_path, spark, windows=("sessions",))
+    world.write("zero", [Event("a", at(0, 5), 1), Event("b", at(0, 23, 50), 1)])
+    world.write("one", [Event("a", at(1, 5), 1), Event("b", at(1, 0, 10), 1)])
+    world.write("three", [Event("a", at(3, 5), 1)])
+    world.run(0, 4)
+    return world
+
+
+def test_of_two_runs_that_meet_one_publishes(world: World) -> None:
+    first, second, apart = begun(world, 0, 1), begun(world, 1, 2), begun(world, 3, 4)
+    winner = first.execute()
+    # A session crosses midnight: each of the two would replace it.
+    with pytest.raises(TableError, match=rf"{winner.run_id}.*[Rr]un .*again"):
+        second.execute()
+    apart.execute()
+    late = RecomputeRun(world.job.spec, world.job.store, world.spark, silent)
+    world.write("late", [Event("a", at(1, 5, 10), 1)])
+    late_too = RecomputeRun(world.job.spec, world.job.store, world.spark, silent)
+    assert late.execute() is None
+    world.run(1, 2)
+    with pytest.raises(TableError, match=r"[Rr]un .*again"):
+        late_too.execute()
+    world.check()
+
+
+def test_a_source_that_changes_meanwhile_does_not_change_the_run(world: World) -> None:
+    run = begun(world, 1, 2)
+    world.write("more", [Event("c", at(1, 7), 1)])
+    run.execute()
+    assert "c" not in {row[0] for row in world.rows("sessions")}
+    world.recompute()
+    world.check()
+
+
+@contextmanager
+def read_files(spark: SparkSession, patch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The names of the source's files that plans read which are computed meanwhile."""
+    names: set[str] = set()
+
+    def watch(owner: Any, method: str) -> None:
+        real = getattr(owner, method)
+
+        def seen(self: Any, *arguments: Any, **options: Any) -> Any:
+            for each in (self, *arguments):
+                if isinstance(each, DataFrame):
+                    names.update(Path(file).name for file in each.inputFiles() if "/src/" in file)
+            return real(self, *arguments, **options)
+
+        within.setattr(owner, method, seen)
+
+    with patch.context() as within:
+        for method in ("collect", "count", "localCheckpoint"):
+            watch(type(spark.range(1)), method)
+        watch(BaseRun, "_stage")
+        yield names
+
+
+def test_what_is_read_for_late_events(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = {
+        # Where states merge: the late events.
+        ("sessions", "hopping"): {"late.parquet"},
+        # Where one needs all its events: those that the touched windows may have, too.
+        WINDOWS: {"late.parquet", "one.parquet"},
+    }
+    for windows, files in expected.items():
+        world = World(tmp_path / str(len(windows)), spark, windows=windows)
+        world.write("zero", [Event("a", at(0, 5), 1), Event("b", at(0, 12), 1)])
+        world.write("one", [Event("a", at(1, 5), 1), Event("b", at(1, 10), 1)])
+        world.write("three", [Event("a", at(3, 5), 1)])
+        world.run_all()
+        # Of the same size and time, so nobody need look at it again; reading it would fail.
+        path = world.folder / "src" / "zero.parquet"
+        status = path.stat()
+        path.write_bytes(b"x" * status.st_size)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        world.write("late", [Event("a", at(1, 5, 10), 1)])
+        with read_files(spark, monkeypatch) as names:
+            world.recompute()
+        assert names == files
+        world.check()
+
+
+def test_the_quarantine_follows_an_input_that_changed(world: World) -> None:
+    def quarantined() -> list[str]:
+        rows = world.job.table("quarantine", world.spark).select("raw").collect()
+        return sorted(row["raw"].split('"value":')[1].split(",")[0] for row in rows)
+
+    world.write("bad", [Event(None, at(1, 5), 7), Event("c", at(1, 5), 1)])
+    world.write("other", [Event(None, at(1, 5), 9), Event("c", at(1, 5, 5), 1)])
+    world.run(1, 2)
+    assert quarantined() == ["7", "9"]
+    world.write("bad", [Event(None, at(1, 5), 8), Event("c", at(1, 5), 1)])
+    world.run(1, 2)
+    assert quarantined() == ["8", "9"]
+    world.check()
