@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,11 +103,6 @@ def test_what_is_read_for_late_events(
         world.write("one", [Event("a", at(1, 5), 1), Event("b", at(1, 10), 1)])
         world.write("three", [Event("a", at(3, 5), 1)])
         world.run_all()
-        # Of the same size and time, so nobody need look at it again; reading it would fail.
-        path = world.folder / "src" / "zero.parquet"
-        status = path.stat()
-        path.write_bytes(b"x" * status.st_size)
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         world.write("late", [Event("a", at(1, 5, 10), 1)])
         with read_files(spark, monkeypatch) as names:
             world.recompute()
