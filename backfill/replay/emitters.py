@@ -1,0 +1,212 @@
+"""When a window that a store holds goes downstream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from sortedcontainers import SortedDict
+
+from backfill.replay.clocks import ALWAYS, NEVER
+from backfill.replay.folding import State
+from backfill.replay.output import Output
+from backfill.replay.result import Emission, Window
+
+#: Key, start, end, content.
+Held = tuple[Any, int, int, State]
+
+
+class Closing(NamedTuple):
+    """What an emitter has to know of an operator's windows.
+
+    Attributes:
+        grace: µs from a window's end, as it is suppressed by, to its emission.
+        strict: a window is closed when its end is before the close time, rather than at it.
+        tick: the resolution of time.
+        ending: the stored windows that end in [low, high], in the order of their emission.
+        place: what windows of one end are ordered by.
+        stamp: the time that a window's record carries.
+    """
+
+    grace: int
+    strict: bool
+    tick: int
+    ending: Callable[[int, int], Iterable[Held]]
+    place: Callable[[Any, int, int], bytes]
+    stamp: Callable[[int, State], int]
+
+
+class Emitter(Protocol):
+    """Decides what of an operator's changes goes downstream, and when."""
+
+    def send(
+        self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
+    ) -> None:
+        """A window has changed."""
+
+    def retract(
+        self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
+    ) -> None:
+        """A window was removed."""
+
+    def superseded(self, key: Any, start: int, end: int) -> None:
+        """A window was removed, and nothing says so."""
+
+    def closed(self, arrival: Any, close: int) -> None:
+        """An event was processed: windows are closed up to there."""
+
+    def expired(self, key: Any, start: int, end: int, state: State) -> None:
+        """A window was deleted with its segment."""
+
+    def restart(self) -> None:
+        """The operator has restarted."""
+
+    def finish(self) -> None:
+        """The input has ended: says what is pending."""
+
+
+class OnUpdate:
+    """Every change goes downstream at once."""
+
+    def __init__(self, output: Output, closing: Closing) -> None:
+        self.send = output.send
+        self.retract = output.retract
+        self.superseded = output.superseded
+
+    def closed(self, arrival: Any, close: int) -> None:
+        """Nothing waits for its end."""
+
+    def expired(self, key: Any, start: int, end: int, state: State) -> None:
+        """Its last change has been emitted."""
+
+    def restart(self) -> None:
+        """Nothing to lose."""
+
+    def finish(self) -> None:
+        """Nothing is pending."""
+
+
+class OnClose:
+    """A window goes downstream once, from the store, when it has closed.
+
+    What the store has deleted by then, or does not emit any more, is lost.
+    """
+
+    def __init__(self, output: Output, closing: Closing) -> None:
+        self._output = output
+        self._closing = closing
+        self._reach = closing.tick if closing.strict else 0
+        self._until = NEVER
+
+    def send(
+        self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
+    ) -> None:
+        """It waits in the store."""
+
+    def retract(
+        self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
+    ) -> None:
+        """It does not go downstream, even if the window did."""
+        self._output.superseded(key, start, end)
+
+    def superseded(self, key: Any, start: int, end: int) -> None:
+        """The window may have been emitted."""
+        self._output.superseded(key, start, end)
+
+    def closed(self, arrival: Any, close: int) -> None:
+        """Emits what has closed since the last time."""
+        if close <= self._until:
+            return
+        low = self._until - self._reach + self._closing.tick
+        self._until = close
+        for key, start, end, state in self._closing.ending(low, close - self._reach):
+            stamp = self._closing.stamp(end, state)
+            self._output.send(arrival, key, start, end, state, "final", stamp)
+
+    def expired(self, key: Any, start: int, end: int, state: State) -> None:
+        """It is lost, if it was not emitted."""
+        if end + self._reach > self._until:
+            self._output.lost.append(self._output.window(key, start, end, state))
+
+    def restart(self) -> None:
+        """The last close time is kept with the offsets."""
+
+    def finish(self) -> None:
+        """What has not closed is pending."""
+        low = self._until - self._reach + self._closing.tick
+        for key, start, end, state in self._closing.ending(low, ALWAYS):
+            self._output.pending.append(self._output.window(key, start, end, state))
+
+
+class Suppressed:
+    """A window's last value goes downstream once, from a buffer, when its time has come.
+
+    The buffer has a stream time of its own, the largest time of the records that came, and it
+    drops tombstones: nothing retracts a window that was sent.
+    """
+
+    def __init__(self, output: Output, closing: Closing) -> None:
+        self._output = output
+        self._closing = closing
+        self._now = NEVER
+        self._buffer: Any = SortedDict()  # of (end, key bytes): window, its stamp
+        self._stale: set[tuple[Any, int, int]] = set()
+
+    def send(
+        self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
+    ) -> None:
+        """It waits in the buffer, as it is now."""
+        self._stale.discard((key, start, end))
+        self._put(arrival, self._output.window(key, start, end, state), stamp)
+
+    def retract(
+        self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
+    ) -> None:
+        """The tombstone takes the window's place in the buffer."""
+        self._output.superseded(key, start, end)
+        self._put(arrival, Window(key, start, end, {}), stamp, gone=True)
+
+    def superseded(self, key: Any, start: int, end: int) -> None:
+        """The window stays in the buffer."""
+        self._stale.add((key, start, end))
+        self._output.superseded(key, start, end)
+
+    def closed(self, arrival: Any, close: int) -> None:
+        """The buffer sees only records."""
+
+    def expired(self, key: Any, start: int, end: int, state: State) -> None:
+        """It is in the buffer still."""
+
+    def restart(self) -> None:
+        """The buffer is restored, its stream time is not."""
+        self._now = NEVER
+
+    def finish(self) -> None:
+        """What is in the buffer is pending."""
+        self._output.pending.extend(window for window, _, gone in self._buffer.values() if not gone)
+
+    def _put(self, arrival: Any, window: Window, stamp: int | None, gone: bool = False) -> None:
+        place = window.end, self._closing.place(window.key, window.start, window.end)
+        self._buffer[place] = window, stamp, gone
+        if stamp is not None and stamp > self._now:
+            self._now = stamp
+        until = self._now - self._closing.grace
+        while self._buffer and self._buffer.keys()[0][0] <= until:
+            _, (each, time, tombstone) = self._buffer.popitem(0)
+            if not tombstone:
+                self._emit(arrival, each, time)
+
+    def _emit(self, arrival: Any, window: Window, stamp: int | None) -> None:
+        key, start, end, values, row, events = window
+        self._output.emissions.append(
+            Emission(arrival, key, start, end, values, "final", stamp, row, events)
+        )
+        if (key, start, end) in self._stale:
+            self._output.superseded(key, start, end)
+
+
+#: By the names that `Streaming.emits` gives.
+EMITTERS: Mapping[str, Callable[[Output, Closing], Emitter]] = MappingProxyType(
+    {"on_update": OnUpdate, "on_close": OnClose, "suppressed": Suppressed}
+)
