@@ -26,6 +26,9 @@ class Aggregated(Protocol):
         """A field that is true for events that count; None: all do."""
 
 
+_NO_PARTS: list[Any] = []  # shared, as nothing is ever put into it
+
+
 class State:
     """A window's content: number of events, largest event time, states, arrivals if kept."""
 
@@ -73,7 +76,7 @@ class Folding:
     def single(self, event: Event, time: int) -> State:
         """A window of one event."""
         if self._bare:
-            return State(1, time, [], None)
+            return State(1, time, _NO_PARTS, None)
         state = self.empty()
         self.add(state, event, time)
         return state
@@ -123,6 +126,8 @@ class Folding:
     def values(self, state: State) -> dict[str, Any]:
         """The aggregates by name."""
         values: dict[str, Any] = dict.fromkeys(self._counts, state.count)
+        if self._bare:
+            return values
         for (name, form, _, _), part in zip(self._parts, state.parts, strict=True):
             values[name] = form.finish(part)
         return values

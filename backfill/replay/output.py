@@ -13,10 +13,18 @@ _Place = tuple[Any, int, int, Any]
 
 
 class Output:
-    """Collects what one replay tells."""
+    """Collects what one replay tells.
 
-    def __init__(self, folding: Folding) -> None:
+    Args:
+        folding: the aggregates.
+        reach: sessions of a key whose reported bounds are this near should be one; None for
+            other windows.
+    """
+
+    def __init__(self, folding: Folding, reach: int | None = None) -> None:
         self.folding = folding
+        self._reach = reach
+        self._replaced: set[_Bounds] = set()
         self.emissions: list[Emission] = []
         self.dropped: list[Dropped] = []
         self.dropped_windows: list[DroppedWindow] = []
@@ -52,6 +60,10 @@ class Output:
         """A window was merged into another, and nothing says so downstream."""
         self._superseded.append((len(self.emissions), (key, start, end)))
 
+    def replaced(self, key: Any, start: int, end: int) -> None:
+        """A window takes the place of one of the same bounds that was not found any more."""
+        self._replaced.add((key, start, end))
+
     def sums(self, key: Any, start: int, end: int, total: State) -> None:
         """What a window's panes add up to so far, where they are deltas."""
         self._sums[key, start, end] = self.window(key, start, end, total)
@@ -81,17 +93,37 @@ class Output:
             for at, bounds in self._superseded
             if last.get((*bounds, None), at) < at
         }
+        final = [self._standing(i) for place, i in last.items() if place not in merged_away]
         return Replayed(
-            final=tuple(self._standing(i) for b, i in last.items() if b not in merged_away),
+            final=tuple(final),
             superseded=tuple(self._standing(last[place]) for place in merged_away),
             emissions=tuple(self.emissions),
             dropped=tuple(self.dropped),
             dropped_windows=tuple(self.dropped_windows),
             pending=tuple(self.pending),
             lost=tuple(self.lost),
+            begun_anew=tuple(self._begun_anew([*final, *self.pending])),
             _arrivals=arrivals,
             _emitted=list(emitted),
         )
+
+    def _begun_anew(self, windows: list[Window]) -> Iterable[Window]:
+        """Windows too near to one of the same key that came before them, or in its place."""
+        if self._reach is None:
+            return []
+        found = {i for i, each in enumerate(windows) if each[:3] in self._replaced}
+        by_key: dict[Any, list[tuple[int, int, int]]] = {}
+        for i, each in enumerate(windows):
+            by_key.setdefault(each.key, []).append((each.start, each.end, i))
+        for sessions in by_key.values():
+            sessions.sort()
+            furthest, at = sessions[0][1], sessions[0][2]
+            for start, end, i in sessions[1:]:
+                if start <= furthest + self._reach:
+                    found.add(max(i, at))
+                if end > furthest:
+                    furthest, at = end, i
+        return [windows[i] for i in sorted(found)]
 
     def _standing(self, index: int) -> Window:
         _, key, start, end, values, _, _, row, events = self.emissions[index]

@@ -20,7 +20,7 @@ from backfill.replay.output import Output
 from backfill.replay.result import Replayed
 from backfill.replay.settings import Settings, resolve
 from backfill.replay.setup import Setup
-from backfill.windows import EventWindow, Window
+from backfill.windows import EventWindow, SessionWindow, Window
 
 
 def replay(
@@ -117,7 +117,7 @@ def replay(
         streaming=streaming,
         settings=settings,
         zone=timezone,
-        output=Output(Folding(aggregates, keep_events)),
+        output=Output(Folding(aggregates, keep_events), _reach(row, window)),
         inputs=frozenset(each.partition for each in ordered),
         marked=any(each.watermark is not None for each in ordered),
     )
@@ -127,6 +127,13 @@ def replay(
 
 
 _SETTINGS = frozenset(each.name for each in fields(Settings))
+
+
+def _reach(engine: Engine, window: Window | EventWindow) -> int | None:
+    if not isinstance(window, SessionWindow):
+        return None
+    reach = window.gap.us if engine.rules.session_end == "last_event" else 0
+    return reach if engine.rules.gap_inclusive else reach - engine.tick_us
 
 
 def _in_order(events: Iterable[Event]) -> list[Event]:

@@ -94,6 +94,8 @@ class StoredSessions(Operator):
         key, folding = event.key, self._folding
         if not found:
             state: State = folding.single(event, time)
+            if end < self._stored.visible_from and self._stored.holds(key, start, end):
+                self._output.replaced(key, start, end)
         else:
             state = found[0].value
             for each in found[1:]:

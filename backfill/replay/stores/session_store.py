@@ -11,6 +11,8 @@ from backfill.replay.stores.segments import Segments, segment_interval
 
 _EVER = 1 << 62
 
+_Place = tuple[int, int, int]
+
 
 class Session(NamedTuple):
     """A stored session: its first and last event (µs, both inclusive) and its content."""
@@ -26,7 +28,7 @@ class SessionStore:
 
     A session is hidden from then on that its end is not later than the largest end put, less
     the retention; it is deleted with its segment. Putting and finding take time logarithmic in
-    the number of the key's sessions.
+    the number of sessions.
 
     Args:
         retention: in µs.
@@ -43,10 +45,11 @@ class SessionStore:
         tick: int = 1_000,
         expired: Callable[[Session], None] | None = None,
     ) -> None:
-        self._by_key: dict[Any, Any] = {}  # of key: sorted dict of (end, start): value
-        self._longest: dict[Any, int] = {}
+        self._sessions: Any = SortedDict()  # of (number of the key, end, start): session
+        self._numbers: dict[Any, int] = {}
+        self._longest: list[int] = []  # by the key's number: no session of it was longer
         self._told = expired
-        self._segments: Segments[tuple[Any, int, int]] = Segments(
+        self._segments: Segments[_Place] = Segments(
             retention=retention,
             interval=interval or segment_interval(retention),
             tick=tick,
@@ -55,47 +58,61 @@ class SessionStore:
 
     def put(self, key: Any, start: int, end: int, value: Any) -> bool:
         """Stores a session, over one of the same bounds; whether it is not past retention."""
-        segments = self._segments
-        segments.observe(end)
-        if not segments.add(end, (key, end, start)):
-            return False
-        sessions = self._by_key.get(key)
-        if sessions is None:
-            sessions = self._by_key[key] = SortedDict()
-        sessions[end, start] = value
-        if end - start > self._longest.get(key, -1):
-            self._longest[key] = end - start
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._longest)
+            self._longest.append(0)
+        place = number, end, start
+        if place not in self._sessions:
+            segments = self._segments
+            segments.observe(end)
+            if not segments.add(end, place):
+                return False
+            if end - start > self._longest[number]:
+                self._longest[number] = end - start
+        self._sessions[place] = Session(key, start, end, value)
         return True
 
     def remove(self, key: Any, start: int, end: int) -> None:
         """Forgets a session, if it is there."""
         self._segments.observe(end)
-        self._segments.discard(end, (key, end, start))
-        self._delete(key, start, end)
+        number = self._numbers.get(key)
+        if number is not None and self._sessions.pop((number, end, start), None) is not None:
+            self._segments.discard(end, (number, end, start))
 
     def find_sessions_to_merge(
         self, key: Any, earliest_end: int, latest_start: int
     ) -> list[Session]:
         """The key's sessions that end and start so, by end, then start; not the hidden ones."""
-        sessions = self._by_key.get(key)
-        if sessions is None:
+        number = self._numbers.get(key)
+        if number is None:
             return []
         low = max(earliest_end, self._segments.visible_from)
         # One that starts in time ends no later than the longest one could.
-        high = latest_start + self._longest[key] + 1
+        high = latest_start + self._longest[number] + 1
+        sessions = self._sessions
         return [
-            Session(key, start, end, sessions[end, start])
-            for end, start in sessions.irange((low, -_EVER), (high, -_EVER))
-            if start <= latest_start
+            sessions[place]
+            for place in sessions.irange((number, low), (number, high))
+            if place[2] <= latest_start
         ]
 
     def fetch(self, key: Any) -> Iterator[Session]:
         """The key's sessions as they are now, by end, then start; not the hidden ones."""
         return iter(self.find_sessions_to_merge(key, -_EVER, _EVER))
 
+    @property
+    def visible_from(self) -> int:
+        """Sessions that end earlier are hidden."""
+        return self._segments.visible_from
+
+    def holds(self, key: Any, start: int, end: int) -> bool:
+        """Whether the session is there, hidden or not."""
+        return (self._numbers.get(key), end, start) in self._sessions
+
     def shows(self, key: Any, start: int, end: int) -> bool:
         """Whether the session is there, and not hidden."""
-        return end >= self._segments.visible_from and (end, start) in self._by_key.get(key, ())
+        return end >= self.visible_from and self.holds(key, start, end)
 
     def live_from(self, time: int) -> int:
         """Once a session that ends at `time` was put, those that end earlier can't be any more."""
@@ -104,34 +121,17 @@ class SessionStore:
     def ending(self, low: int, high: int) -> list[Session]:
         """All sessions that end in [low, high], hidden ones too, in no order."""
         return [
-            Session(key, start, end, self._by_key[key][end, start])
-            for key, end, start in self._segments.between(low, high)
-            if low <= end <= high
+            self._sessions[place]
+            for place in self._segments.between(low, high)
+            if low <= place[1] <= high
         ]
 
     def all(self) -> Iterator[Session]:
-        """All sessions that are not hidden, as they are now."""
-        return iter(
-            [
-                Session(key, start, end, value)
-                for key, sessions in self._by_key.items()
-                for (end, start), value in sessions.items()
-                if end >= self._segments.visible_from
-            ]
-        )
+        """All sessions that are not hidden, as they are now, by key, end and start."""
+        visible = self._segments.visible_from
+        return iter([each for each in self._sessions.values() if each.end >= visible])
 
-    def _expire(self, entry: tuple[Any, int, int]) -> None:
-        key, end, start = entry
-        value = self._delete(key, start, end)
+    def _expire(self, place: _Place) -> None:
+        session = self._sessions.pop(place)
         if self._told is not None:
-            self._told(Session(key, start, end, value))
-
-    def _delete(self, key: Any, start: int, end: int) -> Any:
-        sessions = self._by_key.get(key)
-        if sessions is None:
-            return None
-        value = sessions.pop((end, start), None)
-        if not sessions:
-            del self._by_key[key]
-            del self._longest[key]
-        return value
+            self._told(session)

@@ -21,7 +21,7 @@ class WindowStore:
 
     A window is hidden from then on that its start is not later than the largest start put, less
     the retention; it is deleted with its segment. Putting and fetching take time logarithmic in
-    the number of the key's windows.
+    the number of windows.
 
     Args:
         size: of the windows, in µs.
@@ -54,9 +54,10 @@ class WindowStore:
                 way_out="Make it longer, or leave it out",
             )
         kept = least if retention is None else retention
-        self._by_key: dict[Any, Any] = {}  # of key: sorted dict of start: value
+        self._windows: Any = SortedDict()  # of (number of the key, start): key, start, value
+        self._numbers: dict[Any, int] = {}
         self._told = expired
-        self._segments: Segments[tuple[Any, int]] = Segments(
+        self._segments: Segments[tuple[int, int]] = Segments(
             retention=kept,
             interval=interval or segment_interval(kept),
             tick=tick,
@@ -71,41 +72,43 @@ class WindowStore:
 
     def put(self, key: Any, start: int, value: Any) -> bool:
         """Stores a window, over one of the same start; whether it is not past retention."""
-        segments = self._segments
-        segments.observe(start)
-        if not segments.add(start, (key, start)):
-            return False
-        windows = self._by_key.get(key)
-        if windows is None:
-            windows = self._by_key[key] = SortedDict()
-        windows[start] = value
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers)
+        place = number, start
+        if place not in self._windows:
+            segments = self._segments
+            segments.observe(start)
+            if not segments.add(start, place):
+                return False
+        self._windows[place] = key, start, value
         return True
 
     def fetch(self, key: Any, start: int) -> Any:
         """The content of the window that starts there; None if it is hidden or not there."""
-        windows = self._by_key.get(key)
-        if windows is None or start < self._segments.visible_from:
+        if start < self._segments.visible_from:
             return None
-        return windows.get(start)
+        found = self._windows.get((self._numbers.get(key), start))
+        return None if found is None else found[2]
 
     def fetch_range(
         self, key: Any, low: int, high: int, *, latest_first: bool = False
     ) -> Iterator[tuple[int, Any]]:
         """The key's windows that start in [low, high], as they are now: start and content."""
-        windows = self._by_key.get(key)
-        if windows is None:
+        number = self._numbers.get(key)
+        if number is None:
             return iter(())
+        windows = self._windows
         low = max(low, self._segments.visible_from)
-        return iter(
-            [(start, windows[start]) for start in windows.irange(low, high, reverse=latest_first)]
-        )
+        places = windows.irange((number, low), (number, high), reverse=latest_first)
+        return iter([windows[place][1:] for place in places])
 
     def starting(self, low: int, high: int) -> list[Entry]:
         """All windows that start in [low, high], hidden ones too, in no order."""
         return [
-            (key, start, self._by_key[key][start])
-            for key, start in self._segments.between(low, high)
-            if low <= start <= high
+            self._windows[place]
+            for place in self._segments.between(low, high)
+            if low <= place[1] <= high
         ]
 
     def fetch_all(self, low: int = -_EVER, high: int = _EVER) -> Iterator[Entry]:
@@ -113,11 +116,7 @@ class WindowStore:
         found = self.starting(max(low, self._segments.visible_from), high)
         return iter(sorted(found, key=lambda entry: entry[1]))
 
-    def _expire(self, entry: tuple[Any, int]) -> None:
-        key, start = entry
-        windows = self._by_key[key]
-        value = windows.pop(start)
-        if not windows:
-            del self._by_key[key]
+    def _expire(self, place: tuple[int, int]) -> None:
+        entry = self._windows.pop(place)
         if self._told is not None:
-            self._told((key, start, value))
+            self._told(entry)
