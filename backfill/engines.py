@@ -220,6 +220,7 @@ _FLINK_SQL = Streaming(
     complete_ticks=-1,
     flushes=True,
     null_key="group",
+    strides=False,
     settings={**_DELAY, "restarts": ()},
 )
 
@@ -234,6 +235,7 @@ _FLINK = Engine(
             _FLINK_SQL,
             operators={"session": "merging", "aligned": "aligned", "count": "counted"},
             lag_ticks=1,
+            strides=True,
             null_key="refuse",
             null_time="refuse",
             gaps=True,

@@ -33,6 +33,7 @@ class Streaming:
         gaps: the session gap can differ from event to event.
         filters_gaps: a gap of zero or less leaves the event out, rather than that it fails.
         unbounded: sliding windows without a length.
+        strides: count windows that advance by more than one event.
         calendars, cumulating: aligned windows that the interface has, if the engine has them.
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
         empty_panes: a window fires on time even if its panes are deltas and nothing came since the
@@ -56,6 +57,7 @@ class Streaming:
     gaps: bool = False
     filters_gaps: bool = False
     unbounded: bool = True
+    strides: bool = True
     calendars: bool = True
     cumulating: bool = True
     changelog: bool = False

@@ -78,7 +78,7 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     emissions, emitted = setup.output.emissions, []
     numbers = _numbers(events, setup.settings.batch_size)
     more = False
-    for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=True):
+    for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
         if usable(event) and event.time is not None:
             machine.process(event, event.time - event.time % tick)
         if following != number:

@@ -65,7 +65,9 @@ def _kind(window: Window | EventWindow) -> str:
 def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> bool:
     if isinstance(window, SlidingWindow):
         return window.length is not None or streaming.unbounded
-    if isinstance(window, SessionWindow | CountWindow):
+    if isinstance(window, CountWindow):
+        return window.advance == 1 or streaming.strides
+    if isinstance(window, SessionWindow):
         return True
     calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())
     if calendar and not streaming.calendars:

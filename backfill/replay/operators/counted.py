@@ -41,10 +41,11 @@ class Counted(Operator):
         self._since[key] = since
 
     def finish(self) -> None:
-        """The events since the last window are in none that fired, or in no full step."""
+        """What the next windows would hold of the events so far is pending."""
         for key, since in self._since.items():
-            if since:
-                start, end, state = self._window(list(self._held[key]))
+            kept = self._size - (self._advance - since)
+            if since and kept > 0:
+                start, end, state = self._window(list(self._held[key])[-kept:])
                 self._output.pending.append(self._output.window(key, start, end, state))
 
     def _window(self, held: list[tuple[Event, int]]) -> tuple[int, int, State]:

@@ -21,12 +21,13 @@ from backfill.windows import CountWindow, SlidingWindow
 class _Rows:
     """What is known of a key: rows by time, and the time of the last timer that fired."""
 
-    __slots__ = ("cleanup", "fired", "first", "last", "rows", "total")
+    __slots__ = ("cleanup", "count", "fired", "first", "last", "rows", "total")
 
     def __init__(self, fired: int) -> None:
         self.rows: dict[int, list[Event]] = {}
         self.fired = fired
         self.cleanup = NEVER
+        self.count = 0
         self.last: deque[tuple[Event, int]] = deque()
         self.total: State | None = None
         self.first: int | None = None
@@ -164,12 +165,13 @@ class RangeOver(_Over):
 
 
 class RowsOver(_Over):
-    """The last `size` rows by time, then arrival."""
+    """The last `size` rows by time, then arrival, at every row, or at every `advance`-th."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         assert isinstance(setup.window, CountWindow)
         self._size = setup.window.size
+        self._advance = setup.window.advance
 
     def fire(self, held: _Rows, time: int, rows: list[Event], arrival: Any) -> None:
         """Each row has a result of its own."""
@@ -178,7 +180,24 @@ class RowsOver(_Over):
             held.last.append((row, time))
             if len(held.last) > self._size:
                 held.last.popleft()
+            held.count += 1
+            if held.count % self._advance:
+                continue
             state = self._folding.empty()
             for each, at in held.last:
                 self._folding.add(state, each, at)
             self._send(row, time, held.last[0][1], state, arrival)
+
+    def finish(self) -> None:
+        """What the next windows would hold of the rows so far is pending."""
+        super().finish()
+        for key, held in self._keys.items():
+            since = held.count % self._advance
+            kept = self._size - (self._advance - since)
+            if since and kept > 0:
+                last = list(held.last)[-kept:]
+                state = self._folding.empty()
+                for row, time in last:
+                    self._folding.add(state, row, time)
+                window = self._output.window(key, last[0][1], last[-1][1], state)
+                self._output.pending.append(window)
