@@ -49,10 +49,11 @@ def assigner(
     """
     if isinstance(window, CumulatingWindow):
         size, step = in_zone(window.size, zone), in_zone(window.step, zone)
-        if isinstance(size, Fixed) and isinstance(step, Fixed):
+        # A span of a calendar that ends within a step has a last window that is cut.
+        if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
             return _cumulating(size.us, step.us, first_start(window.size))
         if isinstance(window.size, Calendar):
-            return _calendar_cumulating(window.size, step, zone)
+            return _calendar_cumulating(window.size, window.step, zone)
     else:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         size, every = in_zone(window.size, zone), in_zone(advance, zone)

@@ -105,11 +105,11 @@ class Engine:
         return self.offsets or window.offset.us == 0
 
     def _check_ticks(self, window: Window | EventWindow) -> None:
-        for field, value in durations_of(window).items():
+        for name, value in durations_of(window).items():
             if isinstance(value, Fixed) and value.us % self.tick_us:
                 raise WindowError(
                     f"must be whole milliseconds under the engine {self.name}",
-                    field=field,
+                    field=name,
                     value=str(value),
                     way_out="Round it, or use the engine plain",
                 )
@@ -256,6 +256,7 @@ _FLINK = Engine(
             _FLINK_SQL,
             cumulating=False,
             changelog=True,
+            not_of_sessions=frozenset({"allowed_lateness", "early"}),
             settings={**_FLINK_SQL.settings, "allowed_lateness": "0s", "early": None},
         ),
     },

@@ -40,6 +40,7 @@ class Streaming:
             last one.
         stamps: output records carry a time.
         emits: the policies of emission, the default one first.
+        not_of_sessions: settings that it takes for other windows only.
         settings: the arguments of `replay` that it takes, with their defaults.
     """
 
@@ -64,4 +65,5 @@ class Streaming:
     empty_panes: bool = False
     stamps: bool = True
     emits: tuple[str, ...] = ("on_close",)
+    not_of_sessions: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -109,7 +109,10 @@ def replay(
     row.check(window)
     streaming, name = choose(row, window, api, rolling=bool(rolling))
     kind = OPERATORS[name]
-    settings = resolve(given, row, streaming, kind.takes)
+    takes = kind.takes
+    if isinstance(window, SessionWindow):
+        takes -= streaming.not_of_sessions
+    settings = resolve(given, row, streaming, takes)
     ordered = _in_order(events)
     setup = Setup(
         window=window,

@@ -123,8 +123,8 @@ class TestRollingCounters:
         assert [n for *_, n, _ in sent(result)] == [1, 2]
 
     def test_slots_fill_the_window(self) -> None:
+        window = HoppingWindow(size="30ms", advance="20ms")
         with pytest.raises(WindowError, match="advance: the size 30ms is no whole number"):
-            window = HoppingWindow(size="30ms", advance="20ms")
             run(arriving(1), window, "storm", rolling=True)
 
 
