@@ -11,7 +11,8 @@ from backfill.replay.stores.segments import Segments, segment_interval
 
 _EVER = 1 << 62
 
-_Place = tuple[int, int, int]
+#: Key, end, start.
+_Place = tuple[Any, int, int]
 
 
 class Session(NamedTuple):
@@ -21,6 +22,16 @@ class Session(NamedTuple):
     start: int
     end: int
     value: Any
+
+
+class _Several:
+    """A key's sessions by (end, start), and how long the longest was that it ever had."""
+
+    __slots__ = ("longest", "sorted")
+
+    def __init__(self, first: Session) -> None:
+        self.sorted: Any = SortedDict({(first.end, first.start): first})
+        self.longest = first.end - first.start
 
 
 class SessionStore:
@@ -45,9 +56,8 @@ class SessionStore:
         tick: int = 1_000,
         expired: Callable[[Session], None] | None = None,
     ) -> None:
-        self._sessions: Any = SortedDict()  # of (number of the key, end, start): session
-        self._numbers: dict[Any, int] = {}
-        self._longest: list[int] = []  # by the key's number: no session of it was longer
+        # Most keys have one session at a time, which needs no order.
+        self._by_key: dict[Any, Session | _Several] = {}
         self._told = expired
         self._segments: Segments[_Place] = Segments(
             retention=retention,
@@ -58,43 +68,47 @@ class SessionStore:
 
     def put(self, key: Any, start: int, end: int, value: Any) -> bool:
         """Stores a session, over one of the same bounds; whether it is not past retention."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._longest)
-            self._longest.append(0)
-        place = number, end, start
-        if place not in self._sessions:
-            segments = self._segments
-            segments.observe(end)
-            if not segments.add(end, place):
-                return False
-            if end - start > self._longest[number]:
-                self._longest[number] = end - start
-        self._sessions[place] = Session(key, start, end, value)
+        segments = self._segments
+        segments.observe(end)
+        if not segments.add(end, (key, end, start)):
+            return False
+        session = Session(key, start, end, value)
+        held = self._by_key.get(key)
+        if held is None or (type(held) is Session and held.end == end and held.start == start):
+            self._by_key[key] = session
+            return True
+        if type(held) is Session:
+            held = self._by_key[key] = _Several(held)
+        assert type(held) is _Several
+        held.sorted[end, start] = session
+        if end - start > held.longest:
+            held.longest = end - start
         return True
 
     def remove(self, key: Any, start: int, end: int) -> None:
         """Forgets a session, if it is there."""
         self._segments.observe(end)
-        number = self._numbers.get(key)
-        if number is not None and self._sessions.pop((number, end, start), None) is not None:
-            self._segments.discard(end, (number, end, start))
+        if self._delete(key, start, end) is not None:
+            self._segments.discard(end, (key, end, start))
 
     def find_sessions_to_merge(
         self, key: Any, earliest_end: int, latest_start: int
     ) -> list[Session]:
         """The key's sessions that end and start so, by end, then start; not the hidden ones."""
-        number = self._numbers.get(key)
-        if number is None:
+        held = self._by_key.get(key)
+        if held is None:
             return []
-        low = max(earliest_end, self._segments.visible_from)
+        visible = self._segments.visible_from
+        low = visible if visible > earliest_end else earliest_end
+        if type(held) is Session:
+            return [held] if held.end >= low and held.start <= latest_start else []
+        assert type(held) is _Several
         # One that starts in time ends no later than the longest one could.
-        high = latest_start + self._longest[number] + 1
-        sessions = self._sessions
+        high = latest_start + held.longest + 1
         return [
-            sessions[place]
-            for place in sessions.irange((number, low), (number, high))
-            if place[2] <= latest_start
+            held.sorted[place]
+            for place in held.sorted.irange((low,), (high,))
+            if place[1] <= latest_start
         ]
 
     def fetch(self, key: Any) -> Iterator[Session]:
@@ -108,7 +122,10 @@ class SessionStore:
 
     def holds(self, key: Any, start: int, end: int) -> bool:
         """Whether the session is there, hidden or not."""
-        return (self._numbers.get(key), end, start) in self._sessions
+        held = self._by_key.get(key)
+        if type(held) is _Several:
+            return (end, start) in held.sorted
+        return type(held) is Session and held.end == end and held.start == start
 
     def shows(self, key: Any, start: int, end: int) -> bool:
         """Whether the session is there, and not hidden."""
@@ -121,17 +138,37 @@ class SessionStore:
     def ending(self, low: int, high: int) -> list[Session]:
         """All sessions that end in [low, high], hidden ones too, in no order."""
         return [
-            self._sessions[place]
-            for place in self._segments.between(low, high)
-            if low <= place[1] <= high
+            self._get(key, start, end)
+            for key, end, start in self._segments.between(low, high)
+            if low <= end <= high
         ]
 
     def all(self) -> Iterator[Session]:
-        """All sessions that are not hidden, as they are now, by key, end and start."""
-        visible = self._segments.visible_from
-        return iter([each for each in self._sessions.values() if each.end >= visible])
+        """All sessions that are not hidden, as they are now, each key's by end, then start."""
+        return iter([each for key in self._by_key for each in self.fetch(key)])
+
+    def _get(self, key: Any, start: int, end: int) -> Session:
+        held = self._by_key[key]
+        if type(held) is _Several:
+            found: Session = held.sorted[end, start]
+            return found
+        assert type(held) is Session
+        return held
 
     def _expire(self, place: _Place) -> None:
-        session = self._sessions.pop(place)
-        if self._told is not None:
+        key, end, start = place
+        session = self._delete(key, start, end)
+        if self._told is not None and session is not None:
             self._told(session)
+
+    def _delete(self, key: Any, start: int, end: int) -> Session | None:
+        held = self._by_key.get(key)
+        if type(held) is _Several:
+            session: Session | None = held.sorted.pop((end, start), None)
+            if not held.sorted:
+                del self._by_key[key]
+            return session
+        if type(held) is Session and held.end == end and held.start == start:
+            del self._by_key[key]
+            return held
+        return None
