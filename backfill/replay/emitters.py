@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sortedcontainers import SortedDict
 
@@ -38,7 +38,13 @@ class Closing(NamedTuple):
 
 
 class Emitter(Protocol):
-    """Decides what of an operator's changes goes downstream, and when."""
+    """Decides what of an operator's changes goes downstream, and when.
+
+    Attributes:
+        watches: it has to be told how far windows are closed.
+    """
+
+    watches: ClassVar[bool]
 
     def send(
         self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
@@ -69,6 +75,8 @@ class Emitter(Protocol):
 class OnUpdate:
     """Every change goes downstream at once."""
 
+    watches: ClassVar[bool] = False
+
     def __init__(self, output: Output, closing: Closing) -> None:
         self.send = output.send
         self.retract = output.retract
@@ -92,6 +100,8 @@ class OnClose:
 
     What the store has deleted by then, or does not emit any more, is lost.
     """
+
+    watches: ClassVar[bool] = True
 
     def __init__(self, output: Output, closing: Closing) -> None:
         self._output = output
@@ -145,6 +155,8 @@ class Suppressed:
     The buffer has a stream time of its own, the largest time of the records that came, and it
     drops tombstones: nothing retracts a window that was sent.
     """
+
+    watches: ClassVar[bool] = False
 
     def __init__(self, output: Output, closing: Closing) -> None:
         self._output = output

@@ -83,10 +83,10 @@ class Output:
     def result(self, arrivals: list[Any], emitted: Iterable[int]) -> Replayed:
         """All of it; the events' arrivals, and how much was emitted after each, for `as_of`."""
         last: dict[_Place, int] = {}
-        for i, each in enumerate(self.emissions):
-            place = each.key, each.start, each.end, each.row
+        for i, (_, key, start, end, values, _, _, row, _) in enumerate(self.emissions):
+            place = key, start, end, row
             last.pop(place, None)
-            if each.values is not None:
+            if values is not None:
                 last[place] = i
         merged_away = {
             (*bounds, None): None

@@ -60,6 +60,7 @@ class StoredSessions(Operator):
             setup.output,
             Closing(self._wait, True, setup.tick, self._ending, _place, lambda end, state: end),
         )
+        self._watches = self._emitter.watches
         self._cache = (
             CachedSessions(self._stored, self._changed, self._emitter.superseded)
             if settings.caching
@@ -88,7 +89,8 @@ class StoredSessions(Operator):
             self._output.drop(arrival, "past_retention", late_by)
         else:
             self._merge(event, time, found, start, end)
-        self._emitter.closed(arrival, close)
+        if self._watches:
+            self._emitter.closed(arrival, close)
 
     def _merge(self, event: Event, time: int, found: list[Session], start: int, end: int) -> None:
         key, folding = event.key, self._folding

@@ -71,6 +71,7 @@ class Stored(Operator):
                 lambda end, state: state.latest,
             ),
         )
+        self._watches = self._emitter.watches
         self._cache = CachedWindows(self._stored, self._changed) if settings.caching else None
         self._store: WindowStore | CachedWindows = self._cache or self._stored
 
@@ -85,7 +86,8 @@ class Stored(Operator):
             clock.now = time
         close = clock.now - self._grace
         self.update(event, time, close)
-        self._emitter.closed(event.arrival, close)
+        if self._watches:
+            self._emitter.closed(event.arrival, close)
 
     def commit(self, arrival: Any) -> None:
         """Flushes the cache."""

@@ -10,6 +10,7 @@ from sortedcontainers import SortedDict
 K = TypeVar("K", bound=Hashable)
 
 _LEAST_US = 60_000_000
+_NEVER = -(1 << 62)
 
 
 def segment_interval(retention: int, *, segments: int | None = None) -> int:
@@ -33,7 +34,7 @@ class Segments(Generic[K]):
         expired: told of every entry of a segment when that is deleted.
 
     Attributes:
-        observed: the largest time put so far, or None.
+        observed: the largest time put so far; before everything if there was none.
         visible_from: entries of an earlier time are not found any more.
     """
 
@@ -42,16 +43,15 @@ class Segments(Generic[K]):
     ) -> None:
         self.retention = retention
         self.interval = interval
-        self.observed: int | None = None
-        self.visible_from = -(1 << 62)
+        self.observed = self.visible_from = _NEVER
         self._tick = tick
         self._expired = expired
-        self._oldest = -(1 << 62)
+        self._oldest = _NEVER
         self._entries: Any = SortedDict()  # of segment: dict of entry: None
 
     def observe(self, time: int) -> None:
         """A time was put: expires what is past retention."""
-        if self.observed is not None and time <= self.observed:
+        if time <= self.observed:
             return
         self.observed = time
         self.visible_from = time - self.retention + self._tick
@@ -64,8 +64,7 @@ class Segments(Generic[K]):
 
     def live_from(self, time: int) -> int:
         """Where the oldest segment begins that lives once `time` was put."""
-        latest = time if self.observed is None else max(time, self.observed)
-        return (latest - self.retention) // self.interval * self.interval
+        return (max(time, self.observed) - self.retention) // self.interval * self.interval
 
     def add(self, time: int, entry: K) -> bool:
         """Whether the entry's segment lives; if not, it is not added."""

@@ -69,7 +69,8 @@ class SessionStore:
     def put(self, key: Any, start: int, end: int, value: Any) -> bool:
         """Stores a session, over one of the same bounds; whether it is not past retention."""
         segments = self._segments
-        segments.observe(end)
+        if end > segments.observed:
+            segments.observe(end)
         if not segments.add(end, (key, end, start)):
             return False
         session = Session(key, start, end, value)
@@ -87,8 +88,9 @@ class SessionStore:
 
     def remove(self, key: Any, start: int, end: int) -> None:
         """Forgets a session, if it is there."""
-        self._segments.observe(end)
-        if self._delete(key, start, end) is not None:
+        if self._delete(key, start, end) is None:
+            self._segments.observe(end)
+        else:
             self._segments.discard(end, (key, end, start))
 
     def find_sessions_to_merge(

@@ -67,8 +67,7 @@ class WindowStore:
     @property
     def oldest_emitted(self) -> int:
         """Windows that start earlier are not even emitted when they close."""
-        observed = self._segments.observed
-        return -_EVER if observed is None else observed - self._segments.retention
+        return self._segments.observed - self._segments.retention
 
     def put(self, key: Any, start: int, value: Any) -> bool:
         """Stores a window, over one of the same start; whether it is not past retention."""
