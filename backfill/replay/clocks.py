@@ -57,7 +57,7 @@ class Watermark:
     ) -> None:
         self.now = self._start = start
         self._latest: dict[Any, int] = dict.fromkeys(inputs, NEVER)
-        self._marked = dict(self._latest)
+        self._marked: dict[Any, int] = dict(self._latest)
         self._since = dict.fromkeys(self._latest, 0)
         self._delay = delay
         self._every = every

@@ -62,6 +62,9 @@ class Emitter(Protocol):
     def closed(self, arrival: Any, close: int) -> None:
         """An event was processed: windows are closed up to there."""
 
+    def reached(self, arrival: Any, now: int) -> None:
+        """Records of other keys have come that carry times up to there."""
+
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
         """A window was deleted with its segment."""
 
@@ -84,6 +87,9 @@ class OnUpdate:
 
     def closed(self, arrival: Any, close: int) -> None:
         """Nothing waits for its end."""
+
+    def reached(self, arrival: Any, now: int) -> None:
+        """Nothing waits for a time."""
 
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
         """Its last change has been emitted."""
@@ -133,6 +139,9 @@ class OnClose:
         for key, start, end, state in self._closing.ending(low, close - self._reach):
             stamp = self._closing.stamp(end, state)
             self._output.send(arrival, key, start, end, state, "final", stamp)
+
+    def reached(self, arrival: Any, now: int) -> None:
+        """It goes by the operator's clock."""
 
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
         """It is lost, if it was not emitted."""
@@ -187,6 +196,12 @@ class Suppressed:
     def closed(self, arrival: Any, close: int) -> None:
         """The buffer sees only records."""
 
+    def reached(self, arrival: Any, now: int) -> None:
+        """The buffer's stream time is that of all keys."""
+        if now > self._now:
+            self._now = now
+        self._flush(arrival)
+
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
         """It is in the buffer still."""
 
@@ -203,6 +218,9 @@ class Suppressed:
         self._buffer[place] = window, stamp, gone
         if stamp is not None and stamp > self._now:
             self._now = stamp
+        self._flush(arrival)
+
+    def _flush(self, arrival: Any) -> None:
         until = self._now - self._closing.grace
         while self._buffer and self._buffer.keys()[0][0] <= until:
             _, (each, time, tombstone) = self._buffer.popitem(0)

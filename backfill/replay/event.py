@@ -22,6 +22,10 @@ class Event:
             that ran without data.
         watermark: the watermark in µs right after it, for engines that have one.
         gap: the session gap in µs that it brings, for engines whose gaps can differ.
+        clock: where the operator's clock stood when it judged the event, in µs: stream time with
+            the event in it, the watermark before the event, or the one that its batch judges
+            lateness by. All events have it or none; then nothing else moves the clock, so that
+            keys can be replayed apart.
     """
 
     key: Any
@@ -32,3 +36,4 @@ class Event:
     batch: int | None = None
     watermark: int | None = None
     gap: int | None = None
+    clock: int | None = None

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from backfill.errors import ReplayError
+from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.result import Replayed
 from backfill.replay.setup import Operator, Setup
@@ -17,6 +18,15 @@ class Partitioned(Operator):
 
     def __init__(self, setup: Setup, kind: type[Operator]) -> None:
         self._instances = {each: kind(setup) for each in sorted(setup.inputs, key=repr)}
+
+    def instance(self, partition: Any) -> Operator:
+        """The partition's."""
+        return self._instances[partition]
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """All clocks stand there when the input ends."""
+        for each in self._instances.values():
+            each.turn(clock, time, arrival)
 
     def process(self, event: Event, time: int) -> None:
         """Gives the event to its partition's instance."""
@@ -40,7 +50,7 @@ class Partitioned(Operator):
 
 def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
     """Feeds every event, with the commits and restarts that were asked for."""
-    usable, process, tick = _usable(setup), machine.process, setup.tick
+    usable, process, tick = _usable(setup), _process(setup, machine), setup.tick
     emissions, emitted = setup.output.emissions, []
     settings = setup.settings
     restarts = frozenset(settings.restarts)
@@ -64,7 +74,7 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     if events:
         machine.commit(last)
         emitted[-1] = len(emissions)
-    machine.finish()
+    _end(setup, machine)
     return setup.output.result([each.arrival for each in events], emitted)
 
 
@@ -74,23 +84,45 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     One that has no data comes for each number that no event has, after each batch that raised
     the watermark if the query is idle in between, and at the end of the input if it rose last.
     """
-    usable, tick, idle = _usable(setup), setup.tick, setup.settings.idle_batches
+    usable, process, tick = _usable(setup), _process(setup, machine), setup.tick
+    idle, clocked = setup.settings.idle_batches, setup.clocked
     emissions, emitted = setup.output.emissions, []
     numbers = _numbers(events, setup.settings.batch_size)
     more = False
     for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
         if usable(event) and event.time is not None:
-            machine.process(event, event.time - event.time % tick)
+            process(event, event.time - event.time % tick)
         if following != number:
-            more = machine.end_batch(event.arrival)
-            if following is not None:
+            more = machine.end_batch(event.arrival) and not clocked
+            if following is not None and not clocked:
                 for _ in range(following - number - 1 or int(idle and more)):
                     machine.end_batch(event.arrival)
         emitted.append(len(emissions))
     if more:
         machine.end_batch(None)
-    machine.finish()
+    _end(setup, machine)
     return setup.output.result([each.arrival for each in events], emitted)
+
+
+def _process(setup: Setup, machine: Operator) -> Callable[[Event, int], None]:
+    """How an event is processed: where clocks are given, with the clock turned first."""
+    if not setup.clocked:
+        return machine.process
+    tick = setup.tick
+
+    def process(event: Event, time: int) -> None:
+        assert event.clock is not None
+        instance = machine.instance(event.partition)
+        instance.turn(event.clock - event.clock % tick, time, event.arrival)
+        instance.process(event, time)
+
+    return process
+
+
+def _end(setup: Setup, machine: Operator) -> None:
+    if setup.end_clock is not None:
+        machine.turn(setup.end_clock - setup.end_clock % setup.tick, NEVER, None)
+    machine.finish()
 
 
 def _numbers(events: list[Event], size: int | None) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from backfill.replay.clocks import ALWAYS, ProcessingTime
 from backfill.replay.event import Event
 from backfill.replay.folding import State
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 
 
@@ -76,6 +77,17 @@ class Panes(Operator):
         self._behind = 0
         self._timers: list[tuple[int, int, Pane]] = []
         self._made = 0
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Windows of other keys mean nothing to a key's."""
+        return True
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """Fires what the clock has passed meanwhile."""
+        before, self._clock.now = self._clock.now, clock
+        if clock > before:
+            self._fire(clock, arrival)
 
     @property
     def _now(self) -> int:

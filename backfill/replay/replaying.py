@@ -54,6 +54,7 @@ def replay(
     allow_multiple: bool | None = None,
     timer_interval: object = None,
     rolling: bool | None = None,
+    end_clock: int | None = None,
 ) -> Replayed:
     """What a streaming operator makes of these events.
 
@@ -95,6 +96,7 @@ def replay(
         allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple.
         timer_interval: how often timers run in processing time; all the time by default.
         rolling: a hopping window is a rolling counter of processing time.
+        end_clock: where events bring the clock: where it stood when the input ended, in µs.
 
     Returns:
         What the operator emitted, dropped and still holds.
@@ -125,6 +127,8 @@ def replay(
         output=Output(Folding(aggregates, keep_events), _reach(row, window)),
         inputs=frozenset(each.partition for each in ordered),
         marked=any(each.watermark is not None for each in ordered),
+        clocked=_clocked(ordered, streaming.clock in _SHARED and kind.apart(settings), end_clock),
+        end_clock=end_clock,
     )
     machine = Partitioned(setup, kind) if streaming.feed == "partitions" else kind(setup)
     feed = in_batches if streaming.feed == "batches" else one_by_one
@@ -132,7 +136,27 @@ def replay(
         return feed(ordered, setup, machine)
 
 
+#: Clocks that events of other keys move.
+_SHARED = ("stream_time", "watermark", "batches")
 _SETTINGS = frozenset(each.name for each in fields(Settings))
+
+
+def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
+    clocked = sum(each.clock is not None for each in events)
+    if clocked and not apart:
+        raise ReplayError(
+            "with these windows and settings, keys can't be replayed apart",
+            field="clock",
+            way_out="Leave it out, and give all the events that the operator saw",
+        )
+    if clocked != len(events) and (clocked or end_clock is not None):
+        raise ReplayError(
+            "all events bring the clock, or none does",
+            field="clock",
+            value=f"brought by {clocked} of {len(events)} events",
+            way_out="Give it for every event, and end_clock only then",
+        )
+    return bool(clocked)
 
 
 @contextmanager

@@ -30,6 +30,8 @@ class Setup:
         output: where results go.
         inputs: the partitions that events come by.
         marked: events bring watermarks.
+        clocked: events bring the clock.
+        end_clock: where the clock stood when the input ended, if that is known.
     """
 
     window: Window | EventWindow
@@ -40,6 +42,8 @@ class Setup:
     output: Output
     inputs: frozenset[Any]
     marked: bool
+    clocked: bool
+    end_clock: int | None
 
     @property
     def folding(self) -> Folding:
@@ -75,7 +79,7 @@ class Setup:
             delay=self.settings.watermark_delay + self.streaming.lag_ticks * self.tick,
             every=self.settings.watermark_every,
             start=self._clock_start,
-            given=self.marked,
+            given=self.marked or self.clocked,
             tick=self.tick,
         )
 
@@ -85,7 +89,7 @@ class Setup:
             delay=self.settings.watermark_delay,
             start=self._clock_start,
             grain=self.streaming.clock_grain,
-            given=self.marked,
+            given=self.marked or self.clocked,
             both=not self.settings.allow_multiple,
         )
 
@@ -107,6 +111,18 @@ class Operator(ABC):
 
     @abstractmethod
     def __init__(self, setup: Setup) -> None: ...
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Whether a key can be replayed without the others, given the clock at its events."""
+        return False
+
+    def instance(self, partition: Any) -> Operator:
+        """The instance that a partition's events go to."""
+        return self
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
+        """The clock stands here as an event of this time comes."""
 
     @abstractmethod
     def process(self, event: Event, time: int) -> None:

@@ -12,6 +12,7 @@ from backfill.errors import ReplayError
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.keys import key_bytes
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.windows import SessionWindow
 
@@ -42,6 +43,16 @@ class Batched(Operator):
         self._state: Any = SortedDict()
         self._touched: dict[Any, None] = {}
 
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Groups of other keys mean nothing to a key's."""
+        return True
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """Evicts what earlier batches have evicted: by the watermark that is late now."""
+        self._clock.late = self._clock.now = clock
+        self._evict(arrival)
+
     @abstractmethod
     def update(self, event: Event, time: int) -> None:
         """Adds the event to the state, unless it is late."""
@@ -60,18 +71,19 @@ class Batched(Operator):
             self._emit(arrival, self._state)
         elif self._mode == "update":
             self._emit(arrival, sorted(self._touched))
-        over = []
-        if self._mode != "complete":
-            now = self._clock.now
-            while self._state and self._state.keys()[0][0] <= now:
-                place, held = self._state.popitem(0)
-                over.append((place, held))
-                self.evicted(held[0])
-        if self._mode == "append":
-            for place, (bounds, state) in over:
-                self._send(arrival, place[0], bounds, state)
+        self._evict(arrival)
         self._touched = {}
         return self._clock.next_batch() and self._mode != "complete"
+
+    def _evict(self, arrival: Any) -> None:
+        if self._mode == "complete":
+            return
+        now = self._clock.now
+        while self._state and self._state.keys()[0][0] <= now:
+            place, (bounds, state) = self._state.popitem(0)
+            self.evicted(bounds)
+            if self._mode == "append":
+                self._send(arrival, place[0], bounds, state)
 
     def finish(self) -> None:
         """The last windows stay in the state; only append holds them back."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from backfill.replay.event import Event
 from backfill.replay.folding import State
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.windows import CountWindow
 
@@ -25,6 +26,11 @@ class Counted(Operator):
         self._size = setup.window.size
         self._held: dict[Any, deque[tuple[Event, int]]] = {}
         self._since: dict[Any, int] = {}
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """No clock decides anything."""
+        return True
 
     def process(self, event: Event, time: int) -> None:
         """Counts the event."""

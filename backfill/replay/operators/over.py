@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from backfill.replay.clocks import ALWAYS, NEVER
 from backfill.replay.event import Event
 from backfill.replay.folding import State
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.windows import CountWindow, SlidingWindow
 
@@ -48,6 +49,17 @@ class _Over(Operator):
         self._made = 0
         # A key that nothing has fired for yet drops rows up to the epoch, if anything is late.
         self._first = NEVER if setup.streaming.late == "never" else 0
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Rows of other keys mean nothing to a key's."""
+        return True
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """Fires what the clock has passed meanwhile."""
+        before, self._clock.now = self._clock.now, clock
+        if clock > before:
+            self._fire(clock, arrival)
 
     @abstractmethod
     def fire(self, held: _Rows, time: int, rows: list[Event], arrival: Any) -> None:

@@ -11,6 +11,7 @@ from backfill.replay.emitters import EMITTERS, Closing, Held
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.keys import key_bytes, session_key_bytes
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.stores.cache import CachedSessions
 from backfill.replay.stores.segments import segment_interval
@@ -67,6 +68,18 @@ class StoredSessions(Operator):
             else None
         )
         self._store: SessionStore | CachedSessions = self._cache or self._stored
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Unless other keys' events decide when the cache is flushed, or segments deleted."""
+        return not settings.caching and settings.emit != "on_close"
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """Hides and emits what other events did before; one that moves the clock did not yet."""
+        self._clock.now = clock
+        if clock > time:
+            self._stored.observe(clock)
+            self._emitter.reached(arrival, clock)
 
     def process(self, event: Event, time: int) -> None:
         """Merges the event with the sessions within the gap, unless what comes of it is closed."""

@@ -11,6 +11,7 @@ from backfill.replay.emitters import EMITTERS, Closing, Held
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.keys import key_bytes, window_key_bytes
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.stores.cache import CachedWindows
 from backfill.replay.stores.segments import segment_interval
@@ -140,6 +141,17 @@ class StoredWindows(Stored):
         self._windows = setup.assigner()
         start, end = self._windows(0)[0]
         super().__init__(setup, end - start, spans=1, strict=False)
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Unless other keys' events decide when the cache is flushed, or segments deleted."""
+        return not settings.caching and settings.emit != "on_close"
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """Emits what other events did before."""
+        self._clock.now = clock
+        if clock > time:
+            self._emitter.reached(arrival, clock)
 
     def update(self, event: Event, time: int, close: int) -> None:
         """By ascending start, those whose end is after the close time."""

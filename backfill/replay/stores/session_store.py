@@ -86,6 +86,10 @@ class SessionStore:
             held.longest = end - start
         return True
 
+    def observe(self, end: int) -> None:
+        """A session that ends there was put by someone else."""
+        self._segments.observe(end)
+
     def remove(self, key: Any, start: int, end: int) -> None:
         """Forgets a session, if it is there."""
         if self._delete(key, start, end) is None:
