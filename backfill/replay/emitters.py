@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sortedcontainers import SortedDict
 
-from backfill.replay.clocks import ALWAYS, NEVER
+from backfill.replay.clocks import NEVER
 from backfill.replay.folding import State
+from backfill.replay.keys import key_bytes
 from backfill.replay.output import Output
 from backfill.replay.result import Emission, Window
-
-#: Key, start, end, content.
-Held = tuple[Any, int, int, State]
 
 
 class Closing(NamedTuple):
@@ -24,7 +22,7 @@ class Closing(NamedTuple):
         grace: µs from a window's end, as it is suppressed by, to its emission.
         strict: a window is closed when its end is before the close time, rather than at it.
         tick: the resolution of time.
-        ending: the stored windows that end in [low, high], in the order of their emission.
+        shows: whether the store still shows windows that start there when they close.
         place: what windows of one end are ordered by.
         stamp: the time that a window's record carries.
     """
@@ -32,7 +30,7 @@ class Closing(NamedTuple):
     grace: int
     strict: bool
     tick: int
-    ending: Callable[[int, int], Iterable[Held]]
+    shows: Callable[[int], bool]
     place: Callable[[Any, int, int], bytes]
     stamp: Callable[[int, State], int]
 
@@ -102,9 +100,10 @@ class OnUpdate:
 
 
 class OnClose:
-    """A window goes downstream once, from the store, when it has closed.
+    """A window goes downstream once, when it has closed, as the store holds it then.
 
-    What the store has deleted by then, or does not emit any more, is lost.
+    What the store has deleted by then, or does not show any more, is lost; so is what comes to a
+    window that had closed before a restart, as the last close time is kept.
     """
 
     watches: ClassVar[bool] = True
@@ -114,16 +113,23 @@ class OnClose:
         self._closing = closing
         self._reach = closing.tick if closing.strict else 0
         self._until = NEVER
+        self._waiting: Any = SortedDict()  # of (end, start, key bytes): what the store holds
+        self._missed: dict[tuple[Any, int, int], State] = {}
 
     def send(
         self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
     ) -> None:
         """It waits in the store."""
+        if end + self._reach <= self._until:
+            self._missed[key, start, end] = state
+        else:
+            self._waiting[end, start, key_bytes(key)] = key, start, end, state
 
     def retract(
         self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
     ) -> None:
         """It does not go downstream, even if the window did."""
+        self._forget(key, start, end)
         self._output.superseded(key, start, end)
 
     def superseded(self, key: Any, start: int, end: int) -> None:
@@ -134,18 +140,22 @@ class OnClose:
         """Emits what has closed since the last time."""
         if close <= self._until:
             return
-        low = self._until - self._reach + self._closing.tick
         self._until = close
-        for key, start, end, state in self._closing.ending(low, close - self._reach):
-            stamp = self._closing.stamp(end, state)
-            self._output.send(arrival, key, start, end, state, "final", stamp)
+        output, waiting, high = self._output, self._waiting, close - self._reach
+        while waiting and waiting.keys()[0][0] <= high:
+            _, (key, start, end, state) = waiting.popitem(0)
+            if self._closing.shows(start):
+                stamp = self._closing.stamp(end, state)
+                output.send(arrival, key, start, end, state, "final", stamp)
+            else:
+                output.lost.append(output.window(key, start, end, state))
 
     def reached(self, arrival: Any, now: int) -> None:
         """It goes by the operator's clock."""
 
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
         """It is lost, if it was not emitted."""
-        if end + self._reach > self._until:
+        if self._forget(key, start, end):
             self._output.lost.append(self._output.window(key, start, end, state))
 
     def restart(self) -> None:
@@ -153,9 +163,15 @@ class OnClose:
 
     def finish(self) -> None:
         """What has not closed is pending."""
-        low = self._until - self._reach + self._closing.tick
-        for key, start, end, state in self._closing.ending(low, ALWAYS):
-            self._output.pending.append(self._output.window(key, start, end, state))
+        output = self._output
+        output.pending.extend(output.window(*each) for each in self._waiting.values())
+        output.lost.extend(output.window(*each, state) for each, state in self._missed.items())
+
+    def _forget(self, key: Any, start: int, end: int) -> bool:
+        """Whether it was waiting still."""
+        if self._missed.pop((key, start, end), None) is not None:
+            return True
+        return self._waiting.pop((end, start, key_bytes(key)), None) is not None
 
 
 class Suppressed:

@@ -160,6 +160,14 @@ class TestOnClose:
         assert rows(result.final) == [(8, 12, 2)]
         assert rows(result.superseded) == [(8, 8, 1)]
 
+    def test_after_a_restart_what_had_closed_before_is_never_emitted(self) -> None:
+        # At T = 40 what ends before 30 has closed. Stream time is lost, the last close time not.
+        events = arriving(("a", 40), ("a", 5), ("b", 70))
+        result = run(events, GAP, KAFKA, emit="on_close", retention="1h", restarts=[1])
+        assert not result.dropped
+        assert rows(result.final) == [(40, 40, 1)]
+        assert rows(result.lost) == [(5, 5, 1)]
+
 
 class TestSuppressed:
     def test_what_ends_at_the_close_is_emitted_too_by_end_then_key_bytes(self) -> None:

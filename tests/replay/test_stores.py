@@ -92,12 +92,6 @@ class Sessions(RuleBasedStateMachine):
         found = self.store.find_sessions_to_merge(key, earliest, latest)
         assert [(s.end, s.start, s.value) for s in found] == expected
 
-    @rule(low=times, high=times)
-    def ending(self, low: int, high: int) -> None:
-        found = self.store.ending(low, high)
-        expected = [e for e in self.naive.entries if low <= e[2] <= high]
-        assert sorted(map(str, (s[:3] for s in found))) == sorted(map(str, expected))
-
     @invariant()
     def holds_the_same(self) -> None:
         found = {(s.key, s.start, s.end): s.value for s in self.store.all()}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from backfill.durations import DAY_US
 from backfill.replay.clocks import StreamTime
-from backfill.replay.emitters import EMITTERS, Closing, Held
+from backfill.replay.emitters import EMITTERS, Closing
 from backfill.replay.event import Event
 from backfill.replay.folding import State
-from backfill.replay.keys import key_bytes, session_key_bytes
+from backfill.replay.keys import session_key_bytes
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.stores.cache import CachedSessions
@@ -59,7 +58,7 @@ class StoredSessions(Operator):
         )
         self._emitter = EMITTERS[settings.emit](
             setup.output,
-            Closing(self._wait, True, setup.tick, self._ending, _place, lambda end, state: end),
+            Closing(self._wait, True, setup.tick, _shown, _place, lambda end, state: end),
         )
         self._watches = self._emitter.watches
         self._cache = (
@@ -152,9 +151,10 @@ class StoredSessions(Operator):
     def _expired(self, session: Session) -> None:
         self._emitter.expired(session.key, session.start, session.end, session.value)
 
-    def _ending(self, low: int, high: int) -> Iterable[Held]:
-        found = self._stored.ending(low, high)
-        return sorted(found, key=lambda each: (each.end, each.start, key_bytes(each.key)))
+
+def _shown(start: int) -> bool:
+    """Only what is deleted is not emitted."""
+    return True
 
 
 def _place(key: Any, start: int, end: int) -> bytes:

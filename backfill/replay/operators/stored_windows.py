@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from backfill.replay.clocks import StreamTime
-from backfill.replay.emitters import EMITTERS, Closing, Held
+from backfill.replay.emitters import EMITTERS, Closing
 from backfill.replay.event import Event
 from backfill.replay.folding import State
-from backfill.replay.keys import key_bytes, window_key_bytes
+from backfill.replay.keys import window_key_bytes
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.stores.cache import CachedWindows
@@ -67,7 +66,7 @@ class Stored(Operator):
                 settings.grace,
                 strict,
                 setup.tick,
-                self._ending,
+                lambda start: start >= self._stored.oldest_emitted,
                 lambda key, start, end: window_key_bytes(key, start),
                 lambda end, state: state.latest,
             ),
@@ -120,17 +119,6 @@ class Stored(Operator):
     def _expired(self, entry: Entry) -> None:
         key, start, state = entry
         self._emitter.expired(key, start, start + self._size, state)
-
-    def _ending(self, low: int, high: int) -> Iterable[Held]:
-        """What ends in [low, high]; a window that the store has hidden by then is lost."""
-        visible = self._stored.oldest_emitted
-        found = self._stored.starting(low - self._size, high - self._size)
-        for key, start, state in sorted(found, key=lambda each: (each[1], key_bytes(each[0]))):
-            if start >= visible:
-                yield key, start, start + self._size, state
-            else:
-                window = self._output.window(key, start, start + self._size, state)
-                self._output.lost.append(window)
 
 
 class StoredWindows(Stored):

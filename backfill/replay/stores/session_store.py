@@ -141,25 +141,9 @@ class SessionStore:
         """Once a session that ends at `time` was put, those that end earlier can't be any more."""
         return self._segments.live_from(time)
 
-    def ending(self, low: int, high: int) -> list[Session]:
-        """All sessions that end in [low, high], hidden ones too, in no order."""
-        return [
-            self._get(key, start, end)
-            for key, end, start in self._segments.between(low, high)
-            if low <= end <= high
-        ]
-
     def all(self) -> Iterator[Session]:
         """All sessions that are not hidden, as they are now, each key's by end, then start."""
         return iter([each for key in self._by_key for each in self.fetch(key)])
-
-    def _get(self, key: Any, start: int, end: int) -> Session:
-        held = self._by_key[key]
-        if type(held) is _Several:
-            found: Session = held.sorted[end, start]
-            return found
-        assert type(held) is Session
-        return held
 
     def _expire(self, place: _Place) -> None:
         key, end, start = place
