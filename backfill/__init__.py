@@ -8,7 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+from backfill.windows import (
+    CountWindow,
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 
 if TYPE_CHECKING:
     from backfill import aggregates
@@ -16,10 +23,12 @@ if TYPE_CHECKING:
     from backfill.job import Job
 
 __all__ = [
+    "CountWindow",
     "CumulatingWindow",
     "HoppingWindow",
     "Job",
     "SessionWindow",
+    "SlidingWindow",
     "TumblingWindow",
     "aggregate",
     "aggregates",

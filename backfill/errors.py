@@ -72,6 +72,10 @@ class SourceError(BackfillError):
     """The source is missing, empty, unreadable, or has features that are not applied."""
 
 
+class ReplayError(BackfillError, ValueError):
+    """Events, or settings of a replay, that the engine's operator would not take."""
+
+
 class TableError(BackfillError):
     """A published table cannot be read, written or committed."""
 

@@ -134,16 +134,66 @@ class CumulatingWindow:
         return f"cumulating(size={self.size}, step={self.step})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlidingWindow:
+    """Windows that look back from each event (KIP-450, SQL's OVER ... RANGE).
+
+    Args:
+        length: how far back a window reaches, both ends included; a fixed duration, or None for
+            all that came before (SQL's UNBOUNDED PRECEDING).
+
+    Raises:
+        WindowError: if the length is not positive, a calendar span, or no duration.
+    """
+
+    length: Fixed | None
+
+    def __init__(self, *, length: object) -> None:
+        if length is not None:
+            length = _positive(fixed(length, field="length"), field="length")
+        _set(self, length=length)
+
+    def __str__(self) -> str:
+        return f"sliding(length={self.length or 'unbounded'})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountWindow:
+    """Windows of a key's last `size` events, one after every `advance` of them.
+
+    Args:
+        size: the number of events, at least 1.
+        advance: the events between two windows, at least 1; the size by default, which makes
+            windows that do not overlap. The first windows hold fewer events if it is smaller.
+
+    Raises:
+        WindowError: if one of the two is no whole number of events, or less than 1.
+    """
+
+    size: int
+    advance: int
+
+    def __init__(self, *, size: int, advance: int | None = None) -> None:
+        advance = size if advance is None else advance
+        _set(self, size=_events(size, field="size"), advance=_events(advance, field="advance"))
+
+    def __str__(self) -> str:
+        return f"count(size={self.size}, advance={self.advance})"
+
+
 Aligned = TumblingWindow | HoppingWindow | CumulatingWindow
 Window = SessionWindow | Aligned
+#: Windows of single events rather than of spans of time.
+EventWindow = SlidingWindow | CountWindow
 
 
-def durations_of(window: Window) -> dict[str, Duration]:
-    """The window's parameters by name."""
-    return {field.name: getattr(window, field.name) for field in fields(window)}
+def durations_of(window: Window | EventWindow) -> dict[str, Duration]:
+    """The window's durations by name."""
+    values = {field.name: getattr(window, field.name) for field in fields(window)}
+    return {name: each for name, each in values.items() if isinstance(each, Duration)}
 
 
-def _set(window: object, **values: Duration) -> None:
+def _set(window: object, **values: object) -> None:
     for name, value in values.items():
         object.__setattr__(window, name, value)
 
@@ -152,6 +202,17 @@ def _positive(value: D, *, field: str) -> D:
     if (value.us if isinstance(value, Fixed) else value.count) <= 0:
         raise WindowError(
             "must be more than zero", field=field, value=str(value), way_out="Give, say, 30m"
+        )
+    return value
+
+
+def _events(value: object, *, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise WindowError(
+            "must be a whole number of events, at least 1",
+            field=field,
+            value=value,
+            way_out="Give, say, 100",
         )
     return value
 

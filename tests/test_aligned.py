@@ -205,6 +205,15 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
     check(spark, window, windows, data.draw(times_of_zones(zone)), timezone=zone)
 
 
+def test_the_last_step_of_a_day_of_utc_is_cut_too(spark: SparkSession) -> None:
+    def windows(t: int) -> list[tuple[int, int]]:
+        start = t // (24 * HOUR) * 24 * HOUR
+        return [(start, start + h * HOUR) for h in (7, 14, 21, 24) if t < start + h * HOUR]
+
+    window = CumulatingWindow(size="1 day", step="7h")
+    check(spark, window, windows, [h * HOUR for h in (0, 7, 20, 21, 23, -1)])
+
+
 def test_a_month_grows_by_weeks_from_its_first_day(spark: SparkSession) -> None:
     zone = "Europe/Berlin"
     times = [local(zone, dt.date(2024, 3, day)) for day in (1, 7, 8, 29, 31)]

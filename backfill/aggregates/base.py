@@ -64,6 +64,7 @@ class Aggregate(ABC):
             into them.
         running: the function of SQL, sum, min or max, that merges each state, if it is as simple
             as that; None if not.
+        python: the name of its form in plain Python (`backfill.replay.forms`), if it has one.
     """
 
     expression: Expression = None
@@ -74,6 +75,7 @@ class Aggregate(ABC):
     grows: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     running: ClassVar[str | None] = None
+    python: ClassVar[str | None] = None
     #: NULL is a value like any other, so what the predicate leaves out is told apart from it.
     sees_nulls: ClassVar[bool] = False
 

@@ -21,6 +21,7 @@ class Count(Aggregate):
     """Events; with an expression, events where it is not NULL."""
 
     name: ClassVar[str] = "count"
+    python: ClassVar[str | None] = "count"
     running: ClassVar[str | None] = "sum"
 
     def partial(self, given: Input) -> dict[str, Column]:
@@ -43,6 +44,7 @@ class Sum(Aggregate):
     """
 
     name: ClassVar[str] = "sum"
+    python: ClassVar[str | None] = "sum"
     running: ClassVar[str | None] = "sum"
 
     def check(self, type: T.DataType) -> None:
@@ -91,6 +93,7 @@ class Min(Aggregate):
     """The smallest value, of any type with an order; NULL if there is none. NaN is largest."""
 
     name: ClassVar[str] = "min"
+    python: ClassVar[str | None] = "min"
     running: ClassVar[str | None] = "min"
 
     def partial(self, given: Input) -> dict[str, Column]:
@@ -108,6 +111,7 @@ class Max(Aggregate):
     """The largest value, of any type with an order; NULL if there is none. NaN is largest."""
 
     name: ClassVar[str] = "max"
+    python: ClassVar[str | None] = "max"
     running: ClassVar[str | None] = "max"
 
     def partial(self, given: Input) -> dict[str, Column]:
@@ -125,6 +129,7 @@ class Mean(Aggregate):
     """The arithmetic mean; a double, or a decimal of decimals; NULL if there is no value."""
 
     name: ClassVar[str] = "mean"
+    python: ClassVar[str | None] = "mean"
     running: ClassVar[str | None] = "sum"
     kept: ClassVar[tuple[str, ...]] = ("n", "sum")
 
@@ -152,6 +157,7 @@ class Variance(Aggregate):
     """
 
     name: ClassVar[str] = "variance"
+    python: ClassVar[str | None] = "variance"
     kept: ClassVar[tuple[str, ...]] = ("moments",)
 
     def check(self, type: T.DataType) -> None:
@@ -177,6 +183,7 @@ class Stddev(Variance):
     """The sample standard deviation: the square root of `Variance`."""
 
     name: ClassVar[str] = "stddev"
+    python: ClassVar[str | None] = "stddev"
 
     def finish(self, states: States, events: Column) -> Column:
         return F.sqrt(super().finish(states, events))

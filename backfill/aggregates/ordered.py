@@ -29,6 +29,7 @@ class First(Aggregate):
     """The value of the first event by time, then arrival, then value; it may be NULL."""
 
     name: ClassVar[str] = "first"
+    python: ClassVar[str | None] = "first"
     kept: ClassVar[tuple[str, ...]] = ("event",)
     sees_nulls: ClassVar[bool] = True
 
@@ -50,6 +51,7 @@ class Last(First):
     """The value of the last event by time, then arrival, then value; it may be NULL."""
 
     name: ClassVar[str] = "last"
+    python: ClassVar[str | None] = "last"
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"event": F.max(in_order(given))}
@@ -104,6 +106,7 @@ class CountDistinct(CollectSet):
     """The number of distinct values but NULL, exactly; the state holds every one of them."""
 
     name: ClassVar[str] = "count_distinct"
+    python: ClassVar[str | None] = "count_distinct"
     kept: ClassVar[tuple[str, ...]] = ("values",)
 
     def finish(self, states: States, events: Column) -> Column:

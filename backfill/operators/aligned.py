@@ -9,17 +9,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
+from backfill.alignment import first_start, in_zone
 from backfill.columns import END, EVENTS, FIRST, START
-from backfill.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.durations import Calendar, Fixed
 from backfill.engines import Engine
 from backfill.operators.calendar import CalendarCumulating, CalendarWindows
 from backfill.operators.fixed import FixedCumulating, FixedWindows
 from backfill.operators.grids import Cutting
 from backfill.operators.hopping import WORTHWHILE, hopping
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
-
-_FIRST_MONDAY = 4 * DAY_US
-_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
 
 
 class Layout(Protocol):
@@ -42,37 +40,26 @@ def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
     """Where the windows lie under an engine's rules; calendar spans follow the zone."""
     rules = engine.rules_for(window)
     if isinstance(window, CumulatingWindow):
-        size, step = _in_zone(window.size, zone), _in_zone(window.step, zone)
-        if isinstance(size, Calendar):
-            return CalendarCumulating(size, window.step, zone)
-        if isinstance(step, Fixed):
-            return FixedCumulating(size.us, step.us, _alignment(window.size))
+        size, step = in_zone(window.size, zone), in_zone(window.step, zone)
+        # A span of a calendar that ends within a step has a last window that is cut.
+        if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
+            return FixedCumulating(size.us, step.us, first_start(window.size))
+        if isinstance(window.size, Calendar):
+            return CalendarCumulating(window.size, window.step, zone)
     else:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
-        size, every = _in_zone(window.size, zone), _in_zone(advance, zone)
+        size, every = in_zone(window.size, zone), in_zone(advance, zone)
         if isinstance(size, Fixed) and isinstance(every, Fixed):
             return FixedWindows(
                 size.us,
                 every.us,
-                window.offset.us + _alignment(advance),
+                window.offset.us + first_start(advance),
                 shift=engine.tick_us if rules.closed == "right" else 0,
                 clips=rules.clips_at_epoch,
             )
         if isinstance(window.size, Calendar) and isinstance(advance, Calendar):
             return CalendarWindows(window.size, advance, zone, window.offset.us)
     raise AssertionError(f"{window} was validated when it was made")
-
-
-def _in_zone(span: Duration, zone: str) -> Duration:
-    """Days and weeks of UTC have a fixed length, and fixed spans are cheaper."""
-    if isinstance(span, Calendar) and span.unit != "month" and zone in _UTC:
-        return Fixed(span.longest_days * DAY_US)
-    return span
-
-
-def _alignment(span: Duration) -> int:
-    """Weeks begin on Mondays; the epoch was a Thursday."""
-    return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
 
 
 def aligned(

@@ -1,0 +1,196 @@
+"""Which aligned windows hold an instant, in plain Python. Times are µs since the epoch.
+
+`backfill.operators` says the same in Spark's columns. Everything floors, so times before 1970 are
+like any others.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from backfill.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
+
+#: The windows that hold an instant, as (start, end), the earliest start or end first.
+Assigner = Callable[[int], list[tuple[int, int]]]
+
+_FIRST_MONDAY = 4 * DAY_US
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_US = dt.timedelta(microseconds=1)
+
+
+def in_zone(span: Duration, zone: str) -> Duration:
+    """Days and weeks of UTC have a fixed length, and fixed spans are cheaper."""
+    if isinstance(span, Calendar) and span.unit != "month" and zone in _UTC:
+        return Fixed(span.longest_days * DAY_US)
+    return span
+
+
+def first_start(span: Duration) -> int:
+    """Weeks begin on Mondays; the epoch was a Thursday."""
+    return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
+
+
+def assigner(
+    window: Aligned, *, shift: int = 0, clips: bool = False, zone: str = "UTC"
+) -> Assigner:
+    """The function from an instant to the windows that hold it.
+
+    Args:
+        window: where they lie; calendar spans follow the zone.
+        shift: one tick where windows are (start, end], which turns them into [start, end).
+        clips: no window starts before the epoch.
+        zone: the time zone's name.
+    """
+    if isinstance(window, CumulatingWindow):
+        size, step = in_zone(window.size, zone), in_zone(window.step, zone)
+        # A span of a calendar that ends within a step has a last window that is cut.
+        if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
+            return _cumulating(size.us, step.us, first_start(window.size))
+        if isinstance(window.size, Calendar):
+            return _calendar_cumulating(window.size, window.step, zone)
+    else:
+        advance = window.advance if isinstance(window, HoppingWindow) else window.size
+        size, every = in_zone(window.size, zone), in_zone(advance, zone)
+        if isinstance(size, Fixed) and isinstance(every, Fixed):
+            phase = window.offset.us + first_start(advance)
+            return _hopping(size.us, every.us, phase, shift, clips)
+        if isinstance(window.size, Calendar) and isinstance(advance, Calendar):
+            return _calendar_hopping(window.size, advance, zone, window.offset.us)
+    raise AssertionError(f"{window} was validated when it was made")
+
+
+def _hopping(size: int, advance: int, phase: int, shift: int, clips: bool) -> Assigner:
+    def tumbling(at: int) -> list[tuple[int, int]]:
+        at -= shift
+        start = at - (at - phase) % advance
+        return [(start, start + size)]
+
+    def windows(at: int) -> list[tuple[int, int]]:
+        at -= shift
+        last = at - (at - phase) % advance
+        before = at - size
+        first = before - (before - phase) % advance + advance
+        if clips and first < 0:
+            first %= advance
+        return [(start, start + size) for start in range(first, last + 1, advance)]
+
+    return tumbling if size == advance and not (clips and phase) else windows
+
+
+def _cumulating(size: int, step: int, phase: int) -> Assigner:
+    def windows(at: int) -> list[tuple[int, int]]:
+        start = at - (at - phase) % size
+        first = at - (at - start) % step + step
+        return [(start, end) for end in range(first, start + size + 1, step)]
+
+    return windows
+
+
+class _Calendar:
+    """The instants at which a zone's days, weeks or months begin, `offset` after midnight."""
+
+    def __init__(self, every: Calendar, zone: str, offset: int = 0) -> None:
+        self.every = every
+        self.zone = ZoneInfo(zone)
+        self.offset = offset
+        self.start = lru_cache(maxsize=4096)(self._start)
+
+    def index(self, at: int) -> int:
+        """The number of the span that holds the instant; it grows with time."""
+        wall = (_EPOCH + at * _US).astimezone(self.zone).replace(tzinfo=dt.timezone.utc)
+        local = (wall - _EPOCH) // _US - self.offset
+        near = self._local_index(local // DAY_US)
+        # Where clocks go back over a boundary, the wall clock reads as before it once more.
+        while at >= self.start(near + 1):
+            near += 1
+        while at < self.start(near):
+            near -= 1
+        return near
+
+    def date(self, index: int) -> dt.date:
+        """The date on which a span begins."""
+        count = self.every.count
+        if self.every.unit == "month":
+            return _months(dt.date(1970, 1, 1), index * count)
+        if self.every.unit == "week":
+            return dt.date(1970, 1, 5) + dt.timedelta(days=index * 7 * count)
+        return dt.date(1970, 1, 1) + dt.timedelta(days=index * count)
+
+    def begins(self, date: dt.date) -> int:
+        """The instant of a date's beginning: the earlier of two, or moved forward if skipped."""
+        wall = dt.datetime.combine(date, dt.time()) + self.offset * _US
+        return (wall.replace(tzinfo=self.zone).astimezone(dt.timezone.utc) - _EPOCH) // _US
+
+    def _start(self, index: int) -> int:
+        return self.begins(self.date(index))
+
+    def _local_index(self, day: int) -> int:
+        count = self.every.count
+        if self.every.unit == "month":
+            date = dt.date(1970, 1, 1) + dt.timedelta(days=day)
+            return ((date.year - 1970) * 12 + date.month - 1) // count
+        if self.every.unit == "week":
+            return (day - 4) // (7 * count)
+        return day // count
+
+
+def _calendar_hopping(size: Calendar, advance: Calendar, zone: str, offset: int) -> Assigner:
+    calendar = _Calendar(advance, zone, offset)
+    before = size.longest_days // advance.shortest_days + 1
+
+    @lru_cache(maxsize=4096)
+    def window(index: int) -> tuple[int, int]:
+        return calendar.start(index), calendar.begins(_later(calendar.date(index), size))
+
+    def windows(at: int) -> list[tuple[int, int]]:
+        last = calendar.index(at)
+        near = (window(index) for index in range(last - before, last + 1))
+        return [(start, end) for start, end in near if start <= at < end]
+
+    return windows
+
+
+def _calendar_cumulating(size: Calendar, step: Duration, zone: str) -> Assigner:
+    calendar = _Calendar(size, zone)
+
+    @lru_cache(maxsize=4096)
+    def ends(index: int) -> list[int]:
+        start, last = calendar.start(index), calendar.start(index + 1)
+        if isinstance(step, Fixed):
+            return [*range(start + step.us, last, step.us), last]
+        found: list[int] = []
+        steps = 1
+        date = calendar.date(index)
+        while not found or found[-1] < last:
+            later = Calendar(steps * step.count, step.unit)
+            found.append(min(calendar.begins(_later(date, later)), last))
+            steps += 1
+        return found
+
+    def windows(at: int) -> list[tuple[int, int]]:
+        index = calendar.index(at)
+        all_ends = ends(index)
+        start = calendar.start(index)
+        return [(start, end) for end in all_ends[bisect_left(all_ends, at + 1) :]]
+
+    return windows
+
+
+def _later(date: dt.date, span: Calendar) -> dt.date:
+    if span.unit == "month":
+        return _months(date, span.count)
+    return date + dt.timedelta(days=span.count * (7 if span.unit == "week" else 1))
+
+
+def _months(date: dt.date, months: int) -> dt.date:
+    """Months later, on the same day of the month, or on its last one if it is too short."""
+    index = date.year * 12 + date.month - 1 + months
+    following = dt.date((index + 1) // 12, (index + 1) % 12 + 1, 1)
+    last = (following - dt.timedelta(days=1)).day
+    return dt.date(index // 12, index % 12 + 1, min(date.day, last))

@@ -1,0 +1,22 @@
+"""The streaming operators in plain Python, event by event, under an engine's rules."""
+
+from backfill.replay.event import Event
+from backfill.replay.folding import Aggregated
+from backfill.replay.replaying import replay
+from backfill.replay.result import Dropped, DroppedWindow, Emission, Replayed, Window
+from backfill.replay.stores import Session, SessionStore, WindowStore, segment_interval
+
+__all__ = [
+    "Aggregated",
+    "Dropped",
+    "DroppedWindow",
+    "Emission",
+    "Event",
+    "Replayed",
+    "Session",
+    "SessionStore",
+    "Window",
+    "WindowStore",
+    "replay",
+    "segment_interval",
+]

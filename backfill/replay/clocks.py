@@ -1,0 +1,161 @@
+"""Clocks: how far time has come, as an operator sees it. Times are µs, floored to the tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from backfill.errors import ReplayError
+from backfill.replay.event import Event
+
+#: Before, and after, every instant.
+NEVER = -(1 << 62)
+ALWAYS = 1 << 62
+
+
+class StreamTime:
+    """The largest event time that one operator instance has seen; lost when it restarts."""
+
+    def __init__(self) -> None:
+        self.now = NEVER
+
+    def restart(self) -> None:
+        """Begins anew."""
+        self.now = NEVER
+
+
+class Standing:
+    """A clock that stands still until the input ends: nothing is late."""
+
+    now = NEVER
+
+    def see(self, event: Event, time: int) -> bool:
+        """Whether the event moved the clock."""
+        return False
+
+    def restart(self) -> None:
+        """Nothing to lose."""
+
+
+class Watermark:
+    """The smallest of the inputs' watermarks; each is the largest event time minus the delay.
+
+    If an event brings a watermark, the clock is moved by these alone.
+
+    Args:
+        inputs: the partitions that events come by; before each has sent one, there is no
+            watermark.
+        delay: the bound on disorder, in µs.
+        every: events of an input from one of its watermarks to the next.
+        start: where the clock begins.
+        given: events bring the watermark.
+        tick: watermarks are floored to it.
+    """
+
+    def __init__(
+        self, *, inputs: Iterable[Any], delay: int, every: int, start: int, given: bool, tick: int
+    ) -> None:
+        self.now = self._start = start
+        self._latest: dict[Any, int] = dict.fromkeys(inputs, NEVER)
+        self._marked: dict[Any, int] = dict(self._latest)
+        self._since = dict.fromkeys(self._latest, 0)
+        self._delay = delay
+        self._every = every
+        self._given = given
+        self._tick = tick
+
+    def see(self, event: Event, time: int) -> bool:
+        """Takes note of an event that was processed; whether that moved the clock."""
+        now = self._by_hand(event) if self._given else self._derived(event.partition, time)
+        if now <= self.now:
+            return False
+        self.now = now
+        return True
+
+    def restart(self) -> None:
+        """Begins anew: watermarks are no state."""
+        self.now = self._start
+        self._latest = dict.fromkeys(self._latest, NEVER)
+        self._marked = dict(self._latest)
+        self._since = dict.fromkeys(self._latest, 0)
+
+    def _by_hand(self, event: Event) -> int:
+        return NEVER if event.watermark is None else event.watermark // self._tick * self._tick
+
+    def _derived(self, source: Any, time: int) -> int:
+        if time > self._latest[source]:
+            self._latest[source] = time
+        self._since[source] += 1
+        if self._since[source] < self._every:
+            return NEVER
+        self._since[source] = 0
+        mark = self._latest[source] - self._delay
+        if mark <= self._marked[source]:
+            return NEVER
+        self._marked[source] = mark
+        return min(self._marked.values())
+
+
+class BatchWatermark:
+    """Spark's: computed at the end of each micro-batch, in force one or two batches later.
+
+    Attributes:
+        late: what lateness is judged by in the current batch: the watermark after the batch
+            before the previous one.
+        now: what windows are evicted and emitted by: the watermark after the previous batch.
+    """
+
+    def __init__(self, *, delay: int, start: int, grain: int, given: bool, both: bool) -> None:
+        self.late = self.now = self._next = start
+        self._delay = delay
+        self._grain = grain
+        self._given = given
+        self._both = both
+
+    def see(self, event: Event, time: int) -> None:
+        """Takes note of an event of the current batch."""
+        if self._given:
+            mark = NEVER if event.watermark is None else event.watermark
+        else:
+            mark = time // self._grain * self._grain - self._delay
+        if mark > self._next:
+            self._next = mark
+
+    def next_batch(self) -> bool:
+        """The current batch has ended; whether the watermark rose."""
+        before, self.now = self.now, self._next
+        self.late = self.now if self._both else before
+        return self.now > before
+
+
+class ProcessingTime:
+    """The wall clock when the events come; timers run all the time, or every so often.
+
+    Args:
+        every: µs from one run of the timers to the next, counted from the epoch.
+    """
+
+    def __init__(self, *, every: int | None) -> None:
+        self.now = NEVER
+        self._every = every
+        self._latest = NEVER
+
+    def turn(self, time: int) -> bool:
+        """It is `time`; whether timers have run again.
+
+        Raises:
+            ReplayError: if time has gone back.
+        """
+        if time < self._latest:
+            raise ReplayError(
+                "is before that of an earlier arrival, and the engine's time is the wall clock's",
+                field="time",
+                value=time,
+                way_out="Give each event the time at which it was processed",
+            )
+        self._latest = time
+        ran = time if self._every is None else time // self._every * self._every
+        if ran <= self.now:
+            return False
+        self.now = ran
+        return True

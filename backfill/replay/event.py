@@ -1,0 +1,39 @@
+"""An event as an operator receives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One event, in the place where it arrived.
+
+    Attributes:
+        key: what it is grouped by, hashable; None for none.
+        time: the event time, in µs since the epoch; None if it has none.
+        arrival: its place in the order of arrival: a number, or a tuple such as (partition,
+            offset). Unique.
+        value: its fields by name.
+        partition: the partition, stream or input that it came by.
+        batch: the number of the micro-batch that read it; a number that is left out is a batch
+            that ran without data.
+        watermark: the watermark in µs right after it, for engines that have one.
+        gap: the session gap in µs that it brings, for engines whose gaps can differ.
+        clock: where the operator's clock stood when it judged the event, in µs: stream time with
+            the event in it, the watermark before the event, or the one that its batch judges
+            lateness by. All events have it or none; then nothing else moves the clock, so that
+            keys can be replayed apart.
+    """
+
+    key: Any
+    time: int | None
+    arrival: Any
+    value: Mapping[str, Any] = field(default_factory=dict)
+    partition: Any = 0
+    batch: int | None = None
+    watermark: int | None = None
+    gap: int | None = None
+    clock: int | None = None

@@ -1,0 +1,201 @@
+"""Feeding events to operators: one by one, by partition, or in micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from backfill.errors import ReplayError
+from backfill.replay.clocks import NEVER
+from backfill.replay.event import Event
+from backfill.replay.result import Replayed
+from backfill.replay.setup import Operator, Setup
+
+
+class Partitioned(Operator):
+    """An instance of an operator for each partition."""
+
+    def __init__(self, setup: Setup, kind: type[Operator]) -> None:
+        self._instances = {each: kind(setup) for each in sorted(setup.inputs, key=repr)}
+
+    def instance(self, partition: Any) -> Operator:
+        """The partition's."""
+        return self._instances[partition]
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:
+        """All clocks stand there when the input ends."""
+        for each in self._instances.values():
+            each.turn(clock, time, arrival)
+
+    def process(self, event: Event, time: int) -> None:
+        """Gives the event to its partition's instance."""
+        self._instances[event.partition].process(event, time)
+
+    def commit(self, arrival: Any) -> None:
+        """All of them commit."""
+        for each in self._instances.values():
+            each.commit(arrival)
+
+    def restart(self) -> None:
+        """All of them restart."""
+        for each in self._instances.values():
+            each.restart()
+
+    def finish(self) -> None:
+        """Their inputs have ended."""
+        for each in self._instances.values():
+            each.finish()
+
+
+def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
+    """Feeds every event, with the commits and restarts that were asked for."""
+    usable, process, tick = _usable(setup), _process(setup, machine), setup.tick
+    emissions, emitted = setup.output.emissions, []
+    settings = setup.settings
+    restarts = frozenset(settings.restarts)
+    every, places = 0, frozenset[Any]()
+    if isinstance(settings.commits, int):
+        every = settings.commits
+    elif settings.commits is not None:
+        places = frozenset(settings.commits)
+    last: Any = None
+    for count, event in enumerate(events, 1):
+        if restarts and event.arrival in restarts:
+            machine.commit(last)
+            machine.restart()
+        time = event.time
+        if usable(event) and time is not None:
+            process(event, time - time % tick)
+        last = event.arrival
+        if (every and not count % every) or (places and last in places):
+            machine.commit(last)
+        emitted.append(len(emissions))
+    if events:
+        machine.commit(last)
+        emitted[-1] = len(emissions)
+    _end(setup, machine)
+    return setup.output.result([each.arrival for each in events], emitted)
+
+
+def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
+    """Feeds micro-batches, and batches without data where there were some.
+
+    One that has no data comes for each number that no event has, after each batch that raised
+    the watermark if the query is idle in between, and at the end of the input if it rose last.
+    """
+    usable, process, tick = _usable(setup), _process(setup, machine), setup.tick
+    idle, clocked = setup.settings.idle_batches, setup.clocked
+    emissions, emitted = setup.output.emissions, []
+    numbers = _numbers(events, setup.settings.batch_size)
+    more = False
+    for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
+        if usable(event) and event.time is not None:
+            process(event, event.time - event.time % tick)
+        if following != number:
+            more = machine.end_batch(event.arrival) and not clocked
+            if following is not None and not clocked:
+                for _ in range(following - number - 1 or int(idle and more)):
+                    machine.end_batch(event.arrival)
+        emitted.append(len(emissions))
+    if more:
+        machine.end_batch(None)
+    _end(setup, machine)
+    return setup.output.result([each.arrival for each in events], emitted)
+
+
+def _process(setup: Setup, machine: Operator) -> Callable[[Event, int], None]:
+    """How an event is processed: where clocks are given, with the clock turned first."""
+    if not setup.clocked:
+        return machine.process
+    tick = setup.tick
+
+    def process(event: Event, time: int) -> None:
+        assert event.clock is not None
+        instance = machine.instance(event.partition)
+        instance.turn(event.clock - event.clock % tick, time, event.arrival)
+        instance.process(event, time)
+
+    return process
+
+
+def _end(setup: Setup, machine: Operator) -> None:
+    if setup.end_clock is not None:
+        machine.turn(setup.end_clock - setup.end_clock % setup.tick, NEVER, None)
+    machine.finish()
+
+
+def _numbers(events: list[Event], size: int | None) -> list[int]:
+    """The number of each event's batch."""
+    named = [event for event in events if event.batch is not None]
+    if not named:
+        return [place // (size or 1) for place in range(len(events))]
+    if size is not None or len(named) < len(events):
+        raise ReplayError(
+            "either every event names its batch, or none does and batch_size is given",
+            field="batch",
+            value=f"named by {len(named)} of {len(events)} events",
+            way_out="Leave out batch_size, or name the batch of each event",
+        )
+    numbers = [event.batch for event in events if event.batch is not None]
+    for before, after in pairwise(numbers):
+        if after < before:
+            raise ReplayError(
+                f"comes after batch {before} in the order of arrival",
+                field="batch",
+                value=after,
+                way_out="Let arrivals follow the batches, such as (batch, place in it)",
+            )
+    return numbers
+
+
+def _usable(setup: Setup) -> Callable[[Event], bool]:
+    """Whether an event gets to the operator; says so if it does not."""
+    output, engine, streaming = setup.output, setup.engine, setup.streaming
+    groups = streaming.null_key == "group"
+    gaps, before_epoch = streaming.gaps, engine.before_epoch
+
+    def usable(event: Event) -> bool:
+        time = event.time
+        if time is None:
+            _check(streaming.null_time, "time", event)
+            output.drop(event.arrival, "no_time")
+            return False
+        if event.key is None and not groups:
+            _check(streaming.null_key, "key", event)
+            output.drop(event.arrival, "no_key")
+            return False
+        if time < 0 and not before_epoch:
+            output.drop(event.arrival, "before_epoch")
+            return False
+        if event.gap is not None:
+            _check_gap(event, gaps)
+        return True
+
+    def _check_gap(event: Event, allowed: bool) -> None:
+        assert event.gap is not None
+        if not allowed:
+            raise ReplayError(
+                f"the engine {engine.name} has no gaps that differ from event to event",
+                field="gap",
+                value=event.gap,
+                way_out="Leave it out",
+            )
+        if event.gap % engine.tick_us or (event.gap <= 0 and not streaming.filters_gaps):
+            raise ReplayError(
+                "must be more than zero, and whole milliseconds",
+                field="gap",
+                value=event.gap,
+                way_out="Give whole milliseconds in µs, such as 60_000_000",
+            )
+
+    def _check(treatment: str, field: str, event: Event) -> None:
+        if treatment == "refuse":
+            raise ReplayError(
+                f"the engine {engine.name} fails at an event without one",
+                field=field,
+                value=f"None, at arrival {event.arrival!r}",
+                way_out="Leave such events out, as the stream must have",
+            )
+
+    return usable

@@ -1,0 +1,174 @@
+"""The aggregates in plain Python: KIP-94's initializer, aggregator and merger, on values.
+
+A form's state may be changed in place: whoever adds to it, or merges it into another, owns it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal, localcontext
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+_MOST_DIGITS = 38
+_NAN = object()
+
+
+class Form(NamedTuple):
+    """How one aggregate is computed.
+
+    Attributes:
+        start: the state of no events.
+        add: the state with an event's value; `place` is the event's (time, arrival).
+        merge: one state of two, the earlier one first.
+        finish: the value.
+        copy: a state of its own, where states are changed in place.
+        sees_nulls: None is a value like any other.
+    """
+
+    start: Callable[[], Any]
+    add: Callable[[Any, Any, tuple[int, Any]], Any]
+    merge: Callable[[Any, Any], Any]
+    finish: Callable[[Any], Any]
+    copy: Callable[[Any], Any] = lambda state: state
+    sees_nulls: bool = False
+
+
+def _none() -> None:
+    return None
+
+
+def _same(state: Any) -> Any:
+    return state
+
+
+def _added(state: Any, value: Any, place: object = None) -> Any:
+    return value if state is None else state if value is None else state + value
+
+
+def _is_nan(value: Any) -> bool:
+    return bool(value != value)
+
+
+def _smaller(state: Any, value: Any, place: object = None) -> Any:
+    if state is None or value is None:
+        return value if state is None else state
+    if _is_nan(value):
+        return state
+    return value if _is_nan(state) or value < state else state
+
+
+def _larger(state: Any, value: Any, place: object = None) -> Any:
+    if state is None or value is None:
+        return value if state is None else state
+    if _is_nan(state):
+        return state
+    return value if _is_nan(value) or value > state else state
+
+
+def _mean(state: tuple[int, Any]) -> Any:
+    count, total = state
+    if not count:
+        return None
+    if isinstance(total, Decimal):
+        with localcontext() as context:
+            context.prec = _MOST_DIGITS
+            return total / count
+    return total / count
+
+
+_Moments = tuple[int, float, float]
+
+
+def _observed(state: _Moments, value: Any, place: object = None) -> _Moments:
+    return _joined(state, (1, float(value), 0.0))
+
+
+def _joined(left: _Moments, right: _Moments) -> _Moments:
+    """Chan, Golub and LeVeque's merge of count, mean and sum of squared deviations."""
+    if not left[0] or not right[0]:
+        return left if left[0] else right
+    count = left[0] + right[0]
+    apart = right[1] - left[1]
+    share = right[0] / count
+    return count, left[1] + apart * share, left[2] + right[2] + apart * apart * left[0] * share
+
+
+def _variance(state: _Moments) -> float | None:
+    return state[2] / (state[0] - 1) if state[0] > 1 else None
+
+
+def _stddev(state: _Moments) -> float | None:
+    variance = _variance(state)
+    return None if variance is None else math.sqrt(variance)
+
+
+def _seen(state: set[Any], value: Any, place: object = None) -> set[Any]:
+    state.add(_hashable(value))
+    return state
+
+
+def _hashable(value: Any) -> Any:
+    """Equal for values that are one to SQL: NaN is itself, and lists and structs compare."""
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(each) for each in value)
+    if isinstance(value, Mapping):
+        return frozenset((name, _hashable(each)) for name, each in value.items())
+    return _NAN if _is_nan(value) else value
+
+
+def _union(left: set[Any], right: set[Any]) -> set[Any]:
+    if len(left) < len(right):
+        left, right = right, left
+    left |= right
+    return left
+
+
+_Placed = tuple[tuple[int, Any], Any]
+
+
+def _earliest(state: _Placed | None, value: Any, place: tuple[int, Any]) -> _Placed:
+    return (place, value) if state is None or place < state[0] else state
+
+
+def _latest(state: _Placed | None, value: Any, place: tuple[int, Any]) -> _Placed:
+    return (place, value) if state is None or place > state[0] else state
+
+
+def _earlier(left: _Placed | None, right: _Placed | None) -> _Placed | None:
+    return left if right is None else _earliest(left, right[1], right[0])
+
+
+def _later(left: _Placed | None, right: _Placed | None) -> _Placed | None:
+    return left if right is None else _latest(left, right[1], right[0])
+
+
+def _value(state: _Placed | None) -> Any:
+    return None if state is None else state[1]
+
+
+def _moments() -> _Moments:
+    return 0, 0.0, 0.0
+
+
+#: By the name that an aggregate's `python` gives. `count` is of values that are not None.
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "count": Form(lambda: 0, lambda n, value, place: n + 1, lambda a, b: a + b, _same),
+        "sum": Form(_none, _added, _added, _same),
+        "min": Form(_none, _smaller, _smaller, _same),
+        "max": Form(_none, _larger, _larger, _same),
+        "mean": Form(
+            lambda: (0, None),
+            lambda state, value, place: (state[0] + 1, _added(state[1], value)),
+            lambda a, b: (a[0] + b[0], _added(a[1], b[1])),
+            _mean,
+        ),
+        "variance": Form(_moments, _observed, _joined, _variance),
+        "stddev": Form(_moments, _observed, _joined, _stddev),
+        "count_distinct": Form(set, _seen, _union, len, set),
+        "first": Form(_none, _earliest, _earlier, _value, sees_nulls=True),
+        "last": Form(_none, _latest, _later, _value, sees_nulls=True),
+    }
+)

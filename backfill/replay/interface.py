@@ -1,0 +1,77 @@
+"""Which of an engine's streaming interfaces computes a window, by which operator."""
+
+from __future__ import annotations
+
+from backfill.durations import Calendar
+from backfill.engines import Engine
+from backfill.errors import ReplayError, WindowError, did_you_mean
+from backfill.streaming import Streaming
+from backfill.windows import (
+    CountWindow,
+    CumulatingWindow,
+    EventWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    Window,
+    durations_of,
+)
+
+
+def choose(
+    engine: Engine, window: Window | EventWindow, api: str | None, *, rolling: bool
+) -> tuple[Streaming, str]:
+    """The interface, and the name of the operator.
+
+    Raises:
+        ReplayError: if the engine has no interface of this name.
+        WindowError: if no interface of the engine's, or not this one, has the window.
+    """
+    if api is not None and api not in engine.streaming:
+        raise ReplayError(
+            f"the engine {engine.name} has no such interface",
+            field="api",
+            value=api,
+            way_out=did_you_mean(api, engine.streaming),
+        )
+    names = list(engine.streaming) if api is None else [api]
+    kind = "rolling" if rolling and isinstance(window, HoppingWindow) else _kind(window)
+    for name in names:
+        streaming = engine.streaming[name]
+        if kind in streaming.operators and _has(engine, streaming, window):
+            return streaming, streaming.operators[kind]
+    has = [name for name, each in engine.streaming.items() if kind in each.operators]
+    raise WindowError(
+        f"the engine {engine.name} has no such window"
+        + (f" in its interface {api}" if api is not None else ""),
+        field="window",
+        value=str(window),
+        way_out=f"{' and '.join(has)} may have it" if api is not None and has else None,
+    )
+
+
+def _kind(window: Window | EventWindow) -> str:
+    match window:
+        case SessionWindow():
+            return "session"
+        case SlidingWindow():
+            return "sliding"
+        case CountWindow():
+            return "count"
+        case _:
+            return "aligned"
+
+
+def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> bool:
+    if isinstance(window, SlidingWindow):
+        return window.length is not None or streaming.unbounded
+    if isinstance(window, CountWindow):
+        return window.advance == 1 or streaming.strides
+    if isinstance(window, SessionWindow):
+        return True
+    calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())
+    if calendar and not streaming.calendars:
+        return False
+    if isinstance(window, CumulatingWindow) and not streaming.cumulating:
+        return False
+    return engine.has(window)

@@ -1,0 +1,84 @@
+"""Sessions as windows [t, t + gap) that are merged, and fire as a clock passes their ends."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+from backfill.replay.event import Event
+from backfill.replay.panes import Pane, Panes
+from backfill.replay.setup import Setup
+from backfill.windows import SessionWindow
+
+
+class MergingPanes(Panes):
+    """The open sessions of each key, which neither overlap nor, if that merges them, touch."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        assert isinstance(setup.window, SessionWindow)
+        self._gap = setup.window.gap.us
+        rules = setup.engine.rules
+        self._touch = 0 if rules.gap_inclusive else 1
+        self._own = setup.streaming.late == "own"
+        if rules.session_end == "last_event":
+            self._behind = self._gap
+        # Sessions by key; their ends are those that the clock judges, gap included.
+        self._open: dict[Any, list[Pane]] = {}
+
+    def update(self, event: Event, time: int) -> None:
+        """Merges the event's window with those that it meets, unless what comes of it is gone."""
+        start, end = time, time + (self._gap if event.gap is None else event.gap)
+        if self._own and (late_by := self.late_by(end)) > 0:
+            self._output.drop(event.arrival, "late", late_by)
+            return
+        panes = self._open.get(event.key)
+        if panes is None:
+            panes = self._open[event.key] = []
+        # By their ends, which ascend with their starts.
+        low = bisect_left(panes, start + self._touch, key=_end)
+        high = low
+        while high < len(panes) and panes[high].start <= end - self._touch:
+            high += 1
+        met = panes[low:high]
+        if met:
+            start, end = min(start, met[0].start), max(end, met[-1].end)
+        if (late_by := self.late_by(end)) > 0:
+            self._output.drop(event.arrival, "late", late_by)
+            if not panes:
+                del self._open[event.key]
+            return
+        if len(met) == 1 and met[0].start == start and met[0].end == end:
+            self.add(met[0], event, time)
+            return
+        pane = self._merged(event.key, start, end, met)
+        panes[low:high] = [pane]
+        self.schedule(pane)
+        self.add(pane, event, time)
+
+    def forget(self, pane: Pane) -> None:
+        """Its state is cleared."""
+        panes = self._open[pane.key]
+        panes.remove(pane)
+        if not panes:
+            del self._open[pane.key]
+
+    def _merged(self, key: Any, start: int, end: int, met: list[Pane]) -> Pane:
+        pane = Pane(key, start, end)
+        for each in met:
+            if each.told is not None:
+                self._output.superseded(key, each.start, each.end - self._behind)
+            pane.total = self._join(pane.total, each.total)
+            pane.fresh = self._join(pane.fresh, each.fresh)
+            pane.unseen += each.unseen
+            each.end = -1 << 61  # its timers are void
+        return pane
+
+    def _join(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return self._folding.merge(left, right)
+
+
+def _end(pane: Pane) -> int:
+    return pane.end

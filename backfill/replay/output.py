@@ -1,0 +1,131 @@
+"""Where an operator's output goes: what it emits, drops and holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from backfill.replay.folding import Folding, State
+from backfill.replay.result import Dropped, DroppedWindow, Emission, Replayed, Window
+
+_Bounds = tuple[Any, int, int]
+_Place = tuple[Any, int, int, Any]
+
+
+class Output:
+    """Collects what one replay tells.
+
+    Args:
+        folding: the aggregates.
+        reach: sessions of a key whose reported bounds are this near should be one; None for
+            other windows.
+    """
+
+    def __init__(self, folding: Folding, reach: int | None = None) -> None:
+        self.folding = folding
+        self._reach = reach
+        self._replaced: set[_Bounds] = set()
+        self.emissions: list[Emission] = []
+        self.dropped: list[Dropped] = []
+        self.dropped_windows: list[DroppedWindow] = []
+        self.pending: list[Window] = []
+        self.lost: list[Window] = []
+        self._superseded: list[tuple[int, _Bounds]] = []
+        self._sums: dict[_Bounds, Window] = {}
+
+    def send(
+        self,
+        arrival: Any,
+        key: Any,
+        start: int,
+        end: int,
+        state: State,
+        op: str,
+        stamp: int | None,
+        row: Any = None,
+    ) -> None:
+        """A window's content goes downstream as it is now."""
+        folding = self.folding
+        values = folding.values(state)
+        events = folding.events(state) if folding.keeps else None
+        self.emissions.append(Emission(arrival, key, start, end, values, op, stamp, row, events))
+
+    def retract(
+        self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
+    ) -> None:
+        """A tombstone or a retraction goes downstream."""
+        self.emissions.append(Emission(arrival, key, start, end, None, op, stamp))
+
+    def superseded(self, key: Any, start: int, end: int) -> None:
+        """A window was merged into another, and nothing says so downstream."""
+        self._superseded.append((len(self.emissions), (key, start, end)))
+
+    def replaced(self, key: Any, start: int, end: int) -> None:
+        """A window takes the place of one of the same bounds that was not found any more."""
+        self._replaced.add((key, start, end))
+
+    def sums(self, key: Any, start: int, end: int, total: State) -> None:
+        """What a window's panes add up to so far, where they are deltas."""
+        self._sums[key, start, end] = self.window(key, start, end, total)
+
+    def drop(self, arrival: Any, reason: str, late_by: int | None = None) -> None:
+        """An event is in no window."""
+        self.dropped.append(Dropped(arrival, reason, late_by))
+
+    def drop_window(self, arrival: Any, key: Any, start: int, end: int, late_by: int) -> None:
+        """A window of an event's does not count it."""
+        self.dropped_windows.append(DroppedWindow(arrival, key, start, end, late_by))
+
+    def window(self, key: Any, start: int, end: int, state: State) -> Window:
+        """The window as it is now."""
+        return Window(key, start, end, self.folding.values(state), None, self.folding.events(state))
+
+    def result(self, arrivals: list[Any], emitted: Iterable[int]) -> Replayed:
+        """All of it; the events' arrivals, and how much was emitted after each, for `as_of`."""
+        last: dict[_Place, int] = {}
+        for i, (_, key, start, end, values, _, _, row, _) in enumerate(self.emissions):
+            place = key, start, end, row
+            last.pop(place, None)
+            if values is not None:
+                last[place] = i
+        merged_away = {
+            (*bounds, None): None
+            for at, bounds in self._superseded
+            if last.get((*bounds, None), at) < at
+        }
+        final = [self._standing(i) for place, i in last.items() if place not in merged_away]
+        return Replayed(
+            final=tuple(final),
+            superseded=tuple(self._standing(last[place]) for place in merged_away),
+            emissions=tuple(self.emissions),
+            dropped=tuple(self.dropped),
+            dropped_windows=tuple(self.dropped_windows),
+            pending=tuple(self.pending),
+            lost=tuple(self.lost),
+            begun_anew=tuple(self._begun_anew([*final, *self.pending])),
+            _arrivals=arrivals,
+            _emitted=list(emitted),
+        )
+
+    def _begun_anew(self, windows: list[Window]) -> Iterable[Window]:
+        """Windows too near to one of the same key that came before them, or in its place."""
+        if self._reach is None:
+            return []
+        found = {i for i, each in enumerate(windows) if each[:3] in self._replaced}
+        by_key: dict[Any, list[tuple[int, int, int]]] = {}
+        for i, each in enumerate(windows):
+            by_key.setdefault(each.key, []).append((each.start, each.end, i))
+        for sessions in by_key.values():
+            sessions.sort()
+            furthest, at = sessions[0][1], sessions[0][2]
+            for start, end, i in sessions[1:]:
+                if start <= furthest + self._reach:
+                    found.add(max(i, at))
+                if end > furthest:
+                    furthest, at = end, i
+        return [windows[i] for i in sorted(found)]
+
+    def _standing(self, index: int) -> Window:
+        _, key, start, end, values, _, _, row, events = self.emissions[index]
+        assert values is not None
+        return self._sums.get((key, start, end)) or Window(key, start, end, values, row, events)

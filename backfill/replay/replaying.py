@@ -1,0 +1,189 @@
+"""The one call: events in, what the operator made of them out."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+from backfill.engines import Engine
+from backfill.engines import engine as engine_named
+from backfill.errors import ReplayError
+from backfill.replay.event import Event
+from backfill.replay.feeding import Partitioned, in_batches, one_by_one
+from backfill.replay.folding import Aggregated, Folding
+from backfill.replay.interface import choose
+from backfill.replay.operators import OPERATORS
+from backfill.replay.output import Output
+from backfill.replay.result import Replayed
+from backfill.replay.settings import Settings, resolve
+from backfill.replay.setup import Setup
+from backfill.windows import EventWindow, SessionWindow, Window
+
+
+def replay(
+    events: Iterable[Event],
+    window: Window | EventWindow,
+    *,
+    engine: str | Engine = "plain",
+    aggregates: Mapping[str, Aggregated] = MappingProxyType({}),
+    timezone: str = "UTC",
+    keep_events: bool = False,
+    api: str | None = None,
+    emit: str | None = None,
+    grace: object = None,
+    retention: object = None,
+    segment_interval: object = None,
+    segments: int | None = None,
+    past_retention: str | None = None,
+    caching: bool | None = None,
+    commits: int | Collection[Any] | None = None,
+    restarts: Collection[Any] | None = None,
+    watermark_delay: object = None,
+    watermark_every: int | None = None,
+    allowed_lateness: object = None,
+    early: int | None = None,
+    late: int | None = None,
+    accumulation: str | None = None,
+    batch_size: int | None = None,
+    idle_batches: bool | None = None,
+    allow_multiple: bool | None = None,
+    timer_interval: object = None,
+    rolling: bool | None = None,
+    end_clock: int | None = None,
+) -> Replayed:
+    """What a streaming operator makes of these events.
+
+    Every setting is one of some engine's; what is not given is as the engine has it by default,
+    and what the engine has not is refused.
+
+    Args:
+        events: in any order; they are fed by `arrival`.
+        window: what is computed.
+        engine: plain, kafka-streams, spark, flink, beam, storm or samza.
+        aggregates: by name, over plain fields of the events' values. For one without a form in
+            Python the windows' `events` are given instead of its value.
+        timezone: of calendar windows.
+        keep_events: give the arrivals of the events in each window and emission.
+        api: which of the engine's interfaces: datastream, sql (table-valued functions and OVER)
+            or sql-group for Flink. By default the first that has the window.
+        emit: on_update, on_close or suppressed (Kafka Streams); append, update or complete
+            (Spark); on_close, or on_update for a pane after every event (Flink, Beam, Samza).
+        grace: Kafka Streams' grace period.
+        retention: of its store; at least what windows and grace need.
+        segment_interval: of its store; by default half the retention, at least a minute.
+        segments: the number of segments that KIP-94 makes the interval from, instead.
+        past_retention: KIP-94's drafts, which judge nothing but whether the store still keeps the
+            session: an event past retention is dropped ("drop"), or aggregated and forwarded but
+            not stored ("forward"). The retention is a day by default.
+        caching: the store has a cache; the last values go downstream at commits.
+        commits: after how many events it commits, or after the events of which arrivals; and
+            when it restarts and at the end.
+        restarts: arrivals of the events before which the operator restarts.
+        watermark_delay: the bound on disorder that derived watermarks wait for; Storm's lag.
+        watermark_every: events of an input from one derived watermark to the next.
+        allowed_lateness: how long after its end a window takes late events.
+        early: a pane after so many events of a window that is not complete.
+        late: a pane after so many late events; what is left comes when the window goes.
+        accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
+        batch_size: events in a micro-batch, where they do not name their batch; 1 by default.
+        idle_batches: the query is idle after each batch, so that one without data follows if the
+            watermark rose. At the end of the input one does anyway.
+        allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple.
+        timer_interval: how often timers run in processing time; all the time by default.
+        rolling: a hopping window is a rolling counter of processing time.
+        end_clock: where events bring the clock: where it stood when the input ended, in µs.
+
+    Returns:
+        What the operator emitted, dropped and still holds.
+
+    Raises:
+        JobFileError: if there is no such engine.
+        WindowError: if the engine has no such window.
+        ReplayError: if it has no such setting, or could not take the events.
+        AggregateError: if an aggregate is of more than a plain field.
+        ColumnError: if an event lacks a field that is aggregated.
+    """
+    given = {name: value for name, value in locals().items() if name in _SETTINGS}
+    row = engine_named(engine) if isinstance(engine, str) else engine
+    row.check(window)
+    streaming, name = choose(row, window, api, rolling=bool(rolling))
+    kind = OPERATORS[name]
+    takes = kind.takes
+    if isinstance(window, SessionWindow):
+        takes -= streaming.not_of_sessions
+    settings = resolve(given, row, streaming, takes)
+    ordered = _in_order(events)
+    setup = Setup(
+        window=window,
+        engine=row,
+        streaming=streaming,
+        settings=settings,
+        zone=timezone,
+        output=Output(Folding(aggregates, keep_events), _reach(row, window)),
+        inputs=frozenset(each.partition for each in ordered),
+        marked=any(each.watermark is not None for each in ordered),
+        clocked=_clocked(ordered, streaming.clock in _SHARED and kind.apart(settings), end_clock),
+        end_clock=end_clock,
+    )
+    machine = Partitioned(setup, kind) if streaming.feed == "partitions" else kind(setup)
+    feed = in_batches if streaming.feed == "batches" else one_by_one
+    with _without_collection():
+        return feed(ordered, setup, machine)
+
+
+#: Clocks that events of other keys move.
+_SHARED = ("stream_time", "watermark", "batches")
+_SETTINGS = frozenset(each.name for each in fields(Settings))
+
+
+def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
+    clocked = sum(each.clock is not None for each in events)
+    if clocked and not apart:
+        raise ReplayError(
+            "with these windows and settings, keys can't be replayed apart",
+            field="clock",
+            way_out="Leave it out, and give all the events that the operator saw",
+        )
+    if clocked != len(events) and (clocked or end_clock is not None):
+        raise ReplayError(
+            "all events bring the clock, or none does",
+            field="clock",
+            value=f"brought by {clocked} of {len(events)} events",
+            way_out="Give it for every event, and end_clock only then",
+        )
+    return bool(clocked)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """A replay makes many objects and no cycles; to look for these takes a third of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _reach(engine: Engine, window: Window | EventWindow) -> int | None:
+    if not isinstance(window, SessionWindow):
+        return None
+    reach = window.gap.us if engine.rules.session_end == "last_event" else 0
+    return reach if engine.rules.gap_inclusive else reach - engine.tick_us
+
+
+def _in_order(events: Iterable[Event]) -> list[Event]:
+    try:
+        return sorted(events, key=attrgetter("arrival"))
+    except TypeError as error:
+        raise ReplayError(
+            f"arrivals can't be put in order: {error}",
+            field="arrival",
+            way_out="Give each event a number, or each a tuple of numbers",
+        ) from None

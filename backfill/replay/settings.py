@@ -1,0 +1,149 @@
+"""The arguments of a replay: an engine's defaults, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from backfill.durations import fixed
+from backfill.engines import Engine
+from backfill.errors import ReplayError, did_you_mean
+from backfill.streaming import Streaming
+
+_DURATIONS = (
+    "grace",
+    "retention",
+    "segment_interval",
+    "watermark_delay",
+    "allowed_lateness",
+    "timer_interval",
+)
+_COUNTS = {"segments": 2, "watermark_every": 1, "batch_size": 1, "early": 1, "late": 1}
+_CHOICES = {
+    "past_retention": ("drop", "forward"),
+    "accumulation": ("accumulating", "discarding"),
+}
+#: Two that can't be given together, and why.
+_APART = (
+    ("segments", "segment_interval", "each gives the length of a segment"),
+    ("past_retention", "grace", "KIP-94's drafts knew no grace"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A replay's settings as `replay` describes them; durations in µs, None where not set."""
+
+    emit: str
+    grace: int = 0
+    retention: int | None = None
+    segment_interval: int | None = None
+    segments: int | None = None
+    past_retention: Literal["drop", "forward"] | None = None
+    caching: bool = False
+    commits: int | Collection[Any] | None = None
+    restarts: Collection[Any] = ()
+    watermark_delay: int = 0
+    watermark_every: int = 1
+    allowed_lateness: int = 0
+    early: int | None = None
+    late: int = 1
+    accumulation: Literal["accumulating", "discarding"] = "accumulating"
+    batch_size: int | None = None
+    idle_batches: bool = False
+    allow_multiple: bool = True
+    timer_interval: int | None = None
+    rolling: bool = False
+
+
+def resolve(
+    given: Mapping[str, Any], engine: Engine, streaming: Streaming, takes: Collection[str]
+) -> Settings:
+    """The settings of a replay.
+
+    Args:
+        given: the arguments; None for those that were not given.
+        engine: the engine.
+        streaming: its interface.
+        takes: the settings that the operator takes.
+
+    Raises:
+        ReplayError: if the engine has not what was given, or not for this window, or two of them
+            exclude each other.
+        WindowError: if a duration is none.
+    """
+    wanted = {name: value for name, value in given.items() if value is not None}
+    allowed = {name for name in streaming.settings if name in takes}
+    for name, value in wanted.items():
+        if name != "emit" and name not in allowed:
+            raise ReplayError(
+                f"the engine {engine.name} has no such setting for this window",
+                field=name,
+                value=value,
+                way_out="Leave it out; it has " + (", ".join(sorted(allowed)) or "none"),
+            )
+    for one, other, why in _APART:
+        if one in wanted and other in wanted:
+            raise ReplayError(
+                f"can't be given beside {other}: {why}",
+                field=one,
+                value=wanted[one],
+                way_out="Leave one of them out",
+            )
+    emit = wanted.pop("emit", streaming.emits[0])
+    if emit not in streaming.emits:
+        raise ReplayError(
+            f"the engine {engine.name} has no such policy of emission",
+            field="emit",
+            value=emit,
+            way_out=did_you_mean(str(emit), streaming.emits),
+        )
+    if wanted.get("caching") and emit == "on_close":
+        raise ReplayError(
+            "windows emitted on close do not go through the cache",
+            field="caching",
+            value=True,
+            way_out="Leave it out, or emit on_update or suppressed",
+        )
+    if "commits" in wanted and not wanted.get("caching"):
+        raise ReplayError(
+            "without caching nothing waits for a commit",
+            field="commits",
+            value=wanted["commits"],
+            way_out="Give caching=True too",
+        )
+    values = {name: streaming.settings[name] for name in allowed} | wanted
+    return Settings(emit=emit, **{n: _checked(n, v, engine) for n, v in values.items()})
+
+
+def _checked(name: str, value: Any, engine: Engine) -> Any:
+    if value is None:
+        return None
+    if name in _DURATIONS:
+        span = fixed(value, field=name)
+        if span.us < 0 or span.us % engine.tick_us:
+            raise ReplayError(
+                "must be whole milliseconds, not negative"
+                if engine.tick_us > 1
+                else "must not be negative",
+                field=name,
+                value=str(value),
+                way_out="Give, say, 10s",
+            )
+        return span.us
+    if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):
+        raise ReplayError(
+            f"must be a whole number, at least {_COUNTS[name]}",
+            field=name,
+            value=value,
+            way_out="Give, say, 10",
+        )
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise ReplayError(
+            "no such choice",
+            field=name,
+            value=value,
+            way_out=did_you_mean(str(value), _CHOICES[name]),
+        )
+    return value

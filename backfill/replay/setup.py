@@ -1,0 +1,143 @@
+"""What an operator is made from, and what it does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from backfill.alignment import Assigner, assigner
+from backfill.engines import Engine
+from backfill.replay.clocks import NEVER, BatchWatermark, ProcessingTime, Standing, Watermark
+from backfill.replay.event import Event
+from backfill.replay.folding import Folding
+from backfill.replay.output import Output
+from backfill.replay.settings import Settings
+from backfill.streaming import Streaming
+from backfill.windows import EventWindow, SessionWindow, Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One replay.
+
+    Attributes:
+        window: what is computed.
+        engine: whose rules hold.
+        streaming: which of its interfaces.
+        settings: the arguments, with the engine's defaults.
+        zone: of calendar windows.
+        output: where results go.
+        inputs: the partitions that events come by.
+        marked: events bring watermarks.
+        clocked: events bring the clock.
+        end_clock: where the clock stood when the input ended, if that is known.
+    """
+
+    window: Window | EventWindow
+    engine: Engine
+    streaming: Streaming
+    settings: Settings
+    zone: str
+    output: Output
+    inputs: frozenset[Any]
+    marked: bool
+    clocked: bool
+    end_clock: int | None
+
+    @property
+    def folding(self) -> Folding:
+        """The aggregates."""
+        return self.output.folding
+
+    @property
+    def tick(self) -> int:
+        """The engine's resolution of time, in µs."""
+        return self.engine.tick_us
+
+    def assigner(self) -> Assigner:
+        """Which windows hold an instant."""
+        rules = self.engine.rules
+        assert not isinstance(self.window, SessionWindow | EventWindow)
+        return assigner(
+            self.window,
+            shift=self.tick if rules.closed == "right" else 0,
+            clips=rules.clips_at_epoch,
+            zone=self.zone,
+        )
+
+    def stamp(self, end: int) -> int | None:
+        """The time that the record of a window [start, end) carries."""
+        return end - self.tick if self.streaming.stamps else None
+
+    def watermark(self) -> Watermark | Standing:
+        """The clock of an operator that sees watermarks."""
+        if self.streaming.clock == "none":
+            return Standing()
+        return Watermark(
+            inputs=self.inputs,
+            delay=self.settings.watermark_delay + self.streaming.lag_ticks * self.tick,
+            every=self.settings.watermark_every,
+            start=self._clock_start,
+            given=self.marked or self.clocked,
+            tick=self.tick,
+        )
+
+    def batches(self) -> BatchWatermark:
+        """The clock of an operator that sees micro-batches."""
+        return BatchWatermark(
+            delay=self.settings.watermark_delay,
+            start=self._clock_start,
+            grain=self.streaming.clock_grain,
+            given=self.marked or self.clocked,
+            both=not self.settings.allow_multiple,
+        )
+
+    def processing_time(self) -> ProcessingTime:
+        """The clock of an operator that sees the wall clock."""
+        return ProcessingTime(every=self.settings.timer_interval)
+
+    @property
+    def _clock_start(self) -> int:
+        start = self.streaming.clock_start
+        return NEVER if start is None else start
+
+
+class Operator(ABC):
+    """One instance of a streaming operator."""
+
+    #: The settings that it takes, if the engine has them.
+    takes: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def __init__(self, setup: Setup) -> None: ...
+
+    @classmethod
+    def apart(cls, settings: Settings) -> bool:
+        """Whether a key can be replayed without the others, given the clock at its events."""
+        return False
+
+    def instance(self, partition: Any) -> Operator:
+        """The instance that a partition's events go to."""
+        return self
+
+    def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
+        """The clock stands here as an event of this time comes."""
+
+    @abstractmethod
+    def process(self, event: Event, time: int) -> None:
+        """Takes an event that has a key and a time; the latter floored to the tick."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """The input has ended."""
+
+    def commit(self, arrival: Any) -> None:  # noqa: B027 - most hold nothing back
+        """Hands on what it held back, after the event of this arrival."""
+
+    def restart(self) -> None:  # noqa: B027 - most lose nothing
+        """Loses what is no state."""
+
+    def end_batch(self, arrival: Any) -> bool:
+        """A micro-batch ended; whether one without data would have something to do."""
+        return False

@@ -1,0 +1,164 @@
+"""Sessions by key and end (KIP-94's session store)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from sortedcontainers import SortedDict
+
+from backfill.replay.stores.segments import Segments, segment_interval
+
+_EVER = 1 << 62
+
+#: Key, end, start.
+_Place = tuple[Any, int, int]
+
+
+class Session(NamedTuple):
+    """A stored session: its first and last event (µs, both inclusive) and its content."""
+
+    key: Any
+    start: int
+    end: int
+    value: Any
+
+
+class _Several:
+    """A key's sessions by (end, start), and how long the longest was that it ever had."""
+
+    __slots__ = ("longest", "sorted")
+
+    def __init__(self, first: Session) -> None:
+        self.sorted: Any = SortedDict({(first.end, first.start): first})
+        self.longest = first.end - first.start
+
+
+class SessionStore:
+    """Sessions that are kept for a while after their end, and found by key and time.
+
+    A session is hidden from then on that its end is not later than the largest end put, less
+    the retention; it is deleted with its segment. Putting and finding take time logarithmic in
+    the number of sessions.
+
+    Args:
+        retention: in µs.
+        interval: the length of a segment in µs; by default as `segment_interval` has it.
+        tick: the resolution of time in µs.
+        expired: told of every session that is deleted with its segment.
+    """
+
+    def __init__(
+        self,
+        *,
+        retention: int,
+        interval: int | None = None,
+        tick: int = 1_000,
+        expired: Callable[[Session], None] | None = None,
+    ) -> None:
+        # Most keys have one session at a time, which needs no order.
+        self._by_key: dict[Any, Session | _Several] = {}
+        self._told = expired
+        self._segments: Segments[_Place] = Segments(
+            retention=retention,
+            interval=interval or segment_interval(retention),
+            tick=tick,
+            expired=self._expire,
+        )
+
+    def put(self, key: Any, start: int, end: int, value: Any) -> bool:
+        """Stores a session, over one of the same bounds; whether it is not past retention."""
+        segments = self._segments
+        if end > segments.observed:
+            segments.observe(end)
+        if not segments.add(end, (key, end, start)):
+            return False
+        session = Session(key, start, end, value)
+        held = self._by_key.get(key)
+        if held is None or (type(held) is Session and held.end == end and held.start == start):
+            self._by_key[key] = session
+            return True
+        if type(held) is Session:
+            held = self._by_key[key] = _Several(held)
+        assert type(held) is _Several
+        held.sorted[end, start] = session
+        if end - start > held.longest:
+            held.longest = end - start
+        return True
+
+    def observe(self, end: int) -> None:
+        """A session that ends there was put by someone else."""
+        self._segments.observe(end)
+
+    def remove(self, key: Any, start: int, end: int) -> None:
+        """Forgets a session, if it is there."""
+        if self._delete(key, start, end) is None:
+            self._segments.observe(end)
+        else:
+            self._segments.discard(end, (key, end, start))
+
+    def find_sessions_to_merge(
+        self, key: Any, earliest_end: int, latest_start: int
+    ) -> list[Session]:
+        """The key's sessions that end and start so, by end, then start; not the hidden ones."""
+        held = self._by_key.get(key)
+        if held is None:
+            return []
+        visible = self._segments.visible_from
+        low = visible if visible > earliest_end else earliest_end
+        if type(held) is Session:
+            return [held] if held.end >= low and held.start <= latest_start else []
+        assert type(held) is _Several
+        # One that starts in time ends no later than the longest one could.
+        high = latest_start + held.longest + 1
+        return [
+            held.sorted[place]
+            for place in held.sorted.irange((low,), (high,))
+            if place[1] <= latest_start
+        ]
+
+    def fetch(self, key: Any) -> Iterator[Session]:
+        """The key's sessions as they are now, by end, then start; not the hidden ones."""
+        return iter(self.find_sessions_to_merge(key, -_EVER, _EVER))
+
+    @property
+    def visible_from(self) -> int:
+        """Sessions that end earlier are hidden."""
+        return self._segments.visible_from
+
+    def holds(self, key: Any, start: int, end: int) -> bool:
+        """Whether the session is there, hidden or not."""
+        held = self._by_key.get(key)
+        if type(held) is _Several:
+            return (end, start) in held.sorted
+        return type(held) is Session and held.end == end and held.start == start
+
+    def shows(self, key: Any, start: int, end: int) -> bool:
+        """Whether the session is there, and not hidden."""
+        return end >= self.visible_from and self.holds(key, start, end)
+
+    def live_from(self, time: int) -> int:
+        """Once a session that ends at `time` was put, those that end earlier can't be any more."""
+        return self._segments.live_from(time)
+
+    def all(self) -> Iterator[Session]:
+        """All sessions that are not hidden, as they are now, each key's by end, then start."""
+        return iter([each for key in self._by_key for each in self.fetch(key)])
+
+    def _expire(self, place: _Place) -> None:
+        key, end, start = place
+        session = self._delete(key, start, end)
+        if self._told is not None and session is not None:
+            self._told(session)
+
+    def _delete(self, key: Any, start: int, end: int) -> Session | None:
+        held = self._by_key.get(key)
+        if type(held) is _Several:
+            session: Session | None = held.sorted.pop((end, start), None)
+            if not held.sorted:
+                del self._by_key[key]
+            return session
+        if type(held) is Session and held.end == end and held.start == start:
+            del self._by_key[key]
+            return held
+        return None

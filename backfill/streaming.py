@@ -1,0 +1,69 @@
+"""How an engine's operators take events as they come: what `backfill.replay` runs, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Unusable = Literal["drop", "group", "refuse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streaming:
+    """One streaming interface of an engine.
+
+    Attributes:
+        operators: the operator for each kind of window (session, aligned, sliding, count); a
+            kind that is absent is one that the interface has not.
+        feed: what an operator is fed: all events one by one, in micro-batches, or each partition
+            to an instance of its own.
+        clock: what tells it how far time has come.
+        lag_ticks: how much a derived watermark stays behind the largest event time, beside the
+            delay.
+        clock_start: where the clock begins, in µs; None: before everything.
+        clock_grain: the derived watermark is floored to this many µs.
+        complete_ticks: a window is complete when the clock has come to its end plus this.
+        late: lateness is judged of the window after merging, of the event's own window before
+            it, or of the event's time; or nothing is late.
+        flushes: the end of the input completes all windows.
+        null_key: what becomes of events without a key: they are dropped, an ordinary group, or
+            the operator fails.
+        null_time: the same for events without a time.
+        gaps: the session gap can differ from event to event.
+        filters_gaps: a gap of zero or less leaves the event out, rather than that it fails.
+        unbounded: sliding windows without a length.
+        strides: count windows that advance by more than one event.
+        calendars, cumulating: aligned windows that the interface has, if the engine has them.
+        changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
+        empty_panes: a window fires on time even if its panes are deltas and nothing came since the
+            last one.
+        stamps: output records carry a time.
+        emits: the policies of emission, the default one first.
+        not_of_sessions: settings that it takes for other windows only.
+        settings: the arguments of `replay` that it takes, with their defaults.
+    """
+
+    operators: Mapping[str, str]
+    feed: Literal["events", "batches", "partitions"] = "events"
+    clock: Literal["none", "stream_time", "batches", "watermark", "processing_time"]
+    lag_ticks: int = 0
+    clock_start: int | None = None
+    clock_grain: int = 1
+    complete_ticks: int = 0
+    late: Literal["merged", "own", "event", "never"] = "merged"
+    flushes: bool = False
+    null_key: Unusable = "drop"
+    null_time: Unusable = "drop"
+    gaps: bool = False
+    filters_gaps: bool = False
+    unbounded: bool = True
+    strides: bool = True
+    calendars: bool = True
+    cumulating: bool = True
+    changelog: bool = False
+    empty_panes: bool = False
+    stamps: bool = True
+    emits: tuple[str, ...] = ("on_close",)
+    not_of_sessions: frozenset[str] = frozenset()
+    settings: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,176 @@
+"""Look-back windows, count windows, rolling counters and processing time. Times in ms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backfill import CountWindow, HoppingWindow, SessionWindow, SlidingWindow, TumblingWindow
+from backfill.errors import ReplayError, WindowError
+from tests.replay.stream import arriving, event, late, rows, run, sent, windows
+
+
+class TestRange:
+    """OVER (ORDER BY t RANGE BETWEEN 10 ms PRECEDING AND CURRENT ROW)."""
+
+    LENGTH = SlidingWindow(length="10ms")
+
+    def test_one_row_for_each_with_its_peers(self) -> None:
+        events = arriving(10, 5, 10, 20, 21)
+        result = run(events, self.LENGTH, "flink", watermark_delay="1s")
+        assert [
+            (e.row, n) for e, (*_, n) in zip(result.final, rows(result.final), strict=True)
+        ] == [
+            (1, 1),
+            (0, 3),
+            (2, 3),
+            (3, 3),
+            (4, 2),
+        ]
+        assert rows(result.final)[1] == rows(result.final)[2] == (0, 10, 3)
+
+    def test_a_row_is_late_by_what_has_fired_for_its_key(self) -> None:
+        # The watermark is 20 after b; a has fired 10 only.
+        events = arriving(("a", 10), ("b", 20), ("a", 10), ("a", 12))
+        result = run(events, self.LENGTH, "flink")
+        assert late(result) == [(2, "late", 1)]
+        assert rows(result.final) == [(0, 10, 1), (2, 12, 2)]
+
+    def test_rows_up_to_the_epoch_are_late_for_a_key_that_has_not_fired(self) -> None:
+        result = run(arriving(0, 1), self.LENGTH, "flink")
+        assert late(result) == [(0, "late", 1)]
+        assert not run(arriving(0, -1), self.LENGTH, "plain").dropped
+
+    def test_a_silent_key_is_cleared_and_begins_anew(self) -> None:
+        # a fired 100; its state goes at 100 + 15 + 1. Then 50 is not late for it any more.
+        events = arriving(("a", 100), ("b", 115), ("a", 50), ("b", 116), ("a", 50))
+        result = run(events, self.LENGTH, "flink")
+        assert late(result) == [(2, "late", 51)]
+        assert rows(result.final) == [(90, 100, 1), (40, 50, 1)]
+
+    def test_without_a_length_the_watermark_decides(self) -> None:
+        events = arriving(("a", 10), ("a", -5), ("a", 10), ("a", 11), ("a", 30))
+        result = run(events, SlidingWindow(length=None), "flink", watermark_delay="1ms")
+        assert late(result) == [(1, "late", 15)]
+        assert rows(result.final) == [(10, 10, 2), (10, 10, 2), (10, 11, 3), (10, 30, 4)]
+
+
+class TestRows:
+    def test_the_last_rows_by_time_then_arrival(self) -> None:
+        events = arriving(3, 1, 3, 2)
+        result = run(
+            events,
+            CountWindow(size=2, advance=1),
+            "flink",
+            api="sql",
+            watermark_delay="1s",
+            keep_events=True,
+        )
+        assert [(e.row, e.events) for e in result.emissions] == [
+            (1, (1,)),
+            (3, (1, 3)),
+            (0, (3, 0)),
+            (2, (0, 2)),
+        ]
+
+    def test_late_by_key(self) -> None:
+        events = arriving(("a", 10), ("a", 5), ("b", 5))
+        result = run(events, CountWindow(size=2, advance=1), "flink", api="sql")
+        assert late(result) == [(1, "late", 6)]
+
+
+class TestCounts:
+    @pytest.mark.parametrize("engine", ["flink", "storm"])
+    def test_partial_first_windows_and_a_tail_that_waits(self, engine: str) -> None:
+        events = arriving(5, 3, 9, 1, 7)
+        result = run(events, CountWindow(size=3, advance=2), engine, keep_events=True)
+        assert [(e.arrival, e.start / 1000, e.end / 1000, e.events) for e in result.emissions] == [
+            (1, 3, 5, (0, 1)),
+            (3, 1, 9, (1, 2, 3)),
+        ]
+        # The next one would hold these two and one more.
+        assert [w.events for w in result.pending] == [(3, 4)]
+
+    def test_tumbling_by_key_in_order_of_arrival(self) -> None:
+        events = arriving(("a", 5), ("b", 1), ("a", 4), ("a", 1), ("b", 2))
+        result = run(events, CountWindow(size=2), "flink")
+        assert windows(result.final) == [("a", 4, 5, 2), ("b", 1, 2, 2)]
+        assert windows(result.pending) == [("a", 1, 1, 1)]
+
+    def test_windows_of_one_bound_are_two(self) -> None:
+        assert rows(run(arriving(1, 1, 1), CountWindow(size=1), "flink").final) == [(1, 1, 1)] * 3
+
+
+class TestRollingCounters:
+    """Storm's: slots of 10 ms, windows of 30."""
+
+    WINDOW = HoppingWindow(size="30ms", advance="10ms")
+
+    def test_one_zero_and_the_key_is_forgotten(self) -> None:
+        result = run(arriving(("a", 1), ("a", 12), ("b", 65)), self.WINDOW, "storm", rolling=True)
+        assert sent(result) == [
+            (1, -20, 10, 1, "final"),
+            (2, -10, 20, 2, "final"),
+            (2, 0, 30, 2, "final"),
+            (2, 10, 40, 1, "final"),
+            (2, 20, 50, 0, "final"),
+        ]
+        assert windows(result.pending) == [("b", 40, 70, 1)]
+
+    def test_an_event_at_a_tick_comes_after_it(self) -> None:
+        result = run(arriving(1, 10, 20), self.WINDOW, "storm", rolling=True)
+        assert [n for *_, n, _ in sent(result)] == [1, 2]
+
+    def test_slots_fill_the_window(self) -> None:
+        window = HoppingWindow(size="30ms", advance="20ms")
+        with pytest.raises(WindowError, match="advance: the size 30ms is no whole number"):
+            run(arriving(1), window, "storm", rolling=True)
+
+
+class TestProcessingTime:
+    """Samza's: an event's time is when it was processed, and nothing is late."""
+
+    GAP = SessionWindow(gap="10ms")
+
+    def test_an_event_a_gap_apart_joins_one_later_does_not(self) -> None:
+        result = run(arriving(0, 10, 21), self.GAP, "samza")
+        assert sent(result) == [(2, 0, 10, 2, "on_time"), (None, 21, 21, 1, "on_time")]
+
+    def test_timers_that_run_seldom_let_later_events_join(self) -> None:
+        # Timers at 0, 25, 50: at 25, the session of 0 and 18 is not over; at 50 that of 30 is.
+        result = run(arriving(0, 18, 30, 51), self.GAP, "samza", timer_interval="25ms")
+        assert sent(result) == [(3, 0, 30, 3, "on_time"), (None, 51, 51, 1, "on_time")]
+
+    def test_tumbling_windows_and_early_panes(self) -> None:
+        settings: dict[str, Any] = {"early": 2, "accumulation": "discarding"}
+        result = run(arriving(1, 2, 3, 11), TumblingWindow(size="10ms"), "samza", **settings)
+        assert sent(result) == [
+            (1, 0, 10, 2, "early"),
+            (3, 0, 10, 1, "on_time"),
+            (None, 10, 20, 1, "on_time"),
+        ]
+        assert rows(result.final) == [(0, 10, 3), (10, 20, 1)]
+
+    def test_sessions_accumulate_over_early_panes(self) -> None:
+        result = run(arriving(0, 5, 8), self.GAP, "samza", emit="on_update")
+        assert [(end, n) for _, _, end, n, _ in sent(result)] == [(0, 1), (5, 2), (8, 3), (8, 3)]
+        assert rows(result.final) == [(0, 8, 3)]
+        assert rows(result.superseded) == [(0, 0, 1), (0, 5, 2)]
+
+    def test_time_does_not_go_back(self) -> None:
+        with pytest.raises(ReplayError, match="time: is before that of an earlier arrival"):
+            run([event(0, "a", 5), event(1, "a", 4)], self.GAP, "samza")
+
+
+class TestPlain:
+    def test_sliding_windows_are_of_rows(self) -> None:
+        result = run(arriving(10, -5, 5), SlidingWindow(length="10ms"), "plain")
+        assert rows(result.final) == [(-15, -5, 1), (-5, 5, 2), (0, 10, 2)]
+
+    def test_counts_are_by_time(self) -> None:
+        result = run(arriving(3, 1, 2), CountWindow(size=2, advance=1), "plain", keep_events=True)
+        assert [w.events for w in result.final] == [(1,), (1, 2), (2, 0)]
+        pairs = run(arriving(3, 1, 2), CountWindow(size=2), "plain", keep_events=True)
+        assert [w.events for w in pairs.final] == [(1, 2)]
+        assert [w.events for w in pairs.pending] == [(0,)]
