@@ -1,0 +1,243 @@
+"""The causes of one key's differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backfill.reconcile.causes import UNEXPLAINED, Case, Explanation, Hypothesis
+from backfill.reconcile.faults import (
+    of_input,
+    of_output,
+    of_restarts,
+    of_settings,
+    of_tombstones,
+)
+from backfill.reconcile.matching import Difference
+from backfill.reconcile.rows import Row
+from backfill.replay import Event, Replayed, replay
+from backfill.windows import SessionWindow
+
+#: The causes that a replay shows by itself, in the order in which they count.
+_SHOWN = ("late", "retention", "pending", "engine_loss", "overlap", "redelivered", "restart")
+
+
+def explain(case: Case) -> list[Explanation]:
+    """Why each difference is there, in the order of `case.differences`."""
+    case = _renumbered(case)
+    base = case.operator.replay(case.events)
+    rows = case.operator.rows(base.final)
+    everywhere = None if _gives_all(case, rows) else _one_for_all(case)
+    found = []
+    for difference in case.differences:
+        if case.gives(rows, difference.hull):
+            found.append(_shown(case, difference, Hypothesis((), rows, base)))
+        elif everywhere is not None:
+            found.append(_shown(case, difference, everywhere))
+        else:
+            found.append(_searched(case, difference, base))
+    return found
+
+
+def _one_for_all(case: Case) -> Hypothesis | None:
+    """One fault of settings or output that gives all the rows that the stream has of the key."""
+    widest = Difference(
+        tuple(row for each in case.differences for row in each.batch),
+        tuple(row for each in case.differences for row in each.stream),
+    )
+    base = case.operator.replay(case.events)
+    plain = Hypothesis((), case.operator.rows(base.final), base)
+    for first in (plain, *of_settings(case, widest)):
+        if first.causes and _gives_all(case, first.rows):
+            return first
+        for second in of_output(case, widest, first.rows):
+            if _gives_all(case, second.rows):
+                return _both(first, second)
+            for third in of_output(case, widest, second.rows):
+                if third.causes != second.causes and _gives_all(case, third.rows):
+                    return _both(_both(first, second), third)
+    return None
+
+
+def _searched(case: Case, difference: Difference, base: Replayed) -> Explanation:
+    """One fault that gives the stream's rows about a difference; then one of the output besides."""
+    plain = Hypothesis((), case.operator.rows(base.final), base)
+    kinds: list[Iterator[Hypothesis]] = [of_restarts(case, base)]
+    if difference.stream:
+        kinds = [
+            of_tombstones(case, difference, base),
+            of_settings(case, difference),
+            of_output(case, difference, plain.rows),
+            *kinds,
+        ]
+    for kind in kinds:
+        for each in kind:
+            if case.gives(each.rows, difference.hull):
+                return _shown(case, difference, _both(plain, each))
+    holding = [
+        each for each in of_input(case, difference, base) if case.gives(each.rows, difference.hull)
+    ]
+    if holding:
+        return _shown(case, difference, _only_one(case, holding))
+    for first in (*of_tombstones(case, difference, base), *of_settings(case, difference)):
+        for second in of_output(case, difference, first.rows):
+            if case.gives(second.rows, difference.hull):
+                return _shown(case, difference, _both(first, second))
+    return _not_replayed(case, difference)
+
+
+def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
+    """Of explanations that hold, the one with the fewest events; proved where it is the only one.
+
+    Sets of events that are equal but for their arrival are one explanation.
+    """
+    by_arrival = {each.arrival: each for each in case.events}
+
+    def told(each: Hypothesis) -> tuple[Any, ...]:
+        events = [
+            by_arrival[n] for n in (each.evidence.get("left_out") or each.evidence["repeated"])
+        ]
+        return each.causes[0], sorted((e.time or 0, repr(sorted(e.value.items()))) for e in events)
+
+    whole = [each for each in holding if each.evidence.get("all_of_a_window")]
+    if whole:
+        return min(whole, key=lambda each: len(each.evidence["left_out"]))
+    different = {repr(told(each)) for each in holding}
+    fewest = min(holding, key=lambda each: len(each.evidence.get("left_out", (0,))))
+    evidence = {**fewest.evidence, "explanations": len(different)}
+    return replace(fewest, proved=fewest.proved and len(different) == 1, evidence=evidence)
+
+
+def _not_replayed(case: Case, difference: Difference) -> Explanation:
+    """Nothing gives the rows: an event that only the stream can have seen, or nobody knows."""
+    known = {each.time for each in case.events}
+    strange = [
+        row
+        for row in difference.stream
+        if isinstance(case.operator.window, SessionWindow) and not {row.start, row.end} <= known
+    ]
+    if strange:
+        bounds = [list(row.bounds) for row in strange]
+        return Explanation(("missing_in_batch",), False, {"no_event_at": bounds})
+    return Explanation((UNEXPLAINED,), False)
+
+
+def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation:
+    """What the replay shows about a difference, besides the fault that it assumes."""
+    low, high = difference.hull
+    evidence: dict[str, Any] = dict(found.evidence)
+    shown: set[str] = set()
+    if found.replayed is not None:
+        shown = _facts(case, difference, found.replayed, evidence)
+    if case.expired is not None and not difference.batch and high < case.expired:
+        shown.add("retention")
+    causes = (*found.causes, *(each for each in _SHOWN if each in shown - set(found.causes)))
+    if causes:
+        return Explanation(causes, found.proved, evidence)
+    # The operator, fed with the source's events, gives what the stream has: so the batch is off.
+    batch = [row for row in difference.batch if low <= row.start <= high]
+    plain = _in_batch(case)
+    agrees = len(batch) == len([r for r in plain if r.start <= high and r.end >= low]) and all(
+        any(case.same(row, each) for each in plain) for row in batch
+    )
+    return Explanation(("gap_edge",) if agrees else ("missing_in_batch",), True, evidence)
+
+
+def _facts(
+    case: Case, difference: Difference, made: Replayed, evidence: dict[str, Any]
+) -> set[str]:
+    low, high = difference.hull
+    shown = set()
+    times = {each.arrival: each.time for each in case.events}
+    reasons = {"late": "late", "past_retention": "retention"}
+    lost = [
+        (each.arrival, each.late_by, reasons[each.reason])
+        for each in made.dropped
+        if each.reason in reasons and low <= (times[each.arrival] or 0) <= high
+    ]
+    lost += [
+        (each.arrival, each.late_by, "late")
+        for each in made.dropped_windows
+        if any((each.start, each.end) == row.bounds for row in difference.batch)
+    ]
+    for arrival, late_by, cause in sorted(set(lost), key=repr):
+        shown.add(cause)
+        evidence.setdefault("dropped", []).append({"arrival": arrival, "late_by_us": late_by})
+    stored = any("retention" in each.settings for each in case.operator.engine.streaming.values())
+    for windows, cause in (
+        (made.pending, "pending"),
+        (made.lost, "engine_loss"),
+        (made.begun_anew, "engine_loss" if stored else "overlap"),
+        (made.superseded, "engine_loss" if stored else "overlap"),
+    ):
+        rows = [r for r in case.operator.rows(windows) if r.start <= high and r.end >= low]
+        if rows:
+            shown.add(cause)
+            evidence.setdefault(cause, []).extend(list(row.bounds) for row in rows)
+    gone = {each.arrival for each in made.dropped}
+    copies = [
+        arrival
+        for arrival in case.copies
+        if arrival not in gone and low <= (times.get(arrival) or 0) <= high
+    ]
+    if copies:
+        shown.add("redelivered")
+        evidence["copies"] = sorted(copies)
+    return shown
+
+
+def _in_batch(case: Case) -> list[Row]:
+    """What a batch makes of the source's events, each counted once."""
+    operator = case.operator
+    events = [
+        replace(each, clock=None, watermark=None, batch=None)
+        for each in case.events
+        if each.arrival not in case.copies
+    ]
+    made = replay(
+        events, operator.window, aggregates=operator.aggregates, timezone=operator.timezone
+    )
+    return [Row(each.start, each.end, each.values) for each in made.final]
+
+
+def _gives_all(case: Case, rows: Sequence[Row]) -> bool:
+    every = [*rows, *case.stream]
+    if not every:
+        return True
+    return case.gives(rows, (min(r.start for r in every), max(r.end for r in every)))
+
+
+def _both(first: Hypothesis, second: Hypothesis) -> Hypothesis:
+    return Hypothesis(
+        causes=(*first.causes, *second.causes),
+        rows=second.rows,
+        replayed=second.replayed if second.replayed is not None else first.replayed,
+        evidence={**first.evidence, **second.evidence},
+        proved=first.proved and second.proved,
+    )
+
+
+def _renumbered(case: Case) -> Case:
+    """Arrivals as even numbers: there is room for a copy right behind each event."""
+    ordered: list[Event] = sorted(case.events, key=lambda each: each.arrival)
+    places = {each.arrival: 2 * place for place, each in enumerate(ordered)}
+    events = [replace(each, arrival=places[each.arrival]) for each in ordered]
+    settings = dict(case.operator.settings)
+    for name in ("restarts", "commits"):
+        given = settings.get(name)
+        if given is not None and not isinstance(given, int):
+            settings[name] = tuple(_next(ordered, each) for each in given)
+    return replace(
+        case,
+        events=events,
+        copies={places[copy]: places.get(first) for copy, first in case.copies.items()},
+        operator=replace(case.operator, settings=settings),
+    )
+
+
+def _next(events: Sequence[Event], arrival: Any) -> int:
+    """The place of the first of these events that arrived then or later."""
+    return next(
+        (2 * i for i, each in enumerate(events) if each.arrival >= arrival), 2 * len(events)
+    )

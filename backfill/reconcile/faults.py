@@ -1,0 +1,217 @@
+"""Faults of a stream, each as what its output would be if that fault were there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from itertools import combinations, pairwise
+from typing import Any
+
+from backfill.durations import Fixed
+from backfill.reconcile.causes import Case, Hypothesis
+from backfill.reconcile.matching import Difference
+from backfill.reconcile.rows import Row
+from backfill.replay import Event, Replayed, Window
+from backfill.windows import (
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    TumblingWindow,
+)
+from backfill.windows import Window as Definition
+
+_QUARTER = 15 * 60 * 1_000_000
+_FURTHEST = 14 * 3600 * 1_000_000
+#: No more replays than this are made to look for events that the stream left out or repeated.
+_MOST_TRIES = 2_000
+_MOST_LEFT_OUT = 3
+_MOST_DIGITS = 6
+
+
+def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
+    """Faults of what was written, whatever the operator made: shifted, other ends, rounded."""
+    for shift in _shifts(difference.stream, rows):
+        moved = [row._replace(start=row.start + shift, end=row.end + shift) for row in rows]
+        yield _hypothesis("zone_shift", moved, {"shift_us": shift})
+    window = case.operator.window
+    if isinstance(window, SessionWindow):
+        for reach in (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000):
+            ended = [row._replace(end=row.end + reach) for row in rows]
+            yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
+    for digits in range(_MOST_DIGITS + 1):
+        for how in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
+            rounded = [
+                row._replace(values={n: _rounded(v, digits, how) for n, v in row.values.items()})
+                for row in rows
+            ]
+            if rounded != list(rows):
+                evidence = {"digits": digits, "how": how.removeprefix("ROUND_").lower()}
+                yield _hypothesis("rounded", rounded, evidence)
+
+
+def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
+    """Other windows than the job's, another gap edge, a restart that nobody told of."""
+    operator, window = case.operator, case.operator.window
+    if isinstance(window, SessionWindow):
+        rules = operator.engine.rules
+        flipped = replace(rules, gap_inclusive=not rules.gap_inclusive)
+        other = replace(operator, engine=replace(operator.engine, rules=flipped))
+        evidence = {"gap_inclusive": flipped.gap_inclusive}
+        yield _replayed(other, case.events, "gap_edge", evidence)
+        for gap, bounds in _gaps(case, difference.hull):
+            wrong = operator.with_window(SessionWindow(gap=Fixed(gap)))
+            yield _replayed(wrong, case.events, "wrong_gap", bounds)
+    else:
+        for size in sorted({row.end - row.start for row in difference.stream}):
+            changed = _sized(window, size)
+            if changed is not None:
+                wrong = operator.with_window(changed)
+                yield _replayed(wrong, case.events, "wrong_size", {"size_us": size})
+
+
+def of_restarts(case: Case, base: Replayed) -> Iterator[Hypothesis]:
+    """A restart that nobody told of lets events pass that are late otherwise."""
+    operator = case.operator
+    if "restarts" not in _settings(case) or operator.settings.get("restarts"):
+        return
+    for arrival in sorted({each.arrival for each in base.dropped if each.reason == "late"}):
+        events = [each for each in case.events if each.arrival >= arrival]
+        again = replace(operator, settings={**operator.settings, "restarts": (arrival,)})
+        # The clock that the events bring is of an operator that was not restarted.
+        bare = [replace(each, clock=None) for each in events]
+        earlier = [replace(each, clock=None) for each in case.events if each.arrival < arrival]
+        found = _replayed(again, [*earlier, *bare], "restart", {"before_arrival": arrival})
+        yield replace(found, proved=False)
+
+
+def of_tombstones(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
+    """Rows that the operator had sent and taken back, but that are still there."""
+    rows = case.operator.rows(base.final)
+    final = {row.bounds for row in rows}
+    sent = [
+        Window(each.key, each.start, each.end, each.values)
+        for each in base.emissions
+        if each.values is not None
+    ]
+    gone = [row for row in case.operator.rows(sent) if row.bounds not in final]
+    left = [row for row in difference.stream if any(case.same(row, each) for each in gone)]
+    if left:
+        bounds = [list(row.bounds) for row in left]
+        yield Hypothesis(("tombstone_missing",), [*rows, *left], base, {"left_over": bounds})
+
+
+def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
+    """Events that the stream never saw, or saw twice."""
+    low, high = difference.hull
+    near = [each for each in case.events if each.time is not None and low <= each.time <= high]
+    name = "missing_in_stream" if case.operator.ordered or not _drops(case) else "late"
+    sure = case.operator.ordered or not _drops(case)
+    tried = 0
+    groups: list[list[Event]] = [near, list(case.events)] if near else []
+    rows = [row for row in case.operator.rows(base.final) if row.start <= high and row.end >= low]
+    groups += [[e for e in near if row.start <= e.time <= row.end] for row in rows]  # type: ignore[operator]
+    for group in groups:
+        found = _without(case, group, name, sure)
+        yield replace(found, evidence={**found.evidence, "all_of_a_window": True})
+    for many in range(1, _MOST_LEFT_OUT + 1):
+        for few in combinations(near, many):
+            tried += 1
+            if tried > _MOST_TRIES:
+                return
+            yield _without(case, few, name, sure)
+    for event in near[:_MOST_TRIES]:
+        again = replace(event, arrival=event.arrival + 1)
+        events = sorted([*case.events, again], key=lambda each: each.arrival)
+        evidence = {"repeated": [event.arrival]}
+        yield _replayed(case.operator, events, "redelivered", evidence)
+
+
+def _without(case: Case, left_out: Sequence[Event], name: str, sure: bool) -> Hypothesis:
+    gone = {each.arrival for each in left_out}
+    events = [each for each in case.events if each.arrival not in gone]
+    found = _replayed(case.operator, events, name, {"left_out": sorted(gone)})
+    return replace(found, proved=sure)
+
+
+def _replayed(
+    operator: Any, events: Sequence[Event], cause: str, evidence: Mapping[str, Any]
+) -> Hypothesis:
+    made = operator.replay(events)
+    return Hypothesis((cause,), operator.rows(made.final), made, evidence)
+
+
+def _hypothesis(cause: str, rows: Sequence[Row], evidence: Mapping[str, Any]) -> Hypothesis:
+    return Hypothesis((cause,), rows, evidence=evidence)
+
+
+def _shifts(stream: Sequence[Row], rows: Sequence[Row]) -> list[int]:
+    """By how much the stream's rows may be shifted: whole quarters of an hour, as zones are."""
+    found = {
+        theirs.start - ours.start
+        for theirs in stream
+        for ours in rows
+        if theirs.end - theirs.start == ours.end - ours.start
+    }
+    return sorted(
+        (each for each in found if each and not each % _QUARTER and abs(each) <= _FURTHEST),
+        key=abs,
+    )
+
+
+def _gaps(case: Case, hull: tuple[int, int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Gaps that would cut the events as the stream did, and between which bounds they lie."""
+    stream = sorted(case.stream, key=lambda row: row.bounds)
+    times = sorted({each.time for each in case.events if each.time is not None})
+    inside, between = 0, None
+    for before, after in pairwise(times):
+        together = any(row.start <= before and after <= row.end for row in stream)
+        apart = any(row.end == before for row in stream) or any(
+            row.start == after for row in stream
+        )
+        if together:
+            inside = max(inside, after - before)
+        elif apart:
+            between = after - before if between is None else min(between, after - before)
+    window, tick = case.operator.window, case.operator.engine.tick_us
+    assert isinstance(window, SessionWindow)
+    if not case.operator.engine.rules.gap_inclusive:
+        inside += tick
+    if inside and (between is None or inside < between) and inside != window.gap.us:
+        known = window.gap.us
+        within = inside <= known and (between is None or known < between)
+        if not within:
+            yield inside, {"at_least_us": inside, "less_than_us": between}
+    elif not inside and between is not None and between <= window.gap.us:
+        yield tick, {"at_least_us": 0, "less_than_us": between}
+
+
+def _sized(window: Definition, size: int) -> Definition | None:
+    """The same window of another size; None where that is its size, or it has no fixed one."""
+    if isinstance(window, SessionWindow | CumulatingWindow):
+        return None
+    if not isinstance(window.size, Fixed) or window.size.us == size or size <= 0:
+        return None
+    if isinstance(window, HoppingWindow):
+        return HoppingWindow(size=Fixed(size), advance=window.advance, offset=window.offset)
+    return TumblingWindow(size=Fixed(size), offset=window.offset)
+
+
+def _rounded(value: Any, digits: int, how: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, float | Decimal):
+        return value
+    try:
+        number = Decimal(repr(value)) if isinstance(value, float) else value
+        found = number.quantize(Decimal(1).scaleb(-digits), rounding=how)
+    except ArithmeticError:
+        return value
+    return float(found) if isinstance(value, float) else found
+
+
+def _settings(case: Case) -> frozenset[str]:
+    return frozenset(n for each in case.operator.engine.streaming.values() for n in each.settings)
+
+
+def _drops(case: Case) -> bool:
+    """Whether the engine drops late events at all."""
+    return any(each.late != "never" for each in case.operator.engine.streaming.values())

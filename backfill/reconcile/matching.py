@@ -1,0 +1,109 @@
+"""Windows of a key beside each other: equal ones, and what belongs together of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from backfill.reconcile.rows import Row
+
+Same = Callable[[Row, Row], bool]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Windows of one key that are not alike on both sides, and meet each other.
+
+    Attributes:
+        batch: those of the batch, by start.
+        stream: those of the stream, by start.
+    """
+
+    batch: tuple[Row, ...]
+    stream: tuple[Row, ...]
+
+    @property
+    def status(self) -> str:
+        """What kind of difference it is."""
+        counts = len(self.batch), len(self.stream)
+        if counts == (1, 1):
+            same = self.batch[0].bounds == self.stream[0].bounds
+            return "value_differs" if same else "bounds_differ"
+        if not counts[1]:
+            return "only_in_batch"
+        if not counts[0]:
+            return "only_in_stream"
+        return "split" if counts[0] <= counts[1] else "merged"
+
+    @property
+    def hull(self) -> tuple[int, int]:
+        """From the first start to the last end, µs."""
+        rows = (*self.batch, *self.stream)
+        return min(row.start for row in rows), max(row.end for row in rows)
+
+
+def match(
+    batch: Sequence[Row], stream: Sequence[Row], same: Same, *, sessions: bool
+) -> tuple[int, list[Difference]]:
+    """The number of windows that are alike, and the differences, by time.
+
+    Args:
+        batch: windows of one key.
+        stream: windows of the same key.
+        same: whether two rows of equal bounds have the same values.
+        sessions: windows whose bounds differ belong together where they overlap; others, only
+            where their bounds are equal.
+    """
+    by_bounds: dict[tuple[int, int], list[Row]] = {}
+    for row in stream:
+        by_bounds.setdefault(row.bounds, []).append(row)
+    left = []
+    matched = 0
+    for row in batch:
+        theirs = by_bounds.get(row.bounds, [])
+        # The same window twice is no match: one of the two is too many.
+        if len(theirs) == 1 and same(row, theirs[0]):
+            matched += 1
+            del by_bounds[row.bounds]
+        else:
+            left.append(row)
+    others = [row for rows in by_bounds.values() for row in rows]
+    groups = _overlapping(left, others) if sessions else _equal(left, others)
+    return matched, groups
+
+
+def _equal(batch: Sequence[Row], stream: Sequence[Row]) -> list[Difference]:
+    bounds = sorted({row.bounds for row in (*batch, *stream)})
+    return [
+        Difference(
+            tuple(row for row in batch if row.bounds == each),
+            tuple(row for row in stream if row.bounds == each),
+        )
+        for each in bounds
+    ]
+
+
+def _overlapping(batch: Sequence[Row], stream: Sequence[Row]) -> list[Difference]:
+    """Sweeps over the starts: a row that begins after all before it have ended begins a group."""
+    rows = sorted([(row, 0) for row in batch] + [(row, 1) for row in stream], key=_by_time)
+    groups: list[Difference] = []
+    open_: list[tuple[Row, int]] = []
+    reached: int | None = None
+    for row, side in rows:
+        if reached is not None and row.start > reached:
+            groups.append(_grouped(open_))
+            open_ = []
+            reached = None
+        open_.append((row, side))
+        reached = row.end if reached is None else max(reached, row.end)
+    return [*groups, _grouped(open_)] if open_ else groups
+
+
+def _by_time(each: tuple[Row, int]) -> tuple[int, int, int]:
+    row, side = each
+    return row.start, row.end, side
+
+
+def _grouped(rows: Sequence[tuple[Row, int]]) -> Difference:
+    batch, stream = (tuple(row for row, side in rows if side == own) for own in (0, 1))
+    return Difference(batch, stream)

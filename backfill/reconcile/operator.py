@@ -1,0 +1,62 @@
+"""The streaming operator as its user describes it, and what it makes of one key's events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from backfill.engines import Engine
+from backfill.reconcile.rows import Row
+from backfill.replay import Aggregated, Event, Replayed, replay
+from backfill.replay import Window as Made
+from backfill.windows import SessionWindow, Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """What replays a key.
+
+    Attributes:
+        window: what it computes.
+        engine: whose rules hold.
+        aggregates: by name, over plain fields.
+        timezone: of calendar windows.
+        settings: arguments of `replay`: grace, retention, emit, restarts, and so on.
+        ordered: the order in which events arrived is known.
+        end_clock: where the clock stood when the input ended, µs; None where it is not known.
+    """
+
+    window: Window
+    engine: Engine
+    aggregates: Mapping[str, Aggregated]
+    timezone: str = "UTC"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ordered: bool = True
+    end_clock: int | None = None
+
+    def replay(self, events: Sequence[Event]) -> Replayed:
+        """What it makes of these events."""
+        clocked = bool(events) and all(each.clock is not None for each in events)
+        return replay(
+            events,
+            self.window,
+            engine=self.engine,
+            aggregates=self.aggregates,
+            timezone=self.timezone,
+            keep_events=True,
+            end_clock=self.end_clock if clocked else None,
+            **self.settings,
+        )
+
+    def rows(self, windows: Iterable[Made]) -> list[Row]:
+        """Windows as both sides are compared: sessions from first to last event."""
+        back = 0
+        if isinstance(self.window, SessionWindow):
+            ends_later = self.engine.rules.session_end == "last_event_plus_gap"
+            back = self.window.gap.us if ends_later else 0
+        return [Row(each.start, each.end - back, each.values, each.events) for each in windows]
+
+    def with_window(self, window: Window) -> Operator:
+        """The same with another window."""
+        return replace(self, window=window)

@@ -1,0 +1,281 @@
+"""Each fault is put into a right output of the stream, and must be found; nothing else may be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from backfill import HoppingWindow, SessionWindow, TumblingWindow
+from backfill import aggregates as agg
+from backfill.engines import engine
+from backfill.reconcile.causes import Case, Explanation
+from backfill.reconcile.explain import explain
+from backfill.reconcile.matching import match
+from backfill.reconcile.operator import Operator
+from backfill.reconcile.rows import Row, same_values
+from backfill.replay import Event, replay
+from backfill.windows import Window
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+GAP = SessionWindow(gap="60s")
+AGGREGATES = {"n": agg.count(), "total": agg.sum("amount"), "mean": agg.mean("price")}
+
+
+def event(seconds: float, arrival: int, amount: int = 1, key: str = "a") -> Event:
+    value = {"amount": amount, "price": amount / 3}
+    return Event(key=key, time=round(seconds * SECOND), arrival=arrival, value=value)
+
+
+def stream_of(
+    events: Sequence[Event], window: Window = GAP, name: str = "kafka-streams", **settings: Any
+) -> tuple[Operator, list[Row]]:
+    """An operator, and the rows that it wrote."""
+    operator = Operator(
+        window=window, engine=engine(name), aggregates=AGGREGATES, settings=settings
+    )
+    return operator, operator.rows(operator.replay(events).final)
+
+
+def batch_of(events: Sequence[Event], window: Window = GAP) -> list[Row]:
+    made = replay(events, window, aggregates=AGGREGATES)
+    return [Row(each.start, each.end, each.values) for each in made.final]
+
+
+def explained(
+    operator: Operator,
+    events: Sequence[Event],
+    batch: Sequence[Row],
+    stream: Sequence[Row],
+    **facts: Any,
+) -> list[Explanation]:
+    def same(one: Row, other: Row) -> bool:
+        return same_values(one.values, other.values, {})
+
+    sessions = isinstance(operator.window, SessionWindow)
+    _, differences = match(batch, stream, same, sessions=sessions)
+    case = Case(operator, events, stream, differences, **facts)
+    found = explain(case)
+    assert len(found) == len(differences)
+    return found
+
+
+def causes(found: Sequence[Explanation]) -> list[tuple[tuple[str, ...], bool]]:
+    return [(each.causes, each.proved) for each in found]
+
+
+def visits() -> list[Event]:
+    """Three sessions of one key, in order; distances of 10, 20, 30 s, sessions minutes apart."""
+    times = [0, 10, 30, 60, 300, 320, 350, 900, 910, 930, 960]
+    return [event(t, i, amount=i + 1) for i, t in enumerate(times)]
+
+
+def test_what_is_alike_is_no_difference() -> None:
+    operator, stream = stream_of(visits(), grace="10s", retention="1d")
+    assert explained(operator, visits(), batch_of(visits()), stream) == []
+
+
+def test_late_events() -> None:
+    events = [*visits(), event(340, 11, 50)]
+    operator, stream = stream_of(events, grace="10s", retention="1d")
+    found = explained(operator, events, batch_of(events), stream)
+    assert causes(found) == [(("late",), True)]
+    assert found[0].evidence["dropped"] == [
+        {"arrival": 22, "late_by_us": (960 - 10 - 60 - 350) * SECOND}
+    ]
+
+
+def test_an_event_late_for_some_windows_only() -> None:
+    window = HoppingWindow(size="60s", advance="20s")
+    events = [event(2_000, 0), event(2_100, 1), event(2_055, 2, 7)]
+    operator, stream = stream_of(events, window, grace="10s", retention="1d")
+    found = explained(operator, events, batch_of(events, window), stream)
+    # Of its windows, which begin at 2,000, 2,020 and 2,040, the first two have closed.
+    assert causes(found) == [(("late",), True)] * 2
+
+
+def test_windows_that_are_not_closed() -> None:
+    events = visits()
+    operator, stream = stream_of(events, name="spark", watermark_delay="0s")
+    found = explained(operator, events, batch_of(events), stream)
+    assert causes(found) == [(("pending",), True)]
+
+
+def test_redelivered_events() -> None:
+    copy = replace(visits()[5], arrival=11)
+    events = [*visits(), copy]
+    operator, stream = stream_of(events, grace="1h", retention="1d")
+    found = explained(operator, events, batch_of(visits()), stream, copies={11: 5})
+    assert causes(found) == [(("redelivered",), True)]
+    assert found[0].evidence["copies"] == [22]
+
+
+def test_the_engines_own_losses() -> None:
+    # Hidden by retention: an event within the gap of a hidden session begins a new one.
+    events = [event(0, 0), event(10, 1), event(130, 2, key="b"), event(70, 3)]
+    operator = Operator(
+        window=GAP,
+        engine=engine("kafka-streams"),
+        aggregates=AGGREGATES,
+        settings={"grace": "0s", "retention": "60s"},
+    )
+    made = operator.replay(events)
+    stream = [
+        row
+        for row, each in zip(operator.rows(made.final), made.final, strict=True)
+        if each.key == "a"
+    ]
+    own = [each for each in events if each.key == "a"]
+    clocked = [
+        replace(each, clock=clock * SECOND) for each, clock in zip(own, (0, 10, 130), strict=True)
+    ]
+    found = explained(operator, clocked, batch_of(own), stream)
+    assert len(found) == 1
+    assert found[0].proved
+    assert found[0].causes == ("engine_loss",)
+
+
+def shifted(rows: list[Row]) -> list[Row]:
+    return [row._replace(start=row.start + HOUR, end=row.end + HOUR) for row in rows]
+
+
+def rounded(rows: list[Row]) -> list[Row]:
+    return [
+        row._replace(values={**row.values, "mean": round(row.values["mean"], 2)}) for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cause"),
+    [
+        (shifted, "zone_shift"),
+        (rounded, "rounded"),
+        (lambda rows: [r._replace(end=r.end + 60 * SECOND) for r in rows], "end_convention"),
+        (lambda rows: rows[1:], "missing_in_stream"),
+        (lambda rows: [], "missing_in_stream"),
+    ],
+)
+def test_faults_of_the_output(spoil: Callable[[list[Row]], list[Row]], cause: str) -> None:
+    operator, stream = stream_of(visits(), grace="10s", retention="1d")
+    found = explained(operator, visits(), batch_of(visits()), spoil(stream))
+    assert found
+    assert {(each.causes, each.proved) for each in found} == {((cause,), True)}
+
+
+def test_two_faults_at_once() -> None:
+    events = [*visits(), event(340, 11, 50)]
+    operator, stream = stream_of(events, grace="10s", retention="1d")
+    found = explained(operator, events, batch_of(events), rounded(shifted(stream)))
+    assert {each.causes[0] for each in found} <= {"zone_shift", "rounded"}
+    assert all(each.proved for each in found)
+
+
+@pytest.mark.parametrize(("gap", "bounds"), [("15s", (10, 20)), ("25s", (20, 30))])
+def test_a_wrong_gap(gap: str, bounds: tuple[int, int]) -> None:
+    operator, _ = stream_of(visits(), grace="10s", retention="1d")
+    _, stream = stream_of(visits(), SessionWindow(gap=gap), grace="10s", retention="1d")
+    found = explained(operator, visits(), batch_of(visits()), stream)
+    assert {(each.causes, each.proved) for each in found} == {(("wrong_gap",), True)}
+    least, most = bounds
+    assert found[0].evidence["at_least_us"] == least * SECOND
+    assert found[0].evidence["less_than_us"] == most * SECOND
+
+
+def test_a_wrong_size() -> None:
+    window = TumblingWindow(size="60s")
+    operator, _ = stream_of(visits(), window, grace="10s", retention="1d")
+    wrong = TumblingWindow(size="30s")
+    _, stream = stream_of(visits(), wrong, grace="10s", retention="1d")
+    found = explained(operator, visits(), batch_of(visits(), window), stream)
+    assert {(each.causes, each.proved) for each in found} == {(("wrong_size",), True)}
+
+
+def test_the_gap_edge_of_another_engine() -> None:
+    events = [event(0, 0), event(60, 1, 2), event(300, 2, 4)]
+    operator, _ = stream_of(events, name="flink")
+    beam = Operator(window=GAP, engine=engine("beam"), aggregates=AGGREGATES)
+    stream = beam.rows(beam.replay(events).final)
+    found = explained(operator, events, batch_of(events), stream)
+    assert causes(found) == [(("gap_edge",), True)]
+    # The stream's own engine has that edge, and the batch has not.
+    assert causes(explained(beam, events, batch_of(events), stream)) == [(("gap_edge",), True)]
+
+
+@pytest.mark.parametrize("lost", [[4], [5], [1, 2]])
+def test_events_that_the_stream_never_saw(lost: list[int]) -> None:
+    kept = [each for each in visits() if each.arrival not in lost]
+    operator, stream = stream_of(kept, grace="10s", retention="1d")
+    found = explained(operator, visits(), batch_of(visits()), stream)
+    assert causes(found) == [(("missing_in_stream",), True)]
+    assert found[0].evidence["left_out"] == [2 * each for each in lost]
+
+
+def test_events_that_cannot_be_told_apart_are_one_explanation() -> None:
+    twins = [*visits(), event(320, 11, 6)]
+    _, stream = stream_of(visits(), grace="1h", retention="1d")
+    operator, _ = stream_of(twins, grace="1h", retention="1d")
+    found = explained(operator, twins, batch_of(twins), stream)
+    assert causes(found) == [(("missing_in_stream",), True)]
+
+
+def test_an_event_that_the_stream_saw_twice() -> None:
+    events = visits()
+    again = sorted([*events, replace(events[5], arrival=5.5)], key=lambda each: each.arrival)
+    operator, stream = stream_of(again, grace="10s", retention="1d")
+    found = explained(operator, events, batch_of(events), stream)
+    assert causes(found) == [(("redelivered",), True)]
+
+
+def test_a_tombstone_that_is_missing() -> None:
+    events = [event(0, 0), event(100, 1, 2), event(50, 2, 4)]
+    operator, stream = stream_of(events, grace="10m", retention="1d")
+    left = Row(100 * SECOND, 100 * SECOND, {"n": 1, "total": 2, "mean": 2 / 3})
+    found = explained(operator, events, batch_of(events), [*stream, left])
+    assert causes(found) == [(("tombstone_missing",), True)]
+
+
+def test_a_restart_that_was_told_and_one_that_was_not() -> None:
+    events = [event(0, 0), event(1_000, 1, 2), event(20, 2, 4), event(900, 3, 8), event(21, 4, 16)]
+    told, stream = stream_of(events, grace="10s", retention="1d", restarts=(2,))
+    untold, _ = stream_of(events, grace="10s", retention="1d")
+    batch = batch_of(events)
+    assert causes(explained(untold, events, batch, stream))[0][0][0] in ("restart", "late")
+    assert all(each.proved for each in explained(told, events, batch, stream))
+
+
+def test_what_the_batch_lacks() -> None:
+    operator, stream = stream_of(visits(), grace="10s", retention="1d")
+    # Published before the last session's events were in the source.
+    found = explained(operator, visits(), batch_of(visits()[:7]), stream)
+    assert causes(found) == [(("missing_in_batch",), True)]
+    # The source has not the events either: only the stream can have seen them.
+    found = explained(operator, visits()[:7], batch_of(visits()[:7]), stream)
+    assert causes(found) == [(("missing_in_batch",), False)]
+
+
+def test_what_is_past_the_batchs_retention() -> None:
+    operator, stream = stream_of(visits(), grace="10s", retention="1d")
+    batch = batch_of(visits())[1:]
+    found = explained(operator, visits(), batch, stream, expired=100 * SECOND)
+    assert causes(found) == [(("retention",), True)]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_corruption_is_never_given_a_cause(seed: int) -> None:
+    chance = random.Random(seed)
+    operator, stream = stream_of(visits(), grace="10s", retention="1d")
+    place = chance.randrange(len(stream))
+    row = stream[place]
+    values = {
+        "n": row.values["n"] + chance.randrange(1, 50),
+        "total": row.values["total"] + chance.randrange(1_000, 9_999),
+        "mean": chance.uniform(50, 90),
+    }
+    stream[place] = row._replace(values=values)
+    found = explained(operator, visits(), batch_of(visits()), stream)
+    assert causes(found) == [(("unexplained",), False)]
