@@ -1,0 +1,71 @@
+"""Where the operator's clock stood when each event arrived, as a column.
+
+Given that, keys know nothing of each other and can be replayed apart. The clock is a running
+maximum over all events in order of arrival, which is computed in blocks: the maximum of each, of
+those before it, and within it; never by one task over everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import TIME
+from backfill.engines import Engine
+from backfill.streaming import Streaming
+
+CLOCK, END_CLOCK = "_clock", "_end_clock"
+#: Where events came by one after the other: partition, and place within it.
+PARTITION, PLACE = "_partition", "_place"
+_BLOCKS = 200
+_NEVER = -(1 << 62)
+_BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
+
+
+def with_clock(
+    events: DataFrame, engine: Engine, streaming: Streaming, delay: int, keys: Sequence[str]
+) -> DataFrame:
+    """The events with the clock as it stood at each, and as it stood when the input ended.
+
+    Args:
+        events: with TIME, PARTITION and PLACE.
+        engine: whose clock.
+        streaming: its interface.
+        delay: what a watermark stays behind, µs.
+        keys: columns that are all NULL where an event has no key.
+    """
+    # Events without a key do not reach an operator that drops them.
+    keyed: Column = F.lit(True)
+    if keys and streaming.null_key == "drop":
+        keyed = F.coalesce(*(F.col(each).cast("string") for each in keys)).isNotNull()
+    before_event = streaming.clock == "watermark"
+    behind = delay + streaming.lag_ticks * engine.tick_us if before_event else 0
+    group = [PARTITION] if streaming.feed == "partitions" else []
+    low, high = events.agg(F.min(PLACE), F.max(PLACE)).collect()[0]
+    width = max(1, ((high or 0) - (low or 0) + 1) // _BLOCKS)
+    blocked = events.withColumns(
+        {
+            _BLOCK: F.floor((F.col(PLACE) - F.lit(low)) / width),
+            _MOST: F.when(keyed, F.col(TIME)),
+        }
+    )
+    # At most a few hundred rows for each partition, whatever there are of events.
+    most = blocked.groupBy(*group, _BLOCK).agg(F.max(_MOST).alias(_MOST))
+    all_of = Over.partitionBy(*group)
+    earlier = all_of.orderBy(_BLOCK).rowsBetween(Over.unboundedPreceding, -1)
+    known = most.select(
+        *group,
+        _BLOCK,
+        F.max(_MOST).over(earlier).alias(_BEFORE),
+        F.max(_MOST).over(all_of).alias(END_CLOCK),
+    )
+    within = Over.partitionBy(*group, _BLOCK).orderBy(PLACE)
+    running = within.rowsBetween(Over.unboundedPreceding, -1 if before_event else 0)
+    clock = F.greatest(F.max(_MOST).over(running), F.col(_BEFORE)) - behind
+    joined = blocked.join(F.broadcast(known), [*group, _BLOCK])
+    return joined.withColumns(
+        {CLOCK: F.coalesce(clock, F.lit(_NEVER)), END_CLOCK: F.col(END_CLOCK) - behind}
+    ).drop(_BLOCK, _MOST, _BEFORE)
