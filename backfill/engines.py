@@ -13,7 +13,7 @@ from typing import Literal
 
 from backfill.durations import Calendar, Fixed
 from backfill.errors import JobFileError, WindowError, did_you_mean
-from backfill.streaming import Streaming
+from backfill.streaming import STREAMING, Streaming
 from backfill.windows import (
     CumulatingWindow,
     EventWindow,
@@ -134,212 +134,66 @@ class Engine:
             )
 
 
-_DELAY = {"watermark_delay": "0s", "watermark_every": 1}
-
 PLAIN = Engine(
-    name="plain",
-    tick_us=1,
-    calendars=True,
-    cumulating=True,
-    streaming={
-        "batch": Streaming(
-            operators={
-                "session": "merging",
-                "aligned": "aligned",
-                "sliding": "range",
-                "count": "rows",
-            },
-            clock="none",
-            late="never",
-            flushes=True,
-            stamps=False,
-        )
-    },
-)
-
-_KAFKA_STREAMS = Engine(
-    name="kafka-streams",
-    rules=replace(PLAIN.rules, clips_at_epoch=True),
-    before_epoch=False,
-    offsets=False,
-    streaming={
-        "dsl": Streaming(
-            operators={
-                "session": "stored_sessions",
-                "aligned": "stored_windows",
-                "sliding": "stored_sliding",
-            },
-            feed="partitions",
-            clock="stream_time",
-            unbounded=False,
-            emits=("on_update", "on_close", "suppressed"),
-            settings={
-                "grace": "0s",
-                "retention": None,
-                "segment_interval": None,
-                "segments": None,
-                "past_retention": None,
-                "caching": False,
-                "commits": None,
-                "restarts": (),
-            },
-        )
-    },
-)
-
-_SPARK = Engine(
-    name="spark",
-    rules=replace(PLAIN.rules, session_end="last_event_plus_gap"),
-    tick_us=1,
-    null_key=True,
-    streaming={
-        "structured": Streaming(
-            operators={"session": "batched_sessions", "aligned": "batched_windows"},
-            feed="batches",
-            clock="batches",
-            clock_start=0,
-            clock_grain=1_000,
-            late="own",
-            null_key="group",
-            gaps=True,
-            filters_gaps=True,
-            emits=("append", "update", "complete"),
-            settings={
-                "watermark_delay": "0s",
-                "batch_size": None,
-                "idle_batches": False,
-                "allow_multiple": True,
-            },
-        )
-    },
-)
-
-_FLINK_SQL = Streaming(
-    operators={"session": "merging", "aligned": "aligned"},
-    clock="watermark",
-    complete_ticks=-1,
-    flushes=True,
-    null_key="group",
-    strides=False,
-    settings={**_DELAY, "restarts": ()},
-)
-
-_FLINK = Engine(
-    name="flink",
-    rules=replace(PLAIN.rules, session_end="last_event_plus_gap", gaps_between_windows=True),
-    null_key=True,
-    calendars=True,
-    cumulating=True,
-    streaming={
-        "datastream": replace(
-            _FLINK_SQL,
-            operators={"session": "merging", "aligned": "aligned", "count": "counted"},
-            lag_ticks=1,
-            strides=True,
-            null_key="refuse",
-            null_time="refuse",
-            gaps=True,
-            calendars=False,
-            cumulating=False,
-            emits=("on_close", "on_update"),
-            settings={
-                **_FLINK_SQL.settings,
-                "allowed_lateness": "0s",
-                "early": None,
-                "accumulation": "accumulating",
-            },
-        ),
-        "sql": replace(
-            _FLINK_SQL, operators={**_FLINK_SQL.operators, "sliding": "range", "count": "rows"}
-        ),
-        "sql-group": replace(
-            _FLINK_SQL,
-            cumulating=False,
-            changelog=True,
-            not_of_sessions=frozenset({"allowed_lateness", "early"}),
-            settings={**_FLINK_SQL.settings, "allowed_lateness": "0s", "early": None},
-        ),
-    },
-)
-
-_BEAM = Engine(
-    name="beam",
-    rules=replace(
-        PLAIN.rules,
-        gap_inclusive=False,
-        session_end="last_event_plus_gap",
-        gaps_between_windows=True,
-    ),
-    calendars=True,
-    streaming={
-        "panes": Streaming(
-            operators={"session": "merging", "aligned": "aligned"},
-            clock="watermark",
-            late="own",
-            flushes=True,
-            null_key="group",
-            null_time="refuse",
-            gaps=True,
-            empty_panes=True,
-            emits=("on_close", "on_update"),
-            settings={
-                **_DELAY,
-                "allowed_lateness": "0s",
-                "early": None,
-                "late": 1,
-                "accumulation": "discarding",
-            },
-        )
-    },
-)
-
-_STORM = Engine(
-    name="storm",
-    rules=replace(PLAIN.rules, closed="right", gaps_between_windows=True),
-    sessions=False,
-    offsets=False,
-    streaming={
-        "windowed-bolt": Streaming(
-            operators={"aligned": "aligned", "count": "counted", "rolling": "rolling"},
-            clock="watermark",
-            clock_start=0,
-            late="event",
-            null_key="group",
-            null_time="refuse",
-            stamps=False,
-            settings={**_DELAY, "rolling": False},
-        )
-    },
-)
-
-# Samza's windows are of processing time, which a batch has not.
-_SAMZA = Engine(
-    name="samza",
-    sessions=False,
-    offsets=False,
-    streaming={
-        "high-level": Streaming(
-            operators={"session": "open_sessions", "aligned": "aligned"},
-            clock="processing_time",
-            complete_ticks=1,
-            late="never",
-            flushes=True,
-            stamps=False,
-            null_key="group",
-            null_time="refuse",
-            emits=("on_close", "on_update"),
-            settings={
-                "timer_interval": None,
-                "early": None,
-                "late": 1,
-                "accumulation": "accumulating",
-            },
-        )
-    },
+    name="plain", tick_us=1, calendars=True, cumulating=True, streaming=STREAMING["plain"]
 )
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
-    {each.name: each for each in (PLAIN, _KAFKA_STREAMS, _SPARK, _FLINK, _BEAM, _STORM, _SAMZA)}
+    {
+        engine.name: engine
+        for engine in (
+            PLAIN,
+            Engine(
+                name="kafka-streams",
+                rules=replace(PLAIN.rules, clips_at_epoch=True),
+                before_epoch=False,
+                offsets=False,
+                streaming=STREAMING["kafka-streams"],
+            ),
+            Engine(
+                name="spark",
+                rules=replace(PLAIN.rules, session_end="last_event_plus_gap"),
+                tick_us=1,
+                null_key=True,
+                streaming=STREAMING["spark"],
+            ),
+            Engine(
+                name="flink",
+                rules=replace(
+                    PLAIN.rules, session_end="last_event_plus_gap", gaps_between_windows=True
+                ),
+                null_key=True,
+                calendars=True,
+                cumulating=True,
+                streaming=STREAMING["flink"],
+            ),
+            Engine(
+                name="beam",
+                rules=replace(
+                    PLAIN.rules,
+                    gap_inclusive=False,
+                    session_end="last_event_plus_gap",
+                    gaps_between_windows=True,
+                ),
+                calendars=True,
+                streaming=STREAMING["beam"],
+            ),
+            Engine(
+                name="storm",
+                rules=replace(PLAIN.rules, closed="right", gaps_between_windows=True),
+                sessions=False,
+                offsets=False,
+                streaming=STREAMING["storm"],
+            ),
+            # Samza's windows are of processing time, which a batch has not.
+            Engine(
+                name="samza",
+                sessions=False,
+                offsets=False,
+                streaming=STREAMING["samza"],
+            ),
+        )
+    }
 )
 
 

@@ -1,9 +1,10 @@
-"""How an engine's operators take events as they come: what `backfill.replay` runs, as data."""
+"""How each engine's operators take events as they come: what `backfill.replay` runs, as data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 Unusable = Literal["drop", "group", "refuse"]
@@ -67,3 +68,161 @@ class Streaming:
     emits: tuple[str, ...] = ("on_close",)
     not_of_sessions: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_DELAY = {"watermark_delay": "0s", "watermark_every": 1}
+
+_FLINK_SQL = Streaming(
+    operators={"session": "merging", "aligned": "aligned"},
+    clock="watermark",
+    complete_ticks=-1,
+    flushes=True,
+    null_key="group",
+    strides=False,
+    settings={**_DELAY, "restarts": ()},
+)
+
+#: The interfaces of each engine, by name; of several, the first that has a window computes it.
+STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
+    {
+        "plain": {
+            "batch": Streaming(
+                operators={
+                    "session": "merging",
+                    "aligned": "aligned",
+                    "sliding": "range",
+                    "count": "rows",
+                },
+                clock="none",
+                late="never",
+                flushes=True,
+                stamps=False,
+            )
+        },
+        "kafka-streams": {
+            "dsl": Streaming(
+                operators={
+                    "session": "stored_sessions",
+                    "aligned": "stored_windows",
+                    "sliding": "stored_sliding",
+                },
+                feed="partitions",
+                clock="stream_time",
+                unbounded=False,
+                emits=("on_update", "on_close", "suppressed"),
+                settings={
+                    "grace": "0s",
+                    "retention": None,
+                    "segment_interval": None,
+                    "segments": None,
+                    "past_retention": None,
+                    "caching": False,
+                    "commits": None,
+                    "restarts": (),
+                },
+            )
+        },
+        "spark": {
+            "structured": Streaming(
+                operators={"session": "batched_sessions", "aligned": "batched_windows"},
+                feed="batches",
+                clock="batches",
+                clock_start=0,
+                clock_grain=1_000,
+                late="own",
+                null_key="group",
+                gaps=True,
+                filters_gaps=True,
+                emits=("append", "update", "complete"),
+                settings={
+                    "watermark_delay": "0s",
+                    "batch_size": None,
+                    "idle_batches": False,
+                    "allow_multiple": True,
+                },
+            )
+        },
+        "flink": {
+            "datastream": replace(
+                _FLINK_SQL,
+                operators={"session": "merging", "aligned": "aligned", "count": "counted"},
+                lag_ticks=1,
+                strides=True,
+                null_key="refuse",
+                null_time="refuse",
+                gaps=True,
+                calendars=False,
+                cumulating=False,
+                emits=("on_close", "on_update"),
+                settings={
+                    **_FLINK_SQL.settings,
+                    "allowed_lateness": "0s",
+                    "early": None,
+                    "accumulation": "accumulating",
+                },
+            ),
+            "sql": replace(
+                _FLINK_SQL, operators={**_FLINK_SQL.operators, "sliding": "range", "count": "rows"}
+            ),
+            "sql-group": replace(
+                _FLINK_SQL,
+                cumulating=False,
+                changelog=True,
+                not_of_sessions=frozenset({"allowed_lateness", "early"}),
+                settings={**_FLINK_SQL.settings, "allowed_lateness": "0s", "early": None},
+            ),
+        },
+        "beam": {
+            "panes": Streaming(
+                operators={"session": "merging", "aligned": "aligned"},
+                clock="watermark",
+                late="own",
+                flushes=True,
+                null_key="group",
+                null_time="refuse",
+                gaps=True,
+                empty_panes=True,
+                emits=("on_close", "on_update"),
+                settings={
+                    **_DELAY,
+                    "allowed_lateness": "0s",
+                    "early": None,
+                    "late": 1,
+                    "accumulation": "discarding",
+                },
+            )
+        },
+        "storm": {
+            "windowed-bolt": Streaming(
+                operators={"aligned": "aligned", "count": "counted", "rolling": "rolling"},
+                clock="watermark",
+                clock_start=0,
+                late="event",
+                null_key="group",
+                null_time="refuse",
+                stamps=False,
+                settings={**_DELAY, "rolling": False},
+            )
+        },
+        # Samza's windows are of processing time.
+        "samza": {
+            "high-level": Streaming(
+                operators={"session": "open_sessions", "aligned": "aligned"},
+                clock="processing_time",
+                complete_ticks=1,
+                late="never",
+                flushes=True,
+                stamps=False,
+                null_key="group",
+                null_time="refuse",
+                emits=("on_close", "on_update"),
+                settings={
+                    "timer_interval": None,
+                    "early": None,
+                    "late": 1,
+                    "accumulation": "accumulating",
+                },
+            )
+        },
+    }
+)

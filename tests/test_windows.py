@@ -7,7 +7,14 @@ import datetime as dt
 
 import pytest
 
-from backfill import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+from backfill import (
+    CountWindow,
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 from backfill.durations import Calendar, Duration, Fixed, duration
 from backfill.engines import ENGINES, PLAIN, engine
 from backfill.errors import BackfillError, JobFileError, WindowError
@@ -62,6 +69,12 @@ def test_what_is_no_duration(text: object) -> None:
         (lambda: CumulatingWindow(size="1h", step="2h"), "step"),
         (lambda: CumulatingWindow(size="24h", step="1 day"), "step"),
         (lambda: CumulatingWindow(size="1 day", step="1 month"), "step"),
+        (lambda: SlidingWindow(length="0s"), "length: must be more than zero"),
+        (lambda: SlidingWindow(length="1 day"), "length: can't be a calendar span"),
+        (lambda: SlidingWindow(length=30), "length: a bare number"),
+        (lambda: CountWindow(size=0), "size: must be a whole number of events, at least 1"),
+        (lambda: CountWindow(size=True), "size: must be a whole number"),
+        (lambda: CountWindow(size=2, advance=0), "advance: must be a whole number"),
     ],
 )
 def test_windows_that_are_refused(make: object, says: str) -> None:
@@ -72,6 +85,9 @@ def test_windows_that_are_refused(make: object, says: str) -> None:
 def test_windows_are_frozen_and_compare_by_what_they_mean() -> None:
     assert SessionWindow(gap="30m") == SessionWindow(gap=dt.timedelta(minutes=30))
     assert len({TumblingWindow(size="1h"), TumblingWindow(size="60m")}) == 1
+    assert CountWindow(size=3) == CountWindow(size=3, advance=3)
+    assert str(SlidingWindow(length=None)) == "sliding(length=unbounded)"
+    assert str(CountWindow(size=3, advance=1)) == "count(size=3, advance=1)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         SessionWindow(gap="30m").gap = Fixed(1)  # type: ignore[misc]
     with pytest.raises(TypeError):

@@ -90,7 +90,7 @@ class Replayed:
             since nothing retracted them.
         lost: windows that were deleted before they were emitted.
         begun_anew: sessions, final or pending, that should have been merged with an earlier one
-            of the key, but this was evicted or hidden by then.
+            of the key, but this was evicted or hidden by then, or is another partition's.
     """
 
     final: tuple[Window, ...]

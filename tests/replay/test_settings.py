@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -210,3 +211,10 @@ def test_what_is_exported() -> None:
     for name in backfill.replay.__all__:
         assert getattr(backfill.replay, name) is not None
     assert rows(run(arriving(1, 2), TEN, "kafka-streams").final) == [(0, 10, 2)]
+
+
+def test_events_and_results_can_be_sent_to_other_processes() -> None:
+    events = arriving(1, 2)
+    result = run(events, TEN, "kafka-streams")
+    assert pickle.loads(pickle.dumps(events)) == events
+    assert pickle.loads(pickle.dumps(result)) == result
