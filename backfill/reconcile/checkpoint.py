@@ -1,0 +1,71 @@
+"""A Spark query's checkpoint: which files each batch read, and with which watermark it ran."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from backfill.errors import SourceError
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What the logs of a checkpoint tell.
+
+    Attributes:
+        of_file: the batch that read each file, by path.
+        watermarks: what each batch evicted by, µs; lateness is judged by the one before it.
+    """
+
+    of_file: dict[str, int]
+    watermarks: dict[int, int]
+
+    def clock(self, batch: int) -> int:
+        """What the batch judges lateness by, µs."""
+        return self.watermarks.get(batch - 1, 0)
+
+    @property
+    def last(self) -> int:
+        """What the last batch evicted by, µs."""
+        return self.watermarks[max(self.watermarks)]
+
+
+def read_checkpoint(path: str) -> Batches:
+    """Reads `offsets` and `sources/0` of a checkpoint of a query with one source of files.
+
+    Raises:
+        SourceError: it is none, or cannot be read.
+    """
+    folder = Path(path)
+    files: dict[str, int] = {}
+    watermarks: dict[int, int] = {}
+    try:
+        for log in sorted((folder / "sources" / "0").iterdir()):
+            if log.name.split(".")[0].isdigit():
+                for entry in _lines(log):
+                    files[_local(entry["path"])] = int(entry["batchId"])
+        for log in (folder / "offsets").iterdir():
+            if log.name.isdigit():
+                watermarks[int(log.name)] = int(_lines(log)[0]["batchWatermarkMs"]) * 1_000
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise SourceError(
+            f"is no checkpoint of a query over files: {error}", field="checkpoint", value=path
+        ) from error
+    if not files or not watermarks:
+        raise SourceError("tells of no batch", field="checkpoint", value=path)
+    return Batches(files, watermarks)
+
+
+def _lines(log: Path) -> list[dict[str, Any]]:
+    """The JSON lines behind the version."""
+    version, *lines = log.read_text(encoding="utf-8").splitlines()
+    if version != "v1":
+        raise ValueError(f"{log.name} is of version {version}, and v1 is known")
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def _local(path: str) -> str:
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path

@@ -1,0 +1,74 @@
+"""What a reconciliation found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backfill.reconcile.causes import UNEXPLAINED, Explanation
+from backfill.reconcile.matching import Difference
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One difference of one key, and its causes.
+
+    Attributes:
+        key: the values of the key's columns.
+        difference: the windows on both sides.
+        explanation: why.
+    """
+
+    key: tuple[Any, ...]
+    difference: Difference
+    explanation: Explanation
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What came of it.
+
+    Attributes:
+        window: the name of the table.
+        matched: windows that are alike on both sides.
+        differences: all others, those of one key that meet together.
+        batch, stream: the numbers of windows of both sides.
+        ordered: the order in which events arrived is known.
+    """
+
+    window: str
+    matched: int
+    differences: Sequence[Explained]
+    batch: int
+    stream: int
+    ordered: bool
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """How many differences have each cause first, most frequent first."""
+        return dict(Counter(each.explanation.causes[0] for each in self.differences).most_common())
+
+    @property
+    def possible(self) -> int:
+        """How many of the explained differences are not proved."""
+        return sum(
+            not each.explanation.proved and each.explanation.causes[0] != UNEXPLAINED
+            for each in self.differences
+        )
+
+    @property
+    def unexplained(self) -> int:
+        """How many have no cause."""
+        return self.causes.get(UNEXPLAINED, 0)
+
+    def ok(self, accept: Collection[str] = ()) -> bool:
+        """Whether nothing differs but for proved causes that are accepted, or possible ones."""
+        return all(_accepted(each.explanation, accept) for each in self.differences)
+
+
+def _accepted(found: Explanation, accept: Collection[str]) -> bool:
+    if found.causes[0] == UNEXPLAINED:
+        return False
+    return set(found.causes) <= set(accept) if found.proved else "possible" in accept

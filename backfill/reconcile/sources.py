@@ -1,0 +1,174 @@
+"""The events of the keys that differ, as the streaming operator received them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.aggregates.base import Aggregate, to_column
+from backfill.columns import TIME, column, key_name
+from backfill.engines import Engine
+from backfill.events.model import SOURCE
+from backfill.history.base import BaseRun
+from backfill.history.dates import ALL
+from backfill.reconcile.checkpoint import Batches
+from backfill.reconcile.clocks import CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
+from backfill.streaming import Streaming
+
+_BATCH, _ID = "_batch", "_id"
+
+
+@dataclass(frozen=True)
+class Field:
+    """An aggregate over fields that Spark has evaluated.
+
+    Attributes:
+        python: the name of its form in Python; None where it has none.
+        expression: the field that is aggregated; None: the event itself.
+        where: a field that is true for events that count; None: all do.
+    """
+
+    python: str | None
+    expression: str | None
+    where: str | None
+
+
+def fields_of(aggregates: Mapping[str, Aggregate]) -> tuple[dict[str, Field], dict[str, Column]]:
+    """The aggregates over plain fields, and these fields as columns of the events."""
+    fields: dict[str, Field] = {}
+    columns: dict[str, Column] = {}
+    for number, (name, each) in enumerate(aggregates.items()):
+        value = where = None
+        if each.expression is not None:
+            value = f"x{number}"
+            columns[value] = to_column(each.expression)
+        if each.where is not None:
+            where = f"w{number}"
+            columns[where] = F.coalesce(to_column(each.where), F.lit(False))
+        fields[name] = Field(each.python, value, where)
+    return fields, columns
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """How the order in which events arrived is known.
+
+    Attributes:
+        known: it is; otherwise events are taken in order of time.
+        partition, place, batch: columns of the source; None where there is none.
+    """
+
+    known: bool
+    partition: Column | None
+    place: Column
+    batch: Column | None
+
+
+def arrivals_of(
+    run: BaseRun, streaming: Streaming, types: Mapping[str, T.DataType], checkpoint: Batches | None
+) -> Arrivals:
+    """From a checkpoint, or from the job's `events.arrival`."""
+    names = run.spec.arrival or run.source.arrival
+    if checkpoint is not None:
+        found = F.lit(None).cast("bigint")
+        for number in sorted(set(checkpoint.of_file.values())):
+            paths = [path for path, own in checkpoint.of_file.items() if own == number]
+            found = F.when(F.col(SOURCE).isin(paths), F.lit(number)).otherwise(found)
+        return Arrivals(True, None, F.coalesce(found, F.lit(0)).cast("bigint"), found)
+    if not names or (streaming.feed == "batches" and len(names) < 2):
+        return Arrivals(False, None, F.col(TIME), None)
+    *first, last = names
+    place = _number(last, types[last])
+    if not first:
+        return Arrivals(True, None, place, None)
+    if streaming.feed == "batches":
+        return Arrivals(True, None, place, column(first[0]))
+    # Partitions (or files) have an order each, and none among them.
+    alone = streaming.feed == "partitions" or (len(run.inputs) == 1 and not run.spec.arrival)
+    if not alone:
+        return Arrivals(False, None, F.col(TIME), None)
+    return Arrivals(True, column(first[0]), place, None)
+
+
+def received(
+    run: BaseRun,
+    engine: Engine,
+    streaming: Streaming,
+    columns: Mapping[str, Column],
+    delay: int,
+    checkpoint: Batches | None,
+) -> tuple[DataFrame, bool]:
+    """All events of the source, as the operator received them; and whether their order is known.
+
+    Returns:
+        Key columns, TIME (µs, not floored), the fields, PARTITION, PLACE, the batch and the id
+        where there are any, and CLOCK and END_CLOCK where the order is known.
+    """
+    rules = replace(
+        run.rules(), tick_us=1, null_key=engine.null_key, before_epoch=engine.before_epoch
+    )
+    usable = replace(run.reader, rules=rules).events(dict.fromkeys(run.inputs, ALL))
+    types = {field.name: field.dataType for field in usable.schema.fields}
+    arrivals = arrivals_of(run, streaming, types, checkpoint)
+    keys = [key_name(i) for i in range(len(run.spec.key))]
+    partition = F.lit(0) if arrivals.partition is None else arrivals.partition
+    id = F.lit(None).cast("string") if run.spec.id is None else column(run.spec.id).cast("string")
+    batch = F.lit(None) if arrivals.batch is None else arrivals.batch
+    events = usable.select(
+        *(column(name).alias(inner) for name, inner in zip(run.spec.key, keys, strict=True)),
+        F.col(TIME),
+        partition.cast("string").alias(PARTITION),
+        arrivals.place.cast("bigint").alias(PLACE),
+        batch.cast("bigint").alias(_BATCH),
+        id.alias(_ID),
+        *(value.alias(name) for name, value in columns.items()),
+    )
+    if not arrivals.known:
+        return events, False
+    if checkpoint is not None:
+        clock = F.lit(0).cast("bigint")
+        for number in sorted(checkpoint.watermarks):
+            judged = F.lit(checkpoint.clock(number)).cast("bigint")
+            clock = F.when(F.col(_BATCH) == number, judged).otherwise(clock)
+        end = F.lit(checkpoint.last).cast("bigint")
+        return events.withColumns({CLOCK: clock, END_CLOCK: end}), True
+    if streaming.feed == "batches":
+        return _by_batch(events, delay, streaming.clock_grain), True
+    return with_clock(events, engine, streaming, delay, keys), True
+
+
+def _by_batch(events: DataFrame, delay: int, grain: int) -> DataFrame:
+    """The clock by which each batch judges lateness: what was seen two batches ago."""
+    most = events.groupBy(_BATCH).agg(F.max(TIME).alias("most")).orderBy(_BATCH).collect()
+    clock = end = F.lit(0).cast("bigint")
+    seen: list[int] = []
+    known: dict[int, int] = {}
+    for row in most:
+        number = int(row[_BATCH])
+        known[number] = _floored(seen[-2] if len(seen) > 1 else None, delay, grain)
+        seen.append(max([row["most"], *seen[-1:]]))
+    for number, at in known.items():
+        clock = F.when(F.col(_BATCH) == number, F.lit(at)).otherwise(clock)
+    if seen:
+        end = F.lit(_floored(seen[-1], delay, grain)).cast("bigint")
+    return events.withColumns({CLOCK: clock.cast("bigint"), END_CLOCK: end})
+
+
+def _floored(most: int | None, delay: int, grain: int) -> int:
+    return 0 if most is None else max(0, (most - delay) // grain * grain)
+
+
+def _number(name: str, type: T.DataType) -> Column:
+    own = column(name)
+    if isinstance(type, T.TimestampType):
+        return F.unix_micros(own)
+    return own.cast("bigint")
+
+
+def keys_of(run: BaseRun) -> Sequence[str]:
+    """The key columns, as both sides name them."""
+    return [key_name(i) for i in range(len(run.spec.key))]

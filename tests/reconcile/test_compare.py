@@ -1,0 +1,155 @@
+"""A published table beside an operator's output, with the order of arrival from the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from backfill import Job, SessionWindow
+from backfill import aggregates as agg
+from backfill.columns import END, START
+from backfill.engines import engine
+from backfill.reconcile.result import Reconciled
+from backfill.reconcile.run import compare
+from backfill.replay import Event, replay
+
+SECOND = 1_000_000
+JOB = """
+source: {path: events, format: parquet}
+events: {key: user, time: at, time_format: epoch_us, id: id, arrival: %s}
+engine: kafka-streams
+windows:
+  sessions:
+    session: {gap: 60s}
+    aggregates: {n: count, big: "count where amount > 5", total: sum(amount), mean: mean(price)}
+tables: {path: out}
+"""
+AGGREGATES = {
+    "n": agg.count(),
+    "big": agg.count(where="large"),
+    "total": agg.sum("amount"),
+    "mean": agg.mean("price"),
+}
+Stream = list[tuple[str, int, int, int, int, int, float]]
+
+
+def event(key: str, seconds: int, arrival: int, partition: int = 0, amount: int = 1) -> Event:
+    value = {"amount": amount, "price": amount / 3, "large": amount > 5, "id": f"{key}{seconds}"}
+    return Event(
+        key=key,
+        time=seconds * SECOND,
+        arrival=(partition, arrival),
+        value=value,
+        partition=partition,
+    )
+
+
+EVENTS = [
+    *[event("fine", t, i) for i, t in enumerate([0, 10, 500])],
+    # Another key moves the partition's clock, so this one's last event is late.
+    event("late", 100, 3), event("clock", 900, 4), event("late", 130, 5, amount=9),
+    # The clock of another partition stands elsewhere.
+    event("other", 100, 0, partition=1), event("other", 130, 1, partition=1),
+    event("twice", 1_000, 6), event("twice", 1_000, 7),
+    event("lost", 1_100, 8), event("lost", 1_130, 9, amount=7), event("lost", 2_000, 10),
+    event("broken", 3_000, 11),
+]  # fmt: skip
+
+
+def job_of(folder: Path, events: Sequence[Event], arrival: str) -> Job:
+    (folder / "events").mkdir(parents=True)
+    columns = {
+        "user": [each.key for each in events],
+        "at": [each.time for each in events],
+        "amount": [each.value["amount"] for each in events],
+        "price": [each.value["price"] for each in events],
+        "id": [each.value["id"] for each in events],
+        "partition": [each.partition for each in events],
+        "offset": [each.arrival[1] for each in events],
+    }
+    pq.write_table(pa.table(columns), folder / "events" / "a.parquet")
+    (folder / "job.yaml").write_text(JOB % arrival)
+    return Job.load(folder / "job.yaml")
+
+
+def written(events: Sequence[Event]) -> Stream:
+    made = replay(
+        events,
+        SessionWindow(gap="60s"),
+        engine="kafka-streams",
+        aggregates=AGGREGATES,
+        grace="10s",
+        retention="1d",
+    )
+    return [
+        (each.key, each.start, each.end, *(each.values[name] for name in AGGREGATES))
+        for each in made.final
+    ]
+
+
+def reconciled(job: Job, spark: SparkSession, stream: Stream) -> Reconciled:
+    names = ", ".join(["n bigint", "big bigint", "total bigint", "mean double"])
+    frame = spark.createDataFrame(stream, f"_key0 string, {START} bigint, {END} bigint, {names}")
+    return compare(
+        job.spec,
+        job.store,
+        spark,
+        "sessions",
+        frame,
+        engine("kafka-streams"),
+        settings={"grace": "10s", "retention": "1d"},
+        progress=lambda message: None,
+    )
+
+
+def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> None:
+    job = job_of(tmp_path, EVENTS, "[partition, offset]")
+    job.run(spark)
+    stream = [row for row in written(EVENTS) if row[:2] != ("lost", 1_100 * SECOND)]
+    stream = [(*row[:3], 44, *row[4:]) if row[0] == "broken" else row for row in stream]
+    found = reconciled(job, spark, stream)
+    causes = {
+        each.key[0]: (each.explanation.causes, each.explanation.proved)
+        for each in found.differences
+    }
+    assert causes == {
+        "late": (("late",), True),
+        "twice": (("redelivered",), True),
+        "lost": (("missing_in_stream",), True),
+        "broken": (("unexplained",), False),
+    }
+    # fine: two sessions, clock: one, other: one, lost: the one that is there.
+    assert (found.matched, found.batch, found.stream) == (5, 9, 8)
+    assert sum(found.causes.values()) == len(found.differences) == 4
+    assert (found.possible, found.unexplained) == (0, 1)
+    assert not found.ok(["late", "redelivered", "missing_in_stream", "possible"])
+
+    again = reconciled(job, spark, written(EVENTS))
+    assert again.causes == {"late": 1, "redelivered": 1}
+    assert again.ok(["late", "redelivered"])
+    assert not again.ok(["late"])
+
+    # Without the order of arrival nothing that hangs on it is proved.
+    text = (tmp_path / "job.yaml").read_text()
+    (tmp_path / "job.yaml").write_text(text.replace(", arrival: [partition, offset]", ""))
+    unordered = Job.load(tmp_path / "job.yaml")
+    unordered.run(spark)
+    found = reconciled(unordered, spark, written(EVENTS))
+    assert {each.key[0]: each.explanation.proved for each in found.differences} == {
+        "late": False,
+        "twice": True,
+    }
+    assert found.ok(["redelivered", "possible"])
+
+
+def test_what_is_alike(spark: SparkSession, tmp_path: Path) -> None:
+    events = [replace(each) for each in EVENTS if each.key in ("fine", "other")]
+    job = job_of(tmp_path, events, "[partition, offset]")
+    job.run(spark)
+    found = reconciled(job, spark, written(events))
+    assert (found.matched, list(found.differences), found.ok()) == (3, [], True)
