@@ -1,0 +1,162 @@
+"""A reconciliation as one HTML page that needs nothing else, whatever its keys hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from backfill.reconcile.result import Explained, Reconciled
+from backfill.reconcile.rows import Row
+
+_COLORS = (
+    "#4e79a7",
+    "#f28e2b",
+    "#76b7b2",
+    "#59a14f",
+    "#edc948",
+    "#b07aa1",
+    "#ff9da7",
+    "#9c755f",
+    "#bab0ac",
+)
+_UNEXPLAINED = "#e15759"
+_BARS = 60
+_KEYS = 20
+_ROWS = 1_000
+_WIDEST = 300
+
+
+def write_report(
+    path: Path, found: Reconciled, *, job: str, now: dt.datetime, time: Callable[[int], str]
+) -> None:
+    """Writes the page.
+
+    Args:
+        path: where to.
+        found: what was found.
+        job: the job file's name.
+        now: when that was.
+        time: µs as text.
+    """
+    # What comes from outside is escaped; and the page's policy forbids scripts besides.
+    environment = Environment(
+        loader=PackageLoader("backfill.reconcile", "."), autoescape=True, undefined=StrictUndefined
+    )
+    causes = _causes(found)
+    colors = {each["name"]: each["color"] for each in causes}
+    differing = len(found.differences)
+    total = found.matched + differing
+    page = environment.get_template("report.html.j2").render(
+        window=found.window,
+        job=job,
+        made=f"{now:%Y-%m-%d %H:%M} UTC",
+        ordered=found.ordered,
+        matched=found.matched,
+        differing=differing,
+        rate=found.matched / total if total else 1.0,
+        possible=found.possible,
+        unexplained=found.unexplained,
+        causes=causes,
+        keys=_keys(found),
+        rows=[_row(each, time) for each in found.differences[:_ROWS]],
+        shown=min(differing, _ROWS),
+        **_over_time(found, colors, time),
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _causes(found: Reconciled) -> list[dict[str, Any]]:
+    most = max(found.causes.values(), default=1)
+    return [
+        {
+            "name": name,
+            "rows": rows,
+            "width": max(2, round(620 * rows / most)),
+            "color": _UNEXPLAINED if name == "unexplained" else _COLORS[i % len(_COLORS)],
+        }
+        for i, (name, rows) in enumerate(found.causes.items())
+    ]
+
+
+def _over_time(
+    found: Reconciled, colors: Mapping[str, str], time: Callable[[int], str]
+) -> dict[str, Any]:
+    """Bars of equal spans of time, the causes on top of each other."""
+    starts = [each.difference.hull[0] for each in found.differences]
+    if not starts:
+        return {"bars": [], "first": "", "last": "", "tallest": 0}
+    low, high = min(starts), max(starts)
+    width = (high - low) // _BARS + 1
+    counts: Counter[tuple[int, str]] = Counter(
+        ((start - low) // width, each.explanation.causes[0])
+        for start, each in zip(starts, found.differences, strict=True)
+    )
+    heights: Counter[int] = Counter()
+    for (place, _), count in counts.items():
+        heights[place] += count
+    tallest = max(heights.values())
+    step = 900 / _BARS
+    bars = []
+    for place in heights:
+        top = 170.0
+        for cause, color in colors.items():
+            count = counts[place, cause]
+            if count:
+                height = 150 * count / tallest
+                top -= height
+                bars.append(
+                    {
+                        "x": round(place * step, 1),
+                        "y": round(top, 1),
+                        "width": round(step - 2, 1),
+                        "height": round(height, 1),
+                        "color": color,
+                        "title": f"{time(low + place * width)}: {count:,} {cause}",
+                    }
+                )
+    return {"bars": bars, "first": time(low), "last": time(high), "tallest": tallest}
+
+
+def _keys(found: Reconciled) -> list[dict[str, Any]]:
+    counts = Counter(each.key for each in found.differences)
+    causes: dict[tuple[Any, ...], Counter[str]] = {}
+    for each in found.differences:
+        causes.setdefault(each.key, Counter())[each.explanation.causes[0]] += 1
+    return [
+        {
+            "key": _text(key),
+            "rows": rows,
+            "causes": ", ".join(f"{cause} {n:,}" for cause, n in causes[key].most_common()),
+        }
+        for key, rows in counts.most_common(_KEYS)
+    ]
+
+
+def _row(each: Explained, time: Callable[[int], str]) -> dict[str, Any]:
+    def told(rows: Sequence[Row]) -> list[str]:
+        return [
+            f"{time(row.start)} to {time(row.end)}: "
+            + ", ".join(f"{name} {_text(value)}" for name, value in row.values.items())
+            for row in rows
+        ]
+
+    return {
+        "key": _text(each.key),
+        "batch": told(each.difference.batch),
+        "stream": told(each.difference.stream),
+        "status": each.difference.status,
+        "cause": ", ".join(each.explanation.causes),
+        "proved": each.explanation.proved,
+        "evidence": _text(json.dumps(each.explanation.evidence, default=str)),
+    }
+
+
+def _text(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
