@@ -68,7 +68,7 @@ def write_report(
         shown=min(differing, _ROWS),
         **_over_time(found, colors, time),
     )
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def _causes(found: Reconciled) -> list[dict[str, Any]]:

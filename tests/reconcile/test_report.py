@@ -1,0 +1,63 @@
+"""The page of a reconciliation."""
+
+from __future__ import annotations
+
+import datetime as dt
+from html.parser import HTMLParser
+from pathlib import Path
+
+from backfill.reconcile.causes import Explanation
+from backfill.reconcile.matching import Difference
+from backfill.reconcile.report import write_report
+from backfill.reconcile.result import Explained, Reconciled
+from backfill.reconcile.rows import Row
+
+HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "{{ 7 * 7 }}", "\udc80"]
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page(folder: Path, found: Reconciled) -> Tags:
+    path = folder / "page.html"
+    write_report(path, found, job="job.yaml", now=dt.datetime(2026, 1, 1), time=str)
+    tags = Tags()
+    tags.feed(path.read_text(encoding="utf-8"))
+    return tags
+
+
+def test_whatever_keys_hold_is_text(tmp_path: Path) -> None:
+    differences = [
+        Explained(
+            (key,),
+            Difference((Row(5 * i, 5 * i + 3, {"n": key}),), ()),
+            Explanation(("late",) if i else ("unexplained",), bool(i), {"why": key}),
+        )
+        for i, key in enumerate(HOSTILE)
+    ]
+    found = page(tmp_path, Reconciled("sessions", 96, differences, 100, 96, True))
+    assert not {"script", "img", "link", "iframe"} & set(found.tags)
+    assert not {each for each in found.attributes if each.startswith("on") or each == "src"}
+    for key in HOSTILE[:3]:
+        assert key in found.text
+    assert "96.00%" in found.text
+    # A bar for each cause, and one over time for each difference, as they lie apart.
+    assert found.tags.count("rect") == 2 + 4
+
+
+def test_nothing_differs(tmp_path: Path) -> None:
+    found = page(tmp_path, Reconciled("sessions", 7, [], 7, 7, True))
+    assert "100.00%" in found.text
+    assert "rect" not in found.tags
