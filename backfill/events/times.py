@@ -82,7 +82,7 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
     check_zone(timezone)
     type_, value = frame.schema[time].dataType, column(time)
     if time_format is None:
-        return _in_range(_instant(value, type_, time, timezone))
+        return _in_range(instant(value, type_, time, timezone))
     if isinstance(type_, TimestampType | TimestampNTZType | DateType):
         raise ColumnError(
             f"it is a {type_.simpleString()} already, time_format {time_format!r} is for text and "
@@ -99,7 +99,7 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
             way_out="For numbers: epoch_s, epoch_ms or epoch_us",
         )
     if time_format == "iso":
-        return _in_range(_iso(value, timezone))
+        return _in_range(iso(value, timezone))
     check_pattern(frame.sparkSession, time_format)
     return _in_range(_pattern(value, time_format, timezone))
 
@@ -109,7 +109,12 @@ def _in_range(micros: Column) -> Reading:
     return Reading(F.when(fits, micros), ~fits)
 
 
-def _instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
+def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
+    """The µs of a timestamp, a timestamp without a zone or a date, whatever years they are in.
+
+    Raises:
+        ColumnError: it is none of these; `time` names it.
+    """
     if isinstance(type_, TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, TimestampNTZType):
@@ -164,7 +169,8 @@ def _in_range_text(value: Column, unit: int, low: int, high: int) -> Reading:
     )
 
 
-def _iso(value: Column, timezone: str) -> Column:
+def iso(value: Column, timezone: str) -> Column:
+    """The µs of text in the form `iso`, whatever years they are in; NULL where it is not."""
     text = F.trim(value)
     clock = text.substr(11, 40)
 

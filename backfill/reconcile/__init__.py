@@ -1,0 +1,1 @@
+"""What a stream wrote, brought beside what the batch computed."""

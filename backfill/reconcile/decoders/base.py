@@ -1,0 +1,146 @@
+"""What a decoder is asked for, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import END, REASON, START, key_name
+from backfill.compute import Key
+from backfill.durations import Fixed
+from backfill.engines import Engine, Rules
+from backfill.errors import ColumnError, did_you_mean
+from backfill.events.model import CORRUPT, SOURCE
+from backfill.operators.session import last_event
+from backfill.reconcile.decoders.values import Read, failing, instant
+from backfill.reconcile.reading import PLACE, Value, Written
+from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
+
+GONE = "_gone"
+ORDER = "_order"
+RAW = "_raw"
+WRITTEN = "_written"
+
+MAX_LONG = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a job makes of its events, and the stream therefore should have written.
+
+    Attributes:
+        window: one window of the job.
+        key: the job's.
+        aggregates: the types of the results, by name.
+        engine: whose bounds the stream's rows follow.
+        zone: of times without one.
+    """
+
+    window: Window
+    key: Key
+    aggregates: Mapping[str, T.DataType]
+    engine: Engine
+    zone: str
+
+    @property
+    def rules(self) -> Rules:
+        """The engine's rules for the window."""
+        return self.engine.rules_for(self.window)
+
+    @property
+    def size_us(self) -> int | None:
+        """The length that all windows have; None where they differ in it."""
+        if isinstance(self.window, TumblingWindow | HoppingWindow):
+            size = self.window.size
+            return size.us if isinstance(size, Fixed) else None
+        return None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What one row says, as columns over the rows as written.
+
+    Attributes:
+        key: the values of the key columns.
+        start: µs.
+        end: µs, as the engine reports it.
+        values: the aggregates, by name.
+        gone: the row takes its window back.
+        order: sorts the rows of a window; NULL in none of them where `problems` are NULL.
+        evidence: text that says where the row is.
+        problems: texts, of which the first that is not NULL says why the row can't be decoded.
+    """
+
+    key: Sequence[Column]
+    start: Column
+    end: Column
+    values: Mapping[str, Column]
+    gone: Column
+    order: Sequence[Column]
+    evidence: Column
+    problems: Sequence[Column]
+
+    def rows(self, written: Written, wanted: Wanted) -> DataFrame:
+        """The rows: key, bounds (of sessions first and last event), values, and what was wrong."""
+        end, window = self.end, wanted.window
+        ordered = failing(self.end < self.start, "the window ends before it begins")
+        if isinstance(window, SessionWindow):
+            end = last_event(end, window, wanted.rules)
+        unparsed = failing(F.col(CORRUPT).isNotNull(), f"the line is no {written.kind.upper()}")
+        places = [each.alias(f"place_{i}") for i, each in enumerate([*self.order, F.col(PLACE)])]
+        return written.frame.select(
+            *(value.alias(key_name(i)) for i, value in enumerate(self.key)),
+            self.start.alias(START),
+            end.alias(END),
+            *(value.alias(name) for name, value in self.values.items()),
+            self.gone.alias(GONE),
+            F.struct(*places).alias(ORDER),
+            self.evidence.alias(WRITTEN),
+            F.coalesce(unparsed, *self.problems, ordered).alias(REASON),
+            written.raw.alias(RAW),
+            SOURCE,
+        )
+
+
+def find(values: Mapping[str, Value], name: str) -> Value:
+    """The column of this name.
+
+    Raises:
+        ColumnError: there is none.
+    """
+    if name not in values:
+        near = did_you_mean(name, values)
+        raise ColumnError(
+            "the stream has no such column",
+            field=name,
+            way_out=f"{near} Say which one it is with columns: theirs=ours".replace("  ", " "),
+        )
+    return values[name]
+
+
+def window_bounds(values: Mapping[str, Value], wanted: Wanted) -> tuple[Read, Read]:
+    """The start and the end in `window_start` and `window_end`, µs.
+
+    Where all windows have one length, one of the two is enough.
+    """
+    size = wanted.size_us
+    if size is None or {"window_start", "window_end"} <= values.keys():
+        return tuple(  # type: ignore[return-value]
+            instant(find(values, name), name, wanted.zone)
+            for name in ("window_start", "window_end")
+        )
+    if "window_end" in values:
+        end = instant(values["window_end"], "window_end", wanted.zone)
+        return Read(end.value - size, end.problem), end
+    start = instant(find(values, "window_start"), "window_start", wanted.zone)
+    return start, Read(end_of(start.value, size), start.problem)
+
+
+def end_of(start: Column, size: int) -> Column:
+    """The end of a window of this length, cut at the largest long."""
+    end = F.try_add(start, F.lit(size).cast("bigint"))
+    return F.when(start.isNotNull(), F.coalesce(end, F.lit(MAX_LONG)))

@@ -1,0 +1,96 @@
+"""Rows with a column for everything: key, window, aggregates, and what puts rows in order."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.errors import ColumnError
+from backfill.events.model import SOURCE
+from backfill.reconcile.decoders.base import Decoding, Wanted, find, window_bounds
+from backfill.reconcile.decoders.values import Read, converted, failing
+from backfill.reconcile.options import StreamOptions
+from backfill.reconcile.reading import Value, Written
+
+_ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
+
+
+def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> Decoding:
+    """The decoding of rows of columns.
+
+    Raises:
+        ColumnError: a column is missing or has a type that cannot serve.
+    """
+    values, zone = written.values, wanted.zone
+    key = [
+        converted(find(values, name), type_, name, zone)
+        for name, type_ in zip(wanted.key.names, wanted.key.types, strict=True)
+    ]
+    results = {
+        name: converted(find(values, name), type_, name, zone)
+        for name, type_ in wanted.aggregates.items()
+    }
+    start, end = window_bounds(values, wanted)
+    order = {
+        name: _sorting(values[name], name, zone) for name in ordering(written, options, wanted)
+    }
+    retracts = options.form.retracts and "op" in values
+    op = find(values, "op").column if retracts else F.lit("+I")
+    known = F.coalesce(op.isin(*_ADDS, *_TAKES_BACK), F.lit(False))
+    return Decoding(
+        key=[each.value for each in key],
+        start=start.value,
+        end=end.value,
+        values={name: each.value for name, each in results.items()},
+        gone=F.coalesce(op.isin(*_TAKES_BACK), F.lit(False)),
+        order=[each.value for each in order.values()],
+        evidence=F.concat_ws(
+            ", ",
+            SOURCE,
+            *(F.concat_ws(" ", F.lit(name), each.value) for name, each in order.items()),
+        ),
+        problems=[
+            failing(~known, "op is none of +I, -U, +U and -D"),
+            *(each.problem for each in [*key, start, end, *results.values(), *order.values()]),
+        ],
+    )
+
+
+def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[str]:
+    """The columns by which the rows of a window are put in order, before file and row.
+
+    Raises:
+        ColumnError: there is none, and the rows need one.
+    """
+    values = written.values
+    taken = {*wanted.key.names, *wanted.aggregates}
+    if "order" in values and "order" not in taken and not options.form.complete:
+        return ["order"]
+    found = [name for name in options.form.order if name in values and name not in taken]
+    for name in options.form.needs:
+        find(values, name)
+    if "pane_index" in found and not (options.deltas or options.repeats):
+        raise ColumnError(
+            "windows have panes, and it is not said whether a pane repeats the one before it",
+            field="pane_index",
+            way_out="Say panes: accumulating, or discarding",
+        )
+    repeats = options.repeats or (options.form.retracts and "op" in values)
+    if written.kind == "delta" and repeats and not found:
+        raise ColumnError(
+            "rows repeat, and a Delta table does not keep their order",
+            field="order",
+            way_out="Name the column that has it, with columns: theirs=order",
+        )
+    return found
+
+
+def _sorting(given: Value, name: str, zone: str) -> Read:
+    """The value of a column that sorts rows; text is read as a number."""
+    if isinstance(given.type, T.StringType):
+        read = converted(given, T.DecimalType(38, 0), name, zone)
+    else:
+        read = Read(given.column, F.lit(None).cast("string"))
+    missing: Column = failing(read.value.isNull(), f"{name} is NULL or no whole number")
+    return Read(read.value, missing)

@@ -1,0 +1,245 @@
+"""Kafka's records: a windowed key and a value, in bytes (KIP-94, KIP-450 and Kafka's serdes).
+
+| where | bytes of the key |
+|---|---|
+| sessions, output topic and changelog | key, end (8), start (8) |
+| windows of time, output topic | key, start (8) |
+| windows of time, changelog | key, start (8), sequence number (4) |
+
+Times are ms since the epoch. Windows of time are as long as the job says: that is not stored. A
+record without a value, a tombstone, takes the window back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.errors import ColumnError, JobFileError
+from backfill.reconcile.decoders.base import Decoding, Wanted, end_of, find, window_bounds
+from backfill.reconcile.decoders.binary import double, from_base64, from_hex, long_at, utf8
+from backfill.reconcile.decoders.values import (
+    Read,
+    converted,
+    failing,
+    json_fields,
+    json_scalar,
+    milliseconds,
+)
+from backfill.reconcile.options import StreamOptions
+from backfill.reconcile.reading import Value, Written, fields_of
+from backfill.windows import SessionWindow
+
+
+def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> Decoding:
+    """The decoding of Kafka's records.
+
+    Raises:
+        ColumnError: a column is missing or has a type that cannot serve.
+        JobFileError: the formats can't hold this key or these aggregates.
+        WindowError: the length of the windows is not stored, and the job's have several.
+    """
+    values = written.values
+    key, value = find(values, "key"), find(values, "value")
+    places = [
+        converted(find(values, name), T.LongType(), name, wanted.zone)
+        for name in options.form.order
+    ]
+    partition, offset = (each.value for each in places)
+    missing = failing(partition.isNull() | offset.isNull(), "partition or offset is NULL")
+    if options.key_format == "struct":
+        inner = {**values, **fields_of(key), **_only(wanted.key.names, key)}
+        start, end = window_bounds(_with_window(inner), wanted)
+        keys, problems = _decoded(inner, wanted.key.names, wanted.key.types, wanted.zone)
+    else:
+        data = _bytes(key, "key", options)
+        start, end, inner_key, problem = _windowed(data, options, wanted)
+        fields, problems = _text_key(inner_key, options, wanted)
+        keys, more = _decoded(fields, wanted.key.names, wanted.key.types, wanted.zone)
+        problems = [problem, *problems, *more]
+    gone = value.column.isNull()
+    results, wrong = _values(value, options, wanted)
+    return Decoding(
+        key=keys,
+        start=start.value,
+        end=end.value,
+        values=results,
+        gone=gone,
+        order=(partition, offset),
+        evidence=F.concat(F.lit("partition "), partition, F.lit(", offset "), offset),
+        problems=[
+            *(each.problem for each in places),
+            missing,
+            failing(key.column.isNull(), "the key is NULL"),
+            *problems,
+            start.problem,
+            end.problem,
+            *(F.when(~gone, each) for each in wrong),
+        ],
+    )
+
+
+def _windowed(
+    data: Column, options: StreamOptions, wanted: Wanted
+) -> tuple[Read, Read, Column, Column]:
+    """Start, end, the bytes of the key alone, and what is wrong with the whole."""
+    session, none = isinstance(wanted.window, SessionWindow), F.lit(None).cast("string")
+    changelog = options.topic == "changelog" and not session
+    tail = 16 if session else 12 if changelog else 8
+    size = wanted.size_us
+    start = milliseconds(long_at(data, 12 if changelog else 8))
+    if session:
+        end = milliseconds(long_at(data, 16))
+    else:
+        assert size is not None, "Kafka's windows of time have one length"
+        end = end_of(start, size)
+    hint = "" if session else f"; is it of the {options.topic} (topic)?"
+    problem = F.coalesce(
+        failing(data.isNull(), f"the key is no bytes in {options.bytes} (bytes)"),
+        failing(F.length(data) < tail, f"the key is shorter than the {tail} bytes of a window"),
+        failing(long_at(data, 4, 4) != 0, f"the key ends in no sequence number 0{hint}")
+        if changelog
+        else none,
+        failing(start.isNull() | end.isNull(), f"the window is not in the years 1 to 9999{hint}"),
+    )
+    inner = F.substring(data, F.lit(1), F.length(data) - tail)
+    return Read(start, none), Read(end, none), inner, problem
+
+
+def _text_key(
+    inner: Column, options: StreamOptions, wanted: Wanted
+) -> tuple[dict[str, Value], list[Column]]:
+    """The key's columns as they stand in the bytes, and what is wrong with these."""
+    names, kind = wanted.key.names, options.key_format
+    if not names:
+        return {}, []
+    if kind == "json":
+        fields, problem = _json(utf8(inner), names, "key")
+        return fields, [problem]
+    if len(names) > 1:
+        raise JobFileError(
+            f"one {kind} is no key of {len(names)} columns: {', '.join(names)}",
+            field="stream.key_format",
+            value=kind,
+            way_out="Allowed: json (an object with these fields), struct",
+        )
+    if kind == "long":
+        number = F.when(F.length(inner) == 8, long_at(inner, 8))
+        given = Value(number, T.LongType())
+    else:
+        given = Value(utf8(inner), T.StringType())
+    what = "is not 8 bytes" if kind == "long" else "is no UTF-8"
+    return {names[0]: given}, [failing(given.column.isNull(), f"the key {what} (key_format)")]
+
+
+def _values(
+    value: Value, options: StreamOptions, wanted: Wanted
+) -> tuple[dict[str, Column], list[Column]]:
+    """The aggregates, and what is wrong with them where there is a value."""
+    names, kind = list(wanted.aggregates), options.value_format
+    types = list(wanted.aggregates.values())
+    problems: list[Column] = []
+    if isinstance(value.type, T.StructType):
+        fields = fields_of(value)
+    elif kind == "json":
+        fields, problem = _json(_json_text(value, options), names, "value")
+        problems.append(problem)
+    elif len(names) != 1:
+        raise JobFileError(
+            "a single value is the window's only aggregate, and this one has "
+            f"{len(names)}: {', '.join(names)}",
+            field="stream.value_format",
+            value=kind,
+            way_out="Allowed: json (an object with these fields), struct",
+        )
+    elif kind == "struct":
+        fields = {names[0]: value}
+    else:
+        fields = {names[0]: _single(value, options)}
+        what = "no UTF-8" if kind == "string" else f"no {kind} of 8 bytes"
+        reason = f"the value is {what} (value_format, bytes)"
+        problems.append(failing(fields[names[0]].column.isNull(), reason))
+    found, more = _decoded(fields, names, types, wanted.zone)
+    return dict(zip(names, found, strict=True)), [*problems, *more]
+
+
+def _single(value: Value, options: StreamOptions) -> Value:
+    kind = options.value_format
+    if kind == "string":
+        return Value(_text(value, options), T.StringType())
+    data = _bytes(value, "value", options)
+    bits = F.when(F.length(data) == 8, long_at(data, 8))
+    return Value(bits, T.LongType()) if kind == "long" else Value(double(bits), T.DoubleType())
+
+
+def _json(text: Column, names: Sequence[str], what: str) -> tuple[dict[str, Value], Column]:
+    """The fields of an object; of one field also without the object around it."""
+    fields = json_fields(text, names)
+    found = [each.column.isNotNull() for each in fields.values()]
+    none = ~reduce(Column.__or__, found, F.lit(False))
+    if len(names) == 1:
+        bare, name = json_scalar(text), names[0]
+        alone = F.when(~F.ltrim(text).startswith("{"), bare)
+        fields = {name: Value(F.coalesce(fields[name].column, alone), T.StringType())}
+        none &= alone.isNull()
+    known = ", ".join(names)
+    reason = f"the {what} is no JSON with a field of {known} ({what}_format, bytes)"
+    return fields, failing(none, reason)
+
+
+def _json_text(value: Value, options: StreamOptions) -> Column:
+    """JSON as it stands in a text file (no bytes look like that), or in bytes."""
+    if isinstance(value.type, T.StringType) and options.bytes != "raw":
+        plain = F.when(F.ltrim(value.column).rlike(r'^[{\["]'), value.column)
+        return F.coalesce(plain, _text(value, options))
+    return _text(value, options)
+
+
+def _text(value: Value, options: StreamOptions) -> Column:
+    if isinstance(value.type, T.StringType) and options.bytes == "raw":
+        return value.column
+    return utf8(_bytes(value, "value", options))
+
+
+def _bytes(given: Value, name: str, options: StreamOptions) -> Column:
+    notation = options.bytes
+    if isinstance(given.type, T.BinaryType) and notation == "raw":
+        return given.column
+    if isinstance(given.type, T.StringType | T.NullType) and notation != "raw":
+        text = given.column.cast("string")
+        return from_hex(text) if notation == "hex" else from_base64(text)
+    way_out = {
+        T.BinaryType: "Leave bytes out: these are bytes",
+        T.StringType: "Say which text it is, bytes: hex or base64; or struct where it is decoded",
+    }
+    raise ColumnError(
+        f"is {given.type.simpleString()}, which holds no bytes in {notation}",
+        field=name,
+        way_out=way_out.get(
+            type(given.type), f"Say {name}_format: struct if it is decoded already"
+        ),
+    )
+
+
+def _decoded(
+    fields: dict[str, Value], names: Sequence[str], types: Sequence[T.DataType], zone: str
+) -> tuple[list[Column], list[Column]]:
+    reads = [
+        converted(find(fields, name), type_, name, zone)
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    return [each.value for each in reads], [each.problem for each in reads]
+
+
+def _only(names: Sequence[str], key: Value) -> dict[str, Value]:
+    """A decoded key of one column, without a struct around it."""
+    return {names[0]: key} if len(names) == 1 and not fields_of(key) else {}
+
+
+def _with_window(values: dict[str, Value]) -> dict[str, Value]:
+    """The same, with the bounds of a struct `window` in a decoded key."""
+    return {**(fields_of(values["window"], "window_") if "window" in values else {}), **values}

@@ -1,0 +1,117 @@
+"""From every row that a stream wrote to one state per window.
+
+States have the key, `_start`, `_end`, the aggregates and `_written` of a window, and
+GONE: it was taken back, or merged into another, or is not in the last batch;
+ROWS: how many rows there are of it;
+TOMBSTONES: how many of them take it back;
+USED: how many of them its values are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import END, ROWS, START, column, quoted
+from backfill.reconcile.decoders.base import GONE, ORDER, WRITTEN
+
+TOMBSTONES = "_tombstones"
+USED = "_used"
+_BATCH, _LAST, _PICKED = "_batch", "_last_batch", "_picked"
+_MERGERS = {"sum": F.sum, "min": F.min, "max": F.max}
+
+
+def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """The state of each window that its last row leaves."""
+    picked = F.max_by(F.struct(*map(quoted, names), WRITTEN, GONE), ORDER)
+    states = rows.groupBy(*keys, START, END).agg(
+        picked.alias(_PICKED), F.count(F.lit(1)).alias(ROWS), F.count_if(GONE).alias(TOMBSTONES)
+    )
+    fields = [F.col(_PICKED).getField(n).alias(n) for n in (*names, WRITTEN, GONE)]
+    used = (~F.col(_PICKED).getField(GONE)).cast("bigint").alias(USED)
+    return states.select(*keys, START, END, *fields, ROWS, TOMBSTONES, used)
+
+
+def last_batch(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """The state of each window in the last batch, of a stream that repeats all in every batch."""
+    batch = F.col(ORDER).getField("place_0")
+    batches = rows.select("*", batch.alias(_BATCH))
+    newest = batches.agg(F.max(_BATCH).alias(_LAST))
+    marked = batches.crossJoin(F.broadcast(newest))
+    earlier = F.col(_BATCH) < F.col(_LAST)
+    states = last_of_each(marked.withColumn(GONE, earlier), keys, names)
+    return states.withColumn(TOMBSTONES, F.lit(0).cast("bigint"))
+
+
+def merged(
+    rows: DataFrame, keys: Sequence[str], names: Sequence[str], merged_by: Mapping[str, str]
+) -> DataFrame:
+    """The state of each window that all its rows together make.
+
+    Args:
+        rows: decoded.
+        keys: the inner key columns.
+        names: of the aggregates.
+        merged_by: for each of them sum, min or max.
+    """
+    return rows.groupBy(*keys, START, END).agg(
+        *(_MERGERS[merged_by[name]](column(name)).alias(name) for name in names),
+        F.max_by(WRITTEN, ORDER).alias(WRITTEN),
+        F.lit(False).alias(GONE),
+        F.count(F.lit(1)).alias(ROWS),
+        F.lit(0).cast("bigint").alias(TOMBSTONES),
+        F.count(F.lit(1)).alias(USED),
+    )
+
+
+def without_merged(states: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Sessions that lie within another session of the key are gone: they were merged into it.
+
+    A merge covers all that it is made of, and nothing retracts these. Sessions that only overlap
+    were never merged: the one's state was gone when the other began.
+    """
+    inside = F.coalesce(_end_before(keys) >= F.col(END), F.lit(False))
+    marked = states.withColumn(GONE, F.col(GONE) | inside)
+    return marked.withColumn(USED, F.when(F.col(GONE), F.lit(0)).otherwise(F.col(USED)))
+
+
+def into_merged(
+    states: DataFrame, keys: Sequence[str], names: Sequence[str], merged_by: Mapping[str, str]
+) -> DataFrame:
+    """Sessions that lie within another session of the key are added to it: see `without_merged`."""
+    before = _end_before(keys)
+    outer = F.coalesce(before < F.col(END), F.lit(True))
+    # Neither start nor end of the outer ones falls from one to the next.
+    so_far = _outer_first(keys).rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    placed = states.withColumn("_outer", outer)
+    owners = {
+        at: F.max(F.when(F.col("_outer"), F.col(at))).over(so_far).alias(at) for at in (START, END)
+    }
+    moved = placed.select(
+        *keys,
+        *owners.values(),
+        *map(quoted, names),
+        F.when(F.col("_outer"), F.col(WRITTEN)).alias(WRITTEN),
+        ROWS,
+    )
+    return moved.groupBy(*keys, START, END).agg(
+        *(_MERGERS[merged_by[name]](column(name)).alias(name) for name in names),
+        F.max(WRITTEN).alias(WRITTEN),
+        F.lit(False).alias(GONE),
+        F.sum(ROWS).alias(ROWS),
+        F.lit(0).cast("bigint").alias(TOMBSTONES),
+        F.sum(ROWS).alias(USED),
+    )
+
+
+def _outer_first(keys: Sequence[str]) -> Over:
+    return Over.partitionBy(*keys).orderBy(F.col(START).asc(), F.col(END).desc())  # type: ignore[return-value]
+
+
+def _end_before(keys: Sequence[str]) -> Column:
+    """The largest end of the sessions of the key that begin no later, longer ones first."""
+    earlier = _outer_first(keys).rowsBetween(Over.unboundedPreceding, -1)
+    return F.max(END).over(earlier)

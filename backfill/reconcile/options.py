@@ -1,0 +1,156 @@
+"""What is said about a stream's output: where it is, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from backfill.engines import Engine, engine
+from backfill.errors import JobFileError, did_you_mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One form that a stream's output can have: a row of data per `format`.
+
+    Attributes:
+        engine: whose bounds the rows follow; None: those of the job's engine.
+        takes: which of the options of `StreamOptions` have a meaning for it.
+        order: columns by which rows of one window are put in order, before file and row.
+        needs: which of them must be there.
+        sessions: the engine writes session windows in this form.
+        keyed_bytes: rows are Kafka's records, of a windowed key and a value.
+        retracts: a column `op` says whether a row adds or takes back.
+        complete: every batch repeats the whole table.
+    """
+
+    engine: str | None
+    takes: frozenset[str] = frozenset()
+    order: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    sessions: bool = True
+    keyed_bytes: bool = False
+    retracts: bool = False
+    complete: bool = False
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "kafka-streams": Form(
+            engine="kafka-streams",
+            takes=frozenset({"bytes", "key_format", "value_format", "topic"}),
+            order=("partition", "offset"),
+            needs=("partition", "offset"),
+            keyed_bytes=True,
+        ),
+        "spark-append": Form(engine="spark", order=("batch_id",)),
+        "spark-update": Form(
+            engine="spark", order=("batch_id",), needs=("batch_id",), sessions=False
+        ),
+        "spark-complete": Form(engine="spark", order=("batch_id",), complete=True),
+        "flink": Form(engine="flink", takes=frozenset({"firing"}), retracts=True),
+        "beam": Form(engine="beam", takes=frozenset({"panes"}), order=("pane_index",)),
+        "storm": Form(engine="storm"),
+        "samza": Form(engine="samza", takes=frozenset({"panes"}), order=("pane_index",)),
+        "table": Form(engine=None),
+    }
+)
+
+_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "bytes": ("raw", "hex", "base64"),
+        "key_format": ("string", "long", "json", "struct"),
+        "value_format": ("long", "double", "string", "json", "struct"),
+        "topic": ("output", "changelog"),
+        "firing": ("once", "accumulating", "delta"),
+        "panes": ("once", "accumulating", "discarding"),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """Where a stream's output is, and how it is read.
+
+    Attributes:
+        path: a file, a folder or a glob of Parquet, JSON lines or CSV files, or the folder of a
+            Delta table.
+        format: one of FORMS.
+        columns: their names of columns, to ours.
+        bytes: how a file holds bytes: `raw` (Parquet's binary), `hex` or `base64` (text).
+        key_format: what the bytes of a key are, without the window's: `string` (UTF-8), `long`
+            (8 bytes, big-endian), `json` (an object of the key columns, or the only one's value);
+            `struct`: columns that are decoded already.
+        value_format: the same for values; also `double` (8 bytes, IEEE 754).
+        topic: which form of a windowed key it is: `output` or `changelog`.
+        firing: what a repeated row of Flink's DataStream is: `accumulating` (all of the window
+            again) or `delta` (what came since); `once`: rows do not repeat.
+        panes: the same for Beam and Samza: `accumulating` or `discarding`.
+
+    Raises:
+        JobFileError: a value that is none of these, or an option that the format does not take.
+    """
+
+    path: str
+    format: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    bytes: str = "raw"
+    key_format: str = "string"
+    value_format: str = "long"
+    topic: str = "output"
+    firing: str = "once"
+    panes: str = "once"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMS:
+            raise JobFileError(
+                "there is no such format",
+                field="stream.format",
+                value=self.format,
+                way_out=did_you_mean(self.format, FORMS),
+            )
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise JobFileError(
+                    "no such choice",
+                    field=f"stream.{name}",
+                    value=value,
+                    way_out="Allowed: " + ", ".join(choices),
+                )
+            if name not in self.form.takes and value != getattr(type(self), name):
+                raise JobFileError(
+                    f"has no meaning for the format {self.format}",
+                    field=f"stream.{name}",
+                    value=value,
+                    way_out="Leave it out",
+                )
+        self._check_columns()
+
+    @property
+    def form(self) -> Form:
+        """The row of FORMS."""
+        return FORMS[self.format]
+
+    @property
+    def deltas(self) -> bool:
+        """A row holds what came since the one before it."""
+        return self.firing == "delta" or self.panes == "discarding"
+
+    @property
+    def repeats(self) -> bool:
+        """A row repeats all of its window, and of sessions that were merged into it."""
+        return "accumulating" in (self.firing, self.panes)
+
+    def engine(self, jobs: Engine) -> Engine:
+        """Whose bounds the rows follow, in a job of that engine."""
+        return jobs if self.form.engine is None else engine(self.form.engine)
+
+    def _check_columns(self) -> None:
+        ours = list(self.columns.values())
+        for name in ours:
+            if ours.count(name) > 1:
+                raise JobFileError(
+                    "two columns are given one name", field="stream.columns", value=name
+                )

@@ -1,0 +1,175 @@
+"""The files of a stream's output as rows, before anything in them is understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import column
+from backfill.errors import ColumnError, SourceError, did_you_mean
+from backfill.events import SourceOptions, open_source
+from backfill.events.failures import spark_errors
+from backfill.events.files import for_spark, list_files, local_path
+from backfill.events.model import CORRUPT, SOURCE, InputFile, shown
+from backfill.reconcile.options import StreamOptions
+
+PLACE = "_place"
+"""Sorts rows by file, then by their place in it."""
+
+_ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+_PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A column as it was written, and its type."""
+
+    column: Column
+    type: T.DataType
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows as a stream wrote them.
+
+    Attributes:
+        frame: their columns under our names, then `_corrupt` and `_source` as in Source, and
+            PLACE.
+        kind: parquet, csv, json or delta.
+    """
+
+    frame: DataFrame
+    kind: str
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """Their columns, by name; a struct `window` gives `window_start` and `window_end` too."""
+        own = {
+            each.name: Value(column(each.name), each.dataType)
+            for each in self.frame.schema
+            if each.name not in (CORRUPT, SOURCE, PLACE)
+        }
+        window = own.get("window")
+        bounds = fields_of(window, prefix="window_") if window else {}
+        return {**bounds, **own}
+
+    @property
+    def raw(self) -> Column:
+        """The row as text: the line that did not parse, or all columns as JSON."""
+        own = [column(n) for n in self.frame.columns if n not in (CORRUPT, SOURCE, PLACE)]
+        whole = F.to_json(F.struct(*own), {"ignoreNullFields": "false", "timeZone": "UTC"})
+        return F.coalesce(F.col(CORRUPT), whole)
+
+
+def fields_of(value: Value, prefix: str = "") -> dict[str, Value]:
+    """The fields of a struct, by name; {} of what is none."""
+    if not isinstance(value.type, T.StructType):
+        return {}
+    return {
+        prefix + each.name: Value(value.column.getField(each.name), each.dataType)
+        for each in value.type
+    }
+
+
+def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Written:
+    """The rows at the stream's path, in order of file and row.
+
+    Args:
+        spark: classic or Spark Connect.
+        options: path and columns.
+        zone: of times without one.
+
+    Raises:
+        SourceError: nothing is there, or files that cannot be read or do not fit together.
+        ColumnError: a column to be renamed is not there.
+    """
+    try:
+        with spark_errors():
+            kind, source = _source(spark, options.path, zone)
+            rows = open_source(spark, source).frame
+    except SourceError as error:
+        # The same files as a source has; but of the stream, which has other settings.
+        field = (error.field or "source").replace("source", "stream", 1)
+        way_out = None if "source." in (error.way_out or "") else error.way_out
+        raise SourceError(
+            f"{error.problem} (got {error.value!r})", field=field, way_out=way_out
+        ) from error
+    place = F.struct(SOURCE, F.input_file_block_start(), F.monotonically_increasing_id())
+    own = [name for name in rows.columns if name not in (CORRUPT, SOURCE)]
+    return Written(rows.select(*_renamed(own, options), CORRUPT, SOURCE, place.alias(PLACE)), kind)
+
+
+def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
+    for theirs in options.columns:
+        if theirs not in own:
+            raise ColumnError(
+                "the stream has no such column to rename",
+                field="stream.columns",
+                value=theirs,
+                way_out=did_you_mean(theirs, own),
+            )
+    names = {name: options.columns.get(name, name) for name in own}
+    for theirs, ours in names.items():
+        if list(names.values()).count(ours) > 1 or ours == PLACE:
+            raise ColumnError(
+                "the stream has two columns of this name, or it is kept for our own",
+                field="stream.columns",
+                value=ours,
+                way_out=f"Rename {theirs!r} to something else",
+            )
+    return [column(theirs).alias(ours) for theirs, ours in names.items()]
+
+
+def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptions]:
+    if _is_delta(spark, path):
+        return "delta", SourceOptions(format="delta", path=path, timezone=zone)
+    files = list_files(spark, path)
+    kinds = {_kind(file): file.path for file in files if file.size}
+    if len(kinds) > 1:
+        first, second, *_ = kinds
+        raise SourceError(
+            f"a {second} file beside {first} files",
+            field=shown(kinds[second]),
+            way_out="Point to files of one kind, as in folder/*.parquet",
+        )
+    kind = next(iter(kinds))
+    # Text stays text until it is known what is wanted: a hexadecimal key can look like a number.
+    if kind == "csv":
+        header = spark.read.option("header", "true").csv(for_spark(files)).schema
+        return kind, SourceOptions(format=kind, path=path, schema=header.toDDL(), timezone=zone)
+    options = {"primitivesAsString": "true"} if kind == "json" else {}
+    return kind, SourceOptions(format=kind, path=path, options=options, timezone=zone)
+
+
+def _is_delta(spark: SparkSession, path: str) -> bool:
+    try:
+        return bool(spark.read.text(f"{path.rstrip('/')}/_delta_log").columns)
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return False
+        raise
+
+
+def _kind(file: InputFile) -> str:
+    """What a file is: by its ending, or by its first bytes."""
+    name = file.path.rsplit("/", 1)[-1].lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    ending = name.rsplit(".", 1)[-1] if "." in name else ""
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
+    if local_path(file.path) is None or file.path.endswith(_PACKED):
+        raise SourceError(
+            "its name does not say what it is",
+            field=shown(file.path),
+            way_out="Name it .parquet, .csv or .json",
+        )
+    with open(file.path, "rb") as stream:
+        begin = stream.read(4096)
+    if begin.startswith(b"PAR1"):
+        return "parquet"
+    return "json" if begin.lstrip().startswith(b"{") else "csv"

@@ -1,0 +1,209 @@
+"""What a streaming operator wrote, decoded into one final state per window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import END, REASON, ROWS, START, quoted
+from backfill.compute import Key
+from backfill.engines import Engine
+from backfill.errors import AggregateError, SourceError, WindowError
+from backfill.events.failures import spark_errors
+from backfill.events.model import SOURCE, shown
+from backfill.reconcile import final
+from backfill.reconcile.decoders.base import GONE, RAW, WRITTEN, Wanted
+from backfill.reconcile.decoders.columns import decode_columns, ordering
+from backfill.reconcile.decoders.kafka import decode_records
+from backfill.reconcile.options import FORMS, StreamOptions
+from backfill.reconcile.reading import read_written
+from backfill.windows import SessionWindow, Window
+
+__all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What became of the rows of a stream: rows = used + superseded + tombstones + undecoded.
+
+    Attributes:
+        rows: read.
+        used: that the final states are made of.
+        superseded: that a later row, a merged session or a later batch stands for.
+        tombstones: that take a window back (Kafka's records without a value, Flink's -U and -D).
+        undecoded: that could not be decoded.
+        windows: final states.
+    """
+
+    rows: int
+    used: int
+    superseded: int
+    tombstones: int
+    undecoded: int
+    windows: int
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The final state of every window that a stream wrote.
+
+    Attributes:
+        frame: one row per window: the inner key columns (`key_name`), `_start`, `_end` (bigint,
+            µs), the aggregates by name, and `_written`, text on where the deciding row is. Of
+            sessions, start and end are first and last event; of other windows, as reported.
+        undecoded: `reason`, `raw` (the row as JSON, or the line), `source` (the file).
+        engine: whose bounds the rows follow.
+        order: by what the rows of one window were put in order.
+    """
+
+    frame: DataFrame
+    undecoded: DataFrame
+    engine: Engine
+    order: str
+    _states: DataFrame
+
+    def counts(self) -> Counts:
+        """Adds up what became of the rows, in one Spark job over all of them."""
+        states = self._states.agg(
+            F.sum(ROWS).alias("rows"),
+            F.sum(final.USED).alias("used"),
+            F.sum(final.TOMBSTONES).alias("tombstones"),
+            F.count_if(~F.col(GONE)).alias("windows"),
+        )
+        failed = self.undecoded.agg(F.count(F.lit(1)).alias("undecoded"))
+        with spark_errors():
+            found = states.crossJoin(failed).collect()[0].asDict()
+        rows, used, tombstones = (found[name] or 0 for name in ("rows", "used", "tombstones"))
+        return Counts(
+            rows=rows + found["undecoded"],
+            used=used,
+            superseded=rows - used - tombstones,
+            tombstones=tombstones,
+            undecoded=found["undecoded"],
+            windows=found["windows"],
+        )
+
+
+def decode(
+    spark: SparkSession,
+    options: StreamOptions,
+    window: Window,
+    *,
+    key: Key,
+    aggregates: Mapping[str, T.DataType],
+    engine: Engine,
+    zone: str,
+    merged_by: Mapping[str, str | None] = MappingProxyType({}),
+) -> Decoded:
+    """Reads what a streaming operator wrote.
+
+    Files are listed and one row is looked for now; everything else is computed when the frames
+    are.
+
+    Args:
+        spark: classic or Spark Connect.
+        options: where the output is, and in which form.
+        window: that it is of.
+        key: the job's key columns and their types.
+        aggregates: the types of the results in the job, by name.
+        engine: the job's; the format names another, but for `table`.
+        zone: of times without one.
+        merged_by: for rows that are deltas, by name of an aggregate: sum, min or max, what makes
+            one result of two (`Aggregate.running`, unless it keeps states beside the result).
+
+    Raises:
+        SourceError: nothing is there, it can't be read, or no row of it can be decoded.
+        ColumnError: a column is missing or has a type that cannot serve.
+        JobFileError: the key or the aggregates can't be in this form.
+        AggregateError: rows are deltas, and an aggregate can't be merged.
+        WindowError: the engine has no such windows, or does not write them in this form.
+    """
+    wanted = Wanted(window, key, aggregates, options.engine(engine), zone)
+    _check_window(options, wanted)
+    mergers = _mergers(aggregates, merged_by) if options.deltas else {}
+    written = read_written(spark, options, zone)
+    if options.form.keyed_bytes:
+        decoding, by = decode_records(written, options, wanted), list(options.form.order)
+    else:
+        decoding, by = decode_columns(written, options, wanted), ordering(written, options, wanted)
+    rows = decoding.rows(written, wanted)
+    undecoded = rows.where(F.col(REASON).isNotNull()).select(
+        F.col(REASON).alias("reason"), F.col(RAW).alias("raw"), F.col(SOURCE).alias("source")
+    )
+    good = rows.where(F.col(REASON).isNull())
+    _check_some(good, undecoded, options)
+    states = _final(good, options, wanted, mergers, by)
+    frame = states.where(~F.col(GONE)).select(
+        *key.inner, START, END, *map(quoted, aggregates), WRITTEN
+    )
+    order = ", ".join([*by, "file and row"] if not options.form.keyed_bytes else by)
+    return Decoded(frame, undecoded, wanted.engine, order, states)
+
+
+def _final(
+    rows: DataFrame,
+    options: StreamOptions,
+    wanted: Wanted,
+    mergers: Mapping[str, str],
+    by: Sequence[str],
+) -> DataFrame:
+    keys, names = wanted.key.inner, list(wanted.aggregates)
+    sessions = isinstance(wanted.window, SessionWindow)
+    if options.deltas:
+        states = final.merged(rows, keys, names, mergers)
+        return final.into_merged(states, keys, names, mergers) if sessions else states
+    if options.form.complete and "batch_id" in by:
+        return final.last_batch(rows, keys, names)
+    states = final.last_of_each(rows, keys, names)
+    return final.without_merged(states, keys) if options.repeats and sessions else states
+
+
+def _check_window(options: StreamOptions, wanted: Wanted) -> None:
+    name, window = wanted.engine.name, wanted.window
+    wanted.engine.rules_for(window)
+    if not wanted.engine.has(window):
+        problem = f"the engine {name} has no such windows, so no stream of it can have written them"
+    elif isinstance(window, SessionWindow) and not options.form.sessions:
+        problem = f"{name} has no {options.format} of session windows"
+    else:
+        return
+    raise WindowError(
+        problem, field="window", value=str(window), way_out="Check stream.format and the engine"
+    )
+
+
+def _mergers(
+    aggregates: Mapping[str, T.DataType], merged_by: Mapping[str, str | None]
+) -> dict[str, str]:
+    found = {name: how for name in aggregates if (how := merged_by.get(name)) is not None}
+    for name in aggregates:
+        if name not in found:
+            raise AggregateError(
+                "rows are deltas, and no two results of this aggregate make one",
+                field=name,
+                way_out="count, sum, min and max do; for others let the stream repeat all of a "
+                "window (firing or panes: accumulating)",
+            )
+    return found
+
+
+def _check_some(good: DataFrame, undecoded: DataFrame, options: StreamOptions) -> None:
+    """Stop where every row fails: then it is the options that are wrong."""
+    with spark_errors():
+        if good.select(F.lit(1)).limit(1).collect():
+            return
+        reasons = undecoded.groupBy("reason").agg(F.count(F.lit(1)).alias("rows"))
+        most = reasons.orderBy(F.col("rows").desc(), "reason").limit(1).collect()
+    if most:
+        settings = ["columns", *sorted(options.form.takes)]
+        raise SourceError(
+            f"none of {most[0].rows:,} rows can be decoded, mostly since {most[0].reason}",
+            field="stream.path",
+            value=shown(options.path),
+            way_out=f"Check {', '.join(settings)}",
+        )
