@@ -168,7 +168,7 @@ def slice_events(
         WindowError: if the engine refuses a window.
     """
     for each in definitions:
-        _check_names(each, key)
+        check_names(each, key)
     columns = [
         *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
         F.col(TIME),
@@ -201,7 +201,8 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
     return [*grids, *(each for each in every if not isinstance(each, Grid))]
 
 
-def _check_names(definition: Definition, key: Sequence[str]) -> None:
+def check_names(definition: Definition, key: Sequence[str]) -> None:
+    """Raises AggregateError where a result would have two columns of one name."""
     for name in definition.aggregates:
         if name in RESERVED or name in key or name.startswith("_"):
             raise AggregateError(

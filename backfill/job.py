@@ -21,7 +21,9 @@ from backfill.history.plan import Plan, Planner, Selection
 from backfill.history.recompute import RecomputeRun
 from backfill.history.results import RunResult
 from backfill.history.upkeep import Kept, clean
-from backfill.spec import JobSpec
+from backfill.spec import JobSpec, names
+from backfill.spec.stream import lateness
+from backfill.stream import Streamed, stream
 from backfill.tables import DeltaStore
 
 _DAYS_BACK = {"today": 0, "yesterday": 1}
@@ -164,6 +166,52 @@ class Job:
         paths = [] if late is None else [str(Path(late).absolute())]
         run = RecomputeRun(self.spec, self.store, spark or _session(), progress, late=paths)
         return run.execute()
+
+    def stream(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        to: str | Path,
+        files_per_batch: int | None = None,
+        watermark_delay: str | None = None,
+        progress: Progress = _silent,
+    ) -> dict[str, Streamed]:
+        """Runs the job as Spark Structured Streaming queries until the source is drained.
+
+        One query for each window, under Spark's conventions whatever the job's engine: events
+        that come later than the watermark are dropped, every copy of an event is counted, and a
+        window is written once, when the watermark has come to its end. Called again, each query
+        goes on from its checkpoint with the files that arrived since.
+
+        Args:
+            spark: as for `run`.
+            to: a folder: the output goes to `to/WINDOW`, Parquet in the form `spark-append`, the
+                checkpoints to `to/_checkpoints`.
+            files_per_batch: a micro-batch reads no more files; by default all that are there.
+                Files are read in the order in which they were last changed.
+            watermark_delay: in place of the job file's `stream.watermark_delay`; by default 0s.
+            progress: as for `run`.
+
+        Returns:
+            What each query did, by window.
+
+        Raises:
+            SourceError: the source can't be read as a stream of files.
+            WindowError: Structured Streaming has no such windows.
+            ColumnError, AggregateError: the job does not fit the source's columns.
+            TableError: the folder holds something else, or was begun with another job file.
+        """
+        delay = (
+            None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
+        )
+        return stream(
+            self.spec,
+            spark or _session(),
+            Path(names.check_folder(str(to))).absolute(),
+            files_per_batch=files_per_batch,
+            watermark_delay=delay,
+            progress=progress,
+        )
 
     def changes(
         self, window: str, since: str | None = None, spark: SparkSession | None = None

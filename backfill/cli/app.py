@@ -23,6 +23,7 @@ from backfill.cli.recompute import recompute
 from backfill.cli.restore import restore
 from backfill.cli.run import run
 from backfill.cli.show import show
+from backfill.cli.stream import stream
 from backfill.errors import BackfillError
 
 INTERRUPTED = 130
@@ -35,7 +36,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (init, run, plan, recompute, show, changes, history, restore, expire, clean, generate):
+for _verb in (
+    init,
+    run,
+    plan,
+    recompute,
+    show,
+    changes,
+    history,
+    restore,
+    expire,
+    clean,
+    stream,
+    generate,
+):
     app.command()(_verb)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -42,6 +43,11 @@ class SourceOptions:
     options: Mapping[str, str] = field(default_factory=dict)
     date_column: str | None = None
     timezone: str = "UTC"
+
+    def holds(self, folder: Path) -> bool:
+        """Whether what is written to a folder (absolute) would be read as events."""
+        root = Path(self.path)
+        return self.format != "table" and (root == folder or root in folder.parents)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     DataType,
@@ -110,22 +110,43 @@ def read_text(
         options: from text_options.
         settings: of every format: basePath, timeZone and so on.
     """
-    wanted = StructType([*schema.fields]).add(CORRUPT, StringType())
-    reader = spark.read.schema(wanted).options(**options).options(**settings)
-    reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+    wanted = with_corrupt(schema)
+    reader = spark.read.schema(wanted).options(**reading(format, options)).options(**settings)
+    paths = for_spark(files)
+    rows = reader.csv(paths) if format == "csv" else reader.json(paths)
+    return checked(rows, schema.names, place().alias(SOURCE))
+
+
+def with_corrupt(schema: StructType) -> StructType:
+    """The schema to read with: the columns, and the raw line where it does not parse."""
+    return StructType([*schema.fields]).add(CORRUPT, StringType())
+
+
+def reading(format: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options from text_options, and those that keep what does not parse."""
+    ours = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if format == "csv":
         # Names in each file's header are compared with the schema's: columns never shift.
-        reader = reader.options(enforceSchema="false", columnPruning="false")
-        rows = reader.csv(for_spark(files))
-    else:
-        rows = reader.json(for_spark(files))
-    # Spark only parses the columns that a query uses, so a bad value would make its row corrupt
-    # in one query and good in the next. Here `_corrupt` uses every column; the condition always
-    # holds, which the optimizer does not see.
-    nulls = F.array(*[column(name).isNull() for name in schema.names])
+        ours |= {"enforceSchema": "false", "columnPruning": "false"}
+    return {**options, **ours}
+
+
+def checked(rows: DataFrame, names: Sequence[str], *also: Column) -> DataFrame:
+    """Rows that were read so, `_corrupt` behind all other columns.
+
+    Spark only parses the columns that a query uses, so a bad value would make its row corrupt in
+    one query and good in the next. Here `_corrupt` uses every column.
+
+    Args:
+        rows: a scan.
+        names: the columns in the files.
+        also: further columns behind them.
+    """
+    # The condition always holds, which the optimizer does not see.
+    nulls = F.array(*[column(name).isNull() for name in names])
     corrupt = F.when(F.array_position(nulls, F.lit(True)) >= 0, F.col(CORRUPT))
     own = [column(name) for name in rows.columns if name != CORRUPT]
-    return rows.select(*own, corrupt.alias(CORRUPT), place().alias(SOURCE))
+    return rows.select(*own, corrupt.alias(CORRUPT), *also)
 
 
 def _settled(type_: DataType) -> DataType:

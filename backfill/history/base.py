@@ -99,21 +99,7 @@ class BaseRun:
 
     def rules(self) -> EventRules:
         """What is an event."""
-        spec = self.spec
-        return EventRules(
-            key=spec.key,
-            time=spec.time,
-            time_format=spec.time_format,
-            timezone=spec.timezone,
-            id=spec.id,
-            arrival=spec.arrival or self.source.arrival,
-            max_future_us=spec.max_future_us,
-            now_us=self.now_us,
-            date_column=spec.source.date_column,
-            tick_us=spec.engine.tick_us,
-            null_key=spec.engine.null_key,
-            before_epoch=spec.engine.before_epoch,
-        )
+        return self.spec.event_rules(self.spec.engine, self.source.arrival, self.now_us)
 
     def slices(self, usable: DataFrame, names: Sequence[str]) -> Sliced:
         """The slices that these windows are built from; lazy."""

@@ -17,15 +17,15 @@ from pydantic_core import ErrorDetails
 from backfill.aggregates import Aggregate
 from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
-from backfill.events import SourceOptions
+from backfill.events import EventRules, SourceOptions
 from backfill.spec.document import Document, Place, read
 from backfill.spec.names import is_url
 from backfill.spec.settings import JobFile, context
+from backfill.spec.stream import Stream
 from backfill.windows import Window
 
 # Settings of the interface that a later version reads.
 _LATER = {
-    ("stream",),
     ("checks",),
     ("tables", "catalog"),
     ("tables", "schema"),
@@ -56,6 +56,7 @@ class JobSpec:
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
         windows: by name, in the file's order.
         tables: the folder of the tables, absolute.
+        stream: the streaming operator's output and settings; its path is made absolute.
     """
 
     path: Path
@@ -71,6 +72,7 @@ class JobSpec:
     retention_us: int | None
     windows: Mapping[str, WindowSpec]
     tables: Path
+    stream: Stream
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> JobSpec:
@@ -89,7 +91,7 @@ class JobSpec:
         except ValidationError as error:
             raise _told(error.errors(include_url=False), document) from None
         spec = _spec(Path(os.path.abspath(path)), file)
-        if _is_within(spec.tables, spec.source):
+        if spec.source.holds(spec.tables):
             raise JobFileError(
                 "the tables would lie among the events that are read",
                 field=document.where(("tables", "path")),
@@ -97,6 +99,29 @@ class JobSpec:
                 way_out="Choose a folder outside of the source",
             )
         return spec
+
+    def event_rules(self, engine: Engine, arrival: tuple[str, ...], now_us: int) -> EventRules:
+        """What is an event under an engine.
+
+        Args:
+            engine: the job's own, or that of a streaming operator.
+            arrival: columns that the source has for the order of arrival, if the job names none.
+            now_us: µs since the epoch.
+        """
+        return EventRules(
+            key=self.key,
+            time=self.time,
+            time_format=self.time_format,
+            timezone=self.timezone,
+            id=self.id,
+            arrival=self.arrival or arrival,
+            max_future_us=self.max_future_us,
+            now_us=now_us,
+            date_column=self.source.date_column,
+            tick_us=engine.tick_us,
+            null_key=engine.null_key,
+            before_epoch=engine.before_epoch,
+        )
 
 
 def _spec(path: Path, file: JobFile) -> JobSpec:
@@ -127,16 +152,18 @@ def _spec(path: Path, file: JobFile) -> JobSpec:
         retention_us=file.retention.us if file.retention else None,
         windows=types.MappingProxyType(windows),
         tables=Path(_absolute(path, file.tables.path)),
+        stream=_located(path, file.stream),
     )
+
+
+def _located(file: Path, stream: Stream) -> Stream:
+    if stream.path is None or is_url(stream.path):
+        return stream
+    return stream.model_copy(update={"path": _absolute(file, stream.path)})
 
 
 def _absolute(file: Path, path: str) -> str:
     return os.path.normpath(file.parent / path)
-
-
-def _is_within(tables: Path, source: SourceOptions) -> bool:
-    folder = Path(source.path)
-    return source.format != "table" and (folder == tables or folder in tables.parents)
 
 
 def _told(errors: list[ErrorDetails], document: Document) -> JobFileError:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
-    StringConstraints,
     ValidationInfo,
     model_validator,
 )
 
 from backfill import engines
 from backfill.aggregates import Aggregate, parse
-from backfill.durations import Duration, Fixed, duration, fixed
+from backfill.durations import Fixed
 from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, check_zone
 from backfill.spec import names
+from backfill.spec.parts import (
+    Columns,
+    FixedSpan,
+    Part,
+    Span,
+    Text,
+    listed,
+    not_negative,
+    positive,
+)
+from backfill.spec.stream import Stream
 from backfill.windows import (
     CumulatingWindow,
     HoppingWindow,
@@ -42,44 +48,6 @@ class Context:
 
     engine: engines.Engine
     key: tuple[str, ...]
-
-
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
-    for place, name in enumerate(value):
-        if name in value[:place]:
-            raise JobFileError("is there twice", value=name)
-    return value
-
-
-def _calendar_or_fixed(value: object) -> Duration:
-    return duration(_number(value), field="")
-
-
-def _fixed(value: object) -> Fixed:
-    return fixed(_number(value), field="")
-
-
-def _positive(value: Fixed) -> Fixed:
-    if value.us <= 0:
-        raise JobFileError("must be longer than zero", value=str(value))
-    return value
-
-
-def _not_negative(value: Fixed) -> Fixed:
-    if value.us < 0:
-        raise JobFileError("must not be negative", value=str(value))
-    return value
-
-
-def _number(value: object) -> object:
-    """A bare number as one, so that the refusal can say what is missing."""
-    if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
-        return float(value) if "." in value else int(value)
-    return value
 
 
 def _zone(value: str) -> str:
@@ -132,10 +100,6 @@ def _aggregate_name(value: str, info: ValidationInfo[Context]) -> str:
     return names.check_aggregate(value, info.context.key)
 
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Columns = Annotated[tuple[Text, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
-Span = Annotated[Duration, PlainValidator(_calendar_or_fixed)]
-FixedSpan = Annotated[Fixed, PlainValidator(_fixed)]
 Aggregates = Annotated[
     dict[
         Annotated[str, AfterValidator(_aggregate_name)],
@@ -145,19 +109,13 @@ Aggregates = Annotated[
 ]
 
 
-class Part(BaseModel):
-    """A mapping of the file, without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-
 class Source(Part):
     """Where the events are and how they are read."""
 
     path: Text
     format: Annotated[str, AfterValidator(_format)]
     ddl: Text | None = Field(None, alias="schema")
-    options: dict[str, str] = {}
+    options: dict[str, str] = Field(default_factory=dict)
     date_column: Text | None = None
 
 
@@ -170,7 +128,7 @@ class Events(Part):
     timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
     id: Text | None = None
     arrival: Columns = ()
-    max_future: Annotated[FixedSpan, AfterValidator(_not_negative)] | None = None
+    max_future: Annotated[FixedSpan, AfterValidator(not_negative)] | None = None
 
 
 class Session(Part):
@@ -257,7 +215,8 @@ class JobFile(Part):
         AfterValidator(_some("window")),
     ]
     tables: Tables
-    retention: Annotated[FixedSpan, AfterValidator(_positive)] | None = None
+    retention: Annotated[FixedSpan, AfterValidator(positive)] | None = None
+    stream: Stream = Stream()
 
 
 def engine(name: object) -> engines.Engine:
@@ -270,7 +229,7 @@ def engine(name: object) -> engines.Engine:
 def context(value: Mapping[str, Any]) -> Context:
     """The context as far as the unvalidated file has it; its own faults are told elsewhere."""
     events = value.get("events")
-    key = _listed(events.get("key")) if isinstance(events, dict) else None
+    key = listed(events.get("key")) if isinstance(events, dict) else None
     columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []
     name = value.get("engine")
     known = engines.ENGINES.get(name) if isinstance(name, str) else None

@@ -10,6 +10,7 @@ from backfill.cli.init import TEMPLATE
 from backfill.durations import Calendar, Fixed
 from backfill.errors import JobFileError
 from backfill.spec import JobSpec
+from backfill.spec.stream import Stream
 from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 
 SAMPLE = Path(__file__).parents[2] / "data/samples/job.yaml"
@@ -36,6 +37,20 @@ windows:
   trailing: {hopping: {size: 24h, advance: 1h}, aggregates: {p: "quantile(amount, 0.5)"}}
   no:       {cumulating: {size: P1D, step: 1h}, aggregates: {events: count where amount > 1}}
 tables: {path: ../out}
+stream:
+  path: stream_out
+  format: kafka-streams
+  grace: 10s
+  watermark_delay: 5s
+  allowed_lateness: 1m
+  retention: 1h
+  emit: on_close
+  topic: changelog
+  key_format: string
+  value_format: json
+  bytes: hex
+  columns: {user: user_id}
+  firing: delta
 """
 
 SMALL = """\
@@ -82,6 +97,21 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert spec.max_future_us == 86_400_000_000
     assert spec.engine.name == "flink"
     assert spec.tables == tmp_path.parent / "out"
+    assert dict(spec.stream) == {
+        "path": str(tmp_path / "stream_out"),
+        "format": "kafka-streams",
+        "grace": Fixed(10_000_000),
+        "watermark_delay": Fixed(5_000_000),
+        "allowed_lateness": Fixed(60_000_000),
+        "retention": Fixed(3_600_000_000),
+        "emit": "on_close",
+        "topic": "changelog",
+        "key_format": "string",
+        "value_format": "json",
+        "bytes": "hex",
+        "columns": {"user": "user_id"},
+        "firing": "delta",
+    }
     hour = Fixed(3_600_000_000)
     assert [each.window for each in spec.windows.values()] == [
         SessionWindow(gap="30m"),
@@ -110,6 +140,8 @@ def test_what_is_left_out_has_defaults(tmp_path: Path) -> None:
     assert spec.timezone == "UTC"
     assert (spec.key, spec.arrival) == (("user_id",), ())
     assert (spec.time_format, spec.id, spec.max_future_us) == (None, None, None)
+    assert spec.stream == Stream()
+    assert (spec.stream.path, spec.stream.watermark_delay) == (None, None)
 
 
 def test_an_optional_setting_may_be_left_empty(tmp_path: Path) -> None:
@@ -229,7 +261,21 @@ BAD = [
     ("path: out", "catalog: lake, schema: web", ["9: tables.catalog: is not supported yet"]),
     ("tables:", "retention: 0s\ntables:", ["9: retention: must be longer than zero"]),
     ("tables:", "retention: 1 month\ntables:", ["9: retention: "]),
-    ("tables:", "stream: {path: x}\ntables:", ["9: stream: is not supported yet"]),
+    ("tables:", "stream: {delay: 1s}\ntables:", ["9: stream.delay: no such setting"]),
+    ("tables:", "stream: {graze: 1s}\ntables:", ["9: stream.graze: no such", "mean 'grace'?"]),
+    ("tables:", "stream: {format: spark}\ntables:", ["9: stream.format: no such format", "spark-"]),
+    ("tables:", "stream: {format: flnk}\ntables:", ["no such format (got 'flnk')", "'flink'?"]),
+    ("tables:", "stream: {path: [x]}\ntables:", ["9: stream.path: must be text"]),
+    ("tables:", "stream: {grace: 10}\ntables:", ["9: stream.grace: a bare number has no unit"]),
+    ("tables:", "stream: {grace: 1 day}\ntables:", ["stream.grace: can't be a calendar span"]),
+    ("tables:", "stream: {retention: -1s}\ntables:", ["stream.retention: must not be negative"]),
+    ("tables:", "stream: {watermark_delay: 1us}\ntables:", ["must be whole milliseconds"]),
+    ("tables:", "stream: {emit: on_updat}\ntables:", ["stream.emit: no such", "'on_update'?"]),
+    ("tables:", "stream: {topic: input}\ntables:", ["stream.topic: ", "changelog, output"]),
+    ("tables:", "stream: {bytes: hexa}\ntables:", ["stream.bytes: ", "'hex'?"]),
+    ("tables:", "stream: {key_format: text}\ntables:", ["stream.key_format: no such encoding"]),
+    ("tables:", "stream: {columns: {a: n, b: N}}\ntables:", ["stream.columns: 'n' and 'N' diff"]),
+    ("tables:", "stream: {firing: late}\ntables:", ["stream.firing: ", "accumulating, delta"]),
     ("tables:", "checks: {builtin: {x: off}}\ntables:", ["9: checks: is not supported yet"]),
     ("tables: {path: out}", "", ["job.yaml:1: tables: is missing"]),
     ("tables: {path: out}", "tables: out", ["9: tables: must be a mapping"]),

@@ -1,0 +1,74 @@
+"""`backfill stream`: the same job as a Structured Streaming query."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.output import iso_utc, print_json, print_table, tell
+
+
+def stream(
+    job: JobFile,
+    to: Annotated[
+        Path, typer.Option(metavar="PATH", help="A folder for the output and the checkpoints.")
+    ],
+    files_per_batch: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="A micro-batch reads no more files; else all there are."),
+    ] = None,
+    watermark_delay: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="In place of the job file's stream.watermark_delay."),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    spark: Settings = None,
+    remote: Remote = None,
+) -> None:
+    """Run the job as Spark Structured Streaming queries until the source is drained.
+
+    Again, it goes on from its checkpoints.
+    """
+    from backfill.job import Job
+
+    done = Job.load(job).stream(
+        spark_session(spark, remote),
+        to=to,
+        files_per_batch=files_per_batch,
+        watermark_delay=watermark_delay,
+        progress=tell,
+    )
+    watermarks = {
+        name: None if each.watermark_us is None else iso_utc(each.watermark_us)
+        for name, each in done.items()
+    }
+    if as_json:
+        windows = {
+            name: {
+                "read": each.read,
+                "unusable": each.unusable,
+                "rows": each.rows,
+                "batches": each.batches,
+                "watermark": watermarks[name],
+                "path": str(to.absolute() / name),
+            }
+            for name, each in done.items()
+        }
+        print_json({"ok": True, "windows": windows})
+        return
+    numbers = ("read", "unusable", "rows", "batches")
+    rows = [
+        (
+            name,
+            *(f"{asdict(each)[number]:,}" for number in numbers),
+            watermarks[name] or "no batch",
+            str(to / name),
+        )
+        for name, each in done.items()
+    ]
+    print_table(("window", *numbers, "watermark", "output"), rows, right=numbers)

@@ -1,0 +1,83 @@
+"""Kinds of values that settings of a job file have: names, columns, spans of time."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    StringConstraints,
+)
+
+from backfill.durations import Duration, Fixed, duration, fixed
+from backfill.errors import JobFileError, did_you_mean
+
+
+class Part(BaseModel):
+    """A mapping of the file, without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+def listed(value: object) -> object:
+    """A single name as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+def one_of(what: str, allowed: tuple[str, ...]) -> AfterValidator:
+    """Text that must be one of these."""
+
+    def check(value: str) -> str:
+        if value not in allowed:
+            way_out = did_you_mean(value, allowed)
+            raise JobFileError(f"no such {what}", value=value, way_out=way_out)
+        return value
+
+    return AfterValidator(check)
+
+
+def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    for place, name in enumerate(value):
+        if name in value[:place]:
+            raise JobFileError("is there twice", value=name)
+    return value
+
+
+def _calendar_or_fixed(value: object) -> Duration:
+    return duration(number(value), field="")
+
+
+def _fixed(value: object) -> Fixed:
+    return fixed(number(value), field="")
+
+
+def positive(value: Fixed) -> Fixed:
+    """The span, more than zero."""
+    if value.us <= 0:
+        raise JobFileError("must be longer than zero", value=str(value))
+    return value
+
+
+def not_negative(value: Fixed) -> Fixed:
+    """The span, zero or more."""
+    if value.us < 0:
+        raise JobFileError("must not be negative", value=str(value))
+    return value
+
+
+def number(value: object) -> object:
+    """A bare number as one, so that the refusal can say what is missing."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
+        return float(value) if "." in value else int(value)
+    return value
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Columns = Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(_each_once)]
+Span = Annotated[Duration, PlainValidator(_calendar_or_fixed)]
+FixedSpan = Annotated[Fixed, PlainValidator(_fixed)]

@@ -1,0 +1,125 @@
+"""Where a query's output and checkpoint lie, and whether they are of the query that is asked for.
+
+Spark's checkpoint does not hold the query: another gap, key or type would be taken up with the
+state of the old one. So a record of it stands beside the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from backfill.errors import TableError
+from backfill.events.model import CORRUPT, SOURCE
+from backfill.history.state import settings
+from backfill.spec import JobSpec
+
+_ANOTHER = "Stream to another folder"
+# What the batch has of its own: the stream follows Spark's rules, and counts every copy.
+_NOT_OURS = frozenset({"engine", "events.id"})
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One window's: the output in `to/WINDOW`, the checkpoint in `to/_checkpoints/WINDOW`."""
+
+    spec: JobSpec
+    window: str
+    to: Path
+
+    @property
+    def output(self) -> Path:
+        """The folder of Parquet files that the query writes."""
+        return self.to / self.window
+
+    @property
+    def folder(self) -> Path:
+        """Spark's checkpoint of the query."""
+        return self.to / "_checkpoints" / self.window
+
+    @property
+    def _record(self) -> Path:
+        return self.folder.with_name(f"{self.window}.json")
+
+    def check(self, schema: StructType) -> None:
+        """Refuse to go on where the results would not be those of one query.
+
+        Args:
+            schema: the source's.
+
+        Raises:
+            TableError: the output would lie among the events, or is something else's; the job
+                file or the source's types have changed since the query began; or the output is
+                gone.
+        """
+        if self.spec.source.holds(self.output):
+            raise TableError(
+                "the output would lie among the events that are read",
+                field="to",
+                value=str(self.to),
+                way_out="Choose a folder outside of the source",
+            )
+        if not self._record.exists():
+            for taken in (self.output, self.folder):
+                if taken.exists() and any(taken.iterdir()):
+                    raise TableError(
+                        "holds files that are no stream's of this job, or whose checkpoint is gone",
+                        field=str(taken),
+                        way_out=_ANOTHER,
+                    )
+            return
+        self._compare(json.loads(self._record.read_text(encoding="utf-8")), schema)
+        if any((self.folder / "commits").glob("[0-9]*")) and not self.output.exists():
+            raise TableError(
+                "is gone, and its checkpoint would go on behind it",
+                field=str(self.output),
+                way_out=_ANOTHER,
+            )
+
+    def begin(self, schema: StructType) -> None:
+        """Records the query that is about to be started first."""
+        if self._record.exists():
+            return
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        new = self._record.with_suffix(".new")
+        new.write_text(json.dumps(self._now(schema), indent=1), encoding="utf-8")
+        os.replace(new, self._record)
+
+    def _now(self, schema: StructType) -> dict[str, dict[str, Any]]:
+        own = {k: v for k, v in settings(self.spec, self.window).items() if k not in _NOT_OURS}
+        delay = {"stream.watermark_delay": str(self.spec.stream.watermark_delay)}
+        place = {"source.path": self.spec.source.path, "source.format": self.spec.source.format}
+        types = {
+            each.name: each.dataType.simpleString()
+            for each in schema
+            if each.name not in (CORRUPT, SOURCE)
+        }
+        return {"settings": {**place, **own, **delay}, "types": types}
+
+    def _compare(self, recorded: dict[str, dict[str, Any]], schema: StructType) -> None:
+        now = self._now(schema)
+        old = recorded["settings"]
+        changed = [
+            f"{name} (was {old.get(name, 'absent')})"
+            for name in dict.fromkeys([*old, *now["settings"]])
+            if now["settings"].get(name) != old.get(name)
+        ]
+        if changed:
+            raise TableError(
+                f"the query was begun with other settings: {', '.join(changed)}",
+                field=str(self.folder),
+                way_out=f"{_ANOTHER}, or set them back",
+            )
+        for name, type in recorded["types"].items():
+            if now["types"].get(name) != type:
+                raise TableError(
+                    f"column {name} was {type} when the query was begun, and is "
+                    f"{now['types'].get(name, 'gone')} now",
+                    field=str(self.folder),
+                    way_out="Say which types to read in source.schema",
+                )

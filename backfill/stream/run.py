@@ -1,0 +1,161 @@
+"""A job as streaming queries: one for each window, one after the other, until drained."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from backfill.columns import REASON
+from backfill.compute import Definition, check_names
+from backfill.durations import Fixed
+from backfill.errors import JobFileError
+from backfill.events import normalise, open_source, spark_errors
+from backfill.spec import JobSpec
+from backfill.stream import reading, windows
+from backfill.stream.checkpoints import Checkpoint
+from backfill.tables.session import session_conf
+
+_CONF = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_POLL_S = 1
+# What the queries count of each batch.
+_EVENTS, _WINDOWS = "events", "windows"
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What one query did since it was started.
+
+    Attributes:
+        read: rows of the source.
+        unusable: of these, rows that are no events.
+        rows: windows written.
+        batches: how many, those without data included.
+        watermark_us: at the last batch, µs since the epoch; None if there was no batch.
+    """
+
+    read: int = 0
+    unusable: int = 0
+    rows: int = 0
+    batches: int = 0
+    watermark_us: int | None = None
+
+
+def stream(
+    spec: JobSpec,
+    spark: SparkSession,
+    to: Path,
+    *,
+    files_per_batch: int | None,
+    watermark_delay: Fixed | None,
+    progress: Callable[[str], None],
+) -> dict[str, Streamed]:
+    """Runs what `Job.stream` describes.
+
+    Returns:
+        By window.
+    """
+    if files_per_batch is not None and files_per_batch < 1:
+        raise JobFileError("must be at least 1", field="files_per_batch", value=files_per_batch)
+    delay = watermark_delay or spec.stream.watermark_delay or Fixed(0)
+    spec = replace(spec, stream=spec.stream.model_copy(update={"watermark_delay": delay}))
+    reading.check_streamed(spec.source)
+    for name, each in spec.windows.items():
+        windows.check_streamed(name, each.window)
+    checkpoints = [Checkpoint(spec, name, to) for name in spec.windows]
+    progress(f"opening {spec.source.path}")
+    source = open_source(spark, spec.source)
+    for checkpoint in checkpoints:
+        checkpoint.check(source.frame.schema)
+    with spark_errors(source.snapshot):
+        rows = reading.read_stream(spark, spec.source, source, files_per_batch)
+        frames = {name: _frame(spec, name, rows) for name in spec.windows}
+        done = {}
+        for checkpoint in checkpoints:
+            checkpoint.begin(source.frame.schema)
+            query = _start(spark, frames[checkpoint.window], checkpoint)
+            try:
+                done[checkpoint.window] = _follow(query, checkpoint.window, progress)
+            finally:
+                query.stop()
+    return done
+
+
+def _frame(spec: JobSpec, name: str, rows: DataFrame) -> DataFrame:
+    """One window's stream of results."""
+    window = spec.windows[name]
+    definition = Definition(window.window, window.aggregates)
+    check_names(definition, spec.key)
+    now_us = time.time_ns() // 1_000
+    events = normalise(rows, spec.event_rules(windows.SPARK, (), now_us)).observe(
+        _EVENTS, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
+    )
+    delay = spec.stream.watermark_delay
+    assert delay is not None
+    return windows.windowed(
+        events.where(F.col(REASON).isNull()),
+        definition,
+        key=spec.key,
+        arrival=spec.arrival,
+        delay_us=delay.us,
+    ).observe(_WINDOWS, F.count(F.lit(1)).alias("rows"))
+
+
+def _start(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint) -> StreamingQuery:
+    # A query copies the session, with its settings, when it is started.
+    with session_conf(spark, _CONF):
+        return (
+            frame.writeStream.format("parquet")
+            .outputMode("append")
+            .option("checkpointLocation", str(checkpoint.folder))
+            .trigger(availableNow=True)
+            .start(str(checkpoint.output))
+        )
+
+
+def _follow(query: StreamingQuery, name: str, progress: Callable[[str], None]) -> Streamed:
+    """Waits until the query has drained its source, and adds up what it tells."""
+    batches: dict[int, Streamed] = {}
+    drained = False
+    while not drained:
+        drained = bool(query.awaitTermination(_POLL_S))
+        for each in query.recentProgress:
+            if each.batchId not in batches:
+                batches[each.batchId] = batch = _batch(each)
+                progress(
+                    f"{name}: batch {each.batchId}: {batch.read:,} rows read, "
+                    f"{batch.rows:,} windows written"
+                )
+    return Streamed(
+        read=sum(each.read for each in batches.values()),
+        unusable=sum(each.unusable for each in batches.values()),
+        rows=sum(each.rows for each in batches.values()),
+        batches=len(batches),
+        watermark_us=batches[max(batches)].watermark_us if batches else None,
+    )
+
+
+def _batch(progress: StreamingQueryProgress) -> Streamed:
+    counted: Mapping[str, Mapping[str, int]] = {
+        name: row.asDict() for name, row in progress.observedMetrics.items()
+    }
+    watermark = dt.datetime.fromisoformat(progress.eventTime["watermark"].replace("Z", "+00:00"))
+    return Streamed(
+        read=counted[_EVENTS]["read"],
+        unusable=counted[_EVENTS]["unusable"],
+        rows=counted[_WINDOWS]["rows"],
+        batches=1,
+        watermark_us=int(watermark.timestamp() * 1000) * 1000,
+    )
