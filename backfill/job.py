@@ -21,6 +21,9 @@ from backfill.history.plan import Plan, Planner, Selection
 from backfill.history.recompute import RecomputeRun
 from backfill.history.results import RunResult
 from backfill.history.upkeep import Kept, clean
+from backfill.reconcile.given import described
+from backfill.reconcile.result import Reconciled
+from backfill.reconcile.run import compare_with
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
@@ -57,14 +60,7 @@ class Job:
             JobFileError: if the job has no such window.
             TableError: if nothing has been published yet.
         """
-        known = self._tables()
-        if name not in known:
-            raise JobFileError(
-                "the job has no such window",
-                field="window",
-                value=name,
-                way_out=did_you_mean(name, known),
-            )
+        self._known(name, self._tables())
         frame = self.store.read(spark or _session(), name)
         return frame.select(*(each for each in frame.columns if not each.startswith("_")))
 
@@ -213,6 +209,51 @@ class Job:
             progress=progress,
         )
 
+    def reconcile(
+        self,
+        window: str,
+        spark: SparkSession | None = None,
+        *,
+        stream: str | None = None,
+        checkpoint: str | None = None,
+        sample: float | None = None,
+        progress: Progress = _silent,
+        **settings: Any,
+    ) -> Reconciled:
+        """Compares a published table with what a streaming operator wrote, and says why it differs.
+
+        Args:
+            window: the table.
+            spark: as for `run`.
+            stream: the operator's output; by default the job file's `stream.path`.
+            checkpoint: of a Spark query; its logs tell which batch read which files.
+            sample: the share of the keys to look at, up to 1.
+            progress: as for `run`.
+            settings: of the job file's `stream` section, in place of those there.
+
+        Returns:
+            What is alike and what is not; each difference with its causes, and whether they are
+            proved.
+
+        Raises:
+            JobFileError: a setting is missing, or is none.
+            TableError: nothing is published, or the table is stale.
+            SourceError, ColumnError: the stream's output can't be read.
+            ReplayError: the engine has no such setting.
+        """
+        self._known(window, list(self.spec.windows))
+        given = described(self.spec, stream, settings)
+        return compare_with(
+            self.spec,
+            self.store,
+            spark or _session(),
+            window,
+            given,
+            checkpoint=checkpoint,
+            sample=sample,
+            progress=progress,
+        )
+
     def changes(
         self, window: str, since: str | None = None, spark: SparkSession | None = None
     ) -> DataFrame:
@@ -254,6 +295,15 @@ class Job:
     def _new_run(self) -> str:
         now = dt.datetime.now(dt.timezone.utc)
         return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+    def _known(self, name: str, known: list[str]) -> None:
+        if name not in known:
+            raise JobFileError(
+                "the job has no such window",
+                field="window",
+                value=name,
+                way_out=did_you_mean(name, known),
+            )
 
     def _tables(self) -> list[str]:
         return [*self.spec.windows, QUARANTINE]

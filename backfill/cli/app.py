@@ -20,6 +20,7 @@ from backfill.cli.init import init
 from backfill.cli.output import print_json, tell
 from backfill.cli.plan import plan
 from backfill.cli.recompute import recompute
+from backfill.cli.reconcile import reconcile
 from backfill.cli.restore import restore
 from backfill.cli.run import run
 from backfill.cli.show import show
@@ -48,6 +49,7 @@ for _verb in (
     expire,
     clean,
     stream,
+    reconcile,
     generate,
 ):
     app.command()(_verb)

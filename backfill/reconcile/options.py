@@ -23,6 +23,7 @@ class Form:
         keyed_bytes: rows are Kafka's records, of a windowed key and a value.
         retracts: a column `op` says whether a row adds or takes back.
         complete: every batch repeats the whole table.
+        emit: the operator's policy of emission that this is the output of; None: its usual one.
     """
 
     engine: str | None
@@ -33,6 +34,7 @@ class Form:
     keyed_bytes: bool = False
     retracts: bool = False
     complete: bool = False
+    emit: str | None = None
 
 
 FORMS: Mapping[str, Form] = MappingProxyType(
@@ -46,9 +48,13 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         ),
         "spark-append": Form(engine="spark", order=("batch_id",)),
         "spark-update": Form(
-            engine="spark", order=("batch_id",), needs=("batch_id",), sessions=False
+            engine="spark",
+            order=("batch_id",),
+            needs=("batch_id",),
+            sessions=False,
+            emit="update",
         ),
-        "spark-complete": Form(engine="spark", order=("batch_id",), complete=True),
+        "spark-complete": Form(engine="spark", order=("batch_id",), complete=True, emit="complete"),
         "flink": Form(engine="flink", takes=frozenset({"firing"}), retracts=True),
         "beam": Form(engine="beam", takes=frozenset({"panes"}), order=("pane_index",)),
         "storm": Form(engine="storm"),

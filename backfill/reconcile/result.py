@@ -36,6 +36,7 @@ class Reconciled:
         differences: all others, those of one key that meet together.
         batch, stream: the numbers of windows of both sides.
         ordered: the order in which events arrived is known.
+        undecoded: rows of the stream that could not be decoded.
     """
 
     window: str
@@ -44,6 +45,7 @@ class Reconciled:
     batch: int
     stream: int
     ordered: bool
+    undecoded: int = 0
 
     @property
     def causes(self) -> dict[str, int]:
@@ -64,8 +66,13 @@ class Reconciled:
         return self.causes.get(UNEXPLAINED, 0)
 
     def ok(self, accept: Collection[str] = ()) -> bool:
-        """Whether nothing differs but for proved causes that are accepted, or possible ones."""
-        return all(_accepted(each.explanation, accept) for each in self.differences)
+        """Whether nothing differs but for proved causes that are accepted, or possible ones.
+
+        And all of the stream could be decoded.
+        """
+        return not self.undecoded and all(
+            _accepted(each.explanation, accept) for each in self.differences
+        )
 
 
 def _accepted(found: Explanation, accept: Collection[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,10 +12,11 @@ from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
 from backfill.compute import Definition
+from backfill.compute import Key as KeyColumns
 from backfill.durations import fixed
 from backfill.engines import Engine
 from backfill.errors import ReplayError
-from backfill.history.base import BaseRun
+from backfill.history.base import BaseRun, Progress
 from backfill.history.published import bounds
 from backfill.reconcile.causes import UNEXPLAINED, Case, Explanation
 from backfill.reconcile.checkpoint import Batches, read_checkpoint
@@ -30,11 +32,13 @@ from backfill.reconcile.gathering import (
     slack_of,
     windows_by_key,
 )
+from backfill.reconcile.given import Given
 from backfill.reconcile.matching import Difference, match
 from backfill.reconcile.operator import Operator
 from backfill.reconcile.result import Explained, Reconciled
 from backfill.reconcile.rows import Row, same_values
 from backfill.reconcile.sources import fields_of, keys_of, received
+from backfill.reconcile.stream import decode
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
@@ -45,6 +49,63 @@ from backfill.windows import SessionWindow
 #: So many events of keys that differ are replayed at once, on the driver.
 MOST_EVENTS = 500_000
 _PARTS = 10_000
+
+
+def compare_with(
+    spec: JobSpec,
+    store: DeltaStore,
+    spark: SparkSession,
+    name: str,
+    given: Given,
+    *,
+    checkpoint: str | None,
+    sample: float | None,
+    progress: Progress,
+) -> Reconciled:
+    """Decodes what a stream wrote, and compares a table with it.
+
+    Args:
+        spec: the job.
+        store: its tables.
+        spark: the session.
+        name: the window's.
+        given: where the output is, and the operator's settings.
+        checkpoint: as for `compare`.
+        sample: as for `compare`.
+        progress: is told what is done.
+    """
+    schema = store.read(spark, name).schema
+    types = {field.name: field.dataType for field in schema.fields}
+    definition = spec.windows[name]
+    progress(f"decoding {given.options.path}")
+    decoded = decode(
+        spark,
+        given.options,
+        definition.window,
+        key=KeyColumns(spec.key, tuple(types[each] for each in spec.key)),
+        aggregates={each: types[each] for each in definition.aggregates},
+        engine=spec.engine,
+        zone=spec.timezone,
+        merged_by={
+            each: None if aggregate.kept else aggregate.running
+            for each, aggregate in definition.aggregates.items()
+        },
+    )
+    counts = decoded.counts()
+    progress(f"{counts.rows:,} rows, {counts.windows:,} windows")
+    found = compare(
+        spec,
+        store,
+        spark,
+        name,
+        decoded.frame,
+        decoded.engine,
+        settings=given.settings,
+        checkpoint=checkpoint,
+        sample=sample,
+        progress=progress,
+    )
+    return replace(found, undecoded=counts.undecoded)
 
 
 def compare(
@@ -58,7 +119,7 @@ def compare(
     settings: Mapping[str, Any],
     checkpoint: str | None = None,
     sample: float | None = None,
-    progress: Any,
+    progress: Progress,
 ) -> Reconciled:
     """Compares a table with the final state of a stream.
 
@@ -93,7 +154,7 @@ class _Reconciling(BaseRun):
         engine: Engine,
         settings: Mapping[str, Any],
         checkpoint: str | None,
-        progress: Any,
+        progress: Progress,
     ) -> None:
         super().__init__(spec, store, spark, progress)
         self.name, self.system = name, engine
