@@ -28,7 +28,8 @@ def explain(case: Case) -> list[Explanation]:
     case = _renumbered(case)
     base = case.operator.replay(case.events)
     rows = case.operator.rows(base.final)
-    everywhere = None if _gives_all(case, rows) else _one_for_all(case)
+    settled = not case.stream or _gives_all(case, rows)
+    everywhere = None if settled else _one_for_all(case)
     found = []
     for difference in case.differences:
         if case.gives(rows, difference.hull):

@@ -38,7 +38,8 @@ def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterat
     if isinstance(window, SessionWindow):
         for reach in (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000):
             ended = [row._replace(end=row.end + reach) for row in rows]
-            yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
+            if all(row.start <= row.end for row in ended):
+                yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
     for digits in range(_MOST_DIGITS + 1):
         for how in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
             rounded = [

@@ -33,8 +33,8 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> G
     Raises:
         JobFileError: the path or the format is missing.
     """
-    section = spec.stream.model_dump(exclude_none=True)
-    known = {**section, **{name: value for name, value in settings.items() if value is not None}}
+    known = {name: value for name, value in dict(spec.stream).items() if value is not None}
+    known |= {name: value for name, value in settings.items() if value is not None}
     if path is not None:
         known["path"] = path
     for name in ("path", "format"):

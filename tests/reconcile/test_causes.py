@@ -279,3 +279,14 @@ def test_random_corruption_is_never_given_a_cause(seed: int) -> None:
     stream[place] = row._replace(values=values)
     found = explained(operator, visits(), batch_of(visits()), stream)
     assert causes(found) == [(("unexplained",), False)]
+
+
+def test_without_the_order_of_arrival_lateness_is_possible_and_not_proved() -> None:
+    events = [event(100, 0), event(130, 1, 9)]
+    operator, _ = stream_of(events, grace="10s", retention="1d")
+    unordered = replace(operator, ordered=False)
+    found = explained(unordered, events, batch_of(events), [])
+    assert causes(found) == [(("late",), False)]
+    assert causes(explained(operator, events, batch_of(events), [])) == [
+        (("missing_in_stream",), True)
+    ]
