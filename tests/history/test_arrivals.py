@@ -70,6 +70,7 @@ def test_a_delta_source_that_is_compacted(spark: SparkSession, tmp_path: Path) -
     assert rows(made, spark) == {*expected, ("c", at(1, 1), at(1, 1), 1)}
 
 
+@pytest.mark.slow
 def test_a_catalogs_table_by_arrival(spark: SparkSession, tmp_path: Path) -> None:
     here: list[Row] = [("a", at(1, 1), 1, 1), ("b", at(2, 1), 1, 2)]
 
@@ -100,6 +101,7 @@ def test_a_catalogs_table_by_arrival(spark: SparkSession, tmp_path: Path) -> Non
         made.recompute(spark)
 
 
+@pytest.mark.slow
 def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path) -> None:
     def write(name: str, lines: list[str]) -> None:
         (tmp_path / "events").mkdir(exist_ok=True)

@@ -43,6 +43,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -> None:
     # Keys know nothing of each other, so each shape has keys of its own.
     world = World(tmp_path, spark, windows=WINDOWS)
@@ -68,6 +69,7 @@ def test_one_late_event_joins_two_sessions(world: World) -> None:
     world.check()
 
 
+@pytest.mark.slow
 def test_a_session_moves_to_another_start_date(world: World) -> None:
     world.write("b2", [Event("e", at(2, 0, 5), 1)])
     world.recompute()
@@ -126,6 +128,7 @@ def test_a_file_of_todays_events_and_last_weeks_late_ones(
         assert not world.recompute()
 
 
+@pytest.mark.slow
 def test_given_late_events_are_an_input_ever_after(world: World) -> None:
     path = world.folder / "late.parquet"
     events = [Event("a", at(1, 1, 30), 7)]

@@ -64,6 +64,7 @@ def test_a_full_run_quarantines_what_is_beyond_retention(world: World) -> None:
     assert (result.read, result.accepted, result.duplicates) == (6, 4, 0)
 
 
+@pytest.mark.slow
 def test_late_events_beyond_retention_are_quarantined_once(world: World) -> None:
     world.job.run(world.spark)
     world.write("old", old())
@@ -81,6 +82,7 @@ def test_late_events_beyond_retention_are_quarantined_once(world: World) -> None
     check(world)
 
 
+@pytest.mark.slow
 def test_copies_of_an_event_beyond_retention_are_all_quarantined(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_copies_of_an_event_beyond_retention_are_all_quarantined(
     assert quarantined(world) == [("beyond_retention", "gone")] * 2
 
 
+@pytest.mark.slow
 def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
     world.retention = None
     world.write_job()
@@ -126,6 +129,7 @@ def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
     assert "gone" not in found
 
 
+@pytest.mark.slow
 def test_retention_that_grows_brings_dropped_windows_back_whole(world: World) -> None:
     world.write("old", old())
     world.job.run(world.spark)

@@ -39,6 +39,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_of_two_runs_that_meet_one_publishes(world: World) -> None:
     first, second, apart = begun(world, 0, 1), begun(world, 1, 2), begun(world, 3, 4)
     winner = first.execute()
@@ -88,6 +89,7 @@ def read_files(spark: SparkSession, patch: pytest.MonkeyPatch) -> Iterator[set[s
         yield names
 
 
+@pytest.mark.slow
 def test_what_is_read_for_late_events(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_what_is_read_for_late_events(
         world.check()
 
 
+@pytest.mark.slow
 def test_the_quarantine_follows_an_input_that_changed(world: World) -> None:
     def quarantined() -> list[str]:
         rows = world.job.table("quarantine", world.spark).select("raw").collect()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job, SessionWindow
@@ -147,6 +148,7 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
     assert found.ok(["redelivered", "possible"])
 
 
+@pytest.mark.slow
 def test_what_is_alike(spark: SparkSession, tmp_path: Path) -> None:
     events = [replace(each) for each in EVENTS if each.key in ("fine", "other")]
     job = job_of(tmp_path, events, "[partition, offset]")

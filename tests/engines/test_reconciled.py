@@ -1,0 +1,148 @@
+"""What real Kafka Streams wrote, beside a batch over the same events: every difference explained.
+
+Key by key, as `backfill reconcile` does it, but without Spark: so all recordings take seconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backfill import HoppingWindow, SessionWindow, TumblingWindow
+from backfill import aggregates as agg
+from backfill.engines import engine
+from backfill.reconcile.causes import Case, Explanation
+from backfill.reconcile.explain import explain
+from backfill.reconcile.matching import match
+from backfill.reconcile.operator import Operator
+from backfill.reconcile.rows import Row, same_values
+from backfill.replay import Event, replay
+from backfill.windows import Window
+
+RECORDED = Path(__file__).with_name("recorded")
+KAFKA = RECORDED / "kafka-driver"
+WINDOWS = {"session": SessionWindow, "tumbling": TumblingWindow, "hopping": HoppingWindow}
+MS = 1_000
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def events() -> dict[str, list[Event]]:
+    """By key, with Kafka's clock at each: all went through one partition."""
+    found: dict[str, list[Event]] = {}
+    clock = 0
+    for each in lines(RECORDED / "events.jsonl"):
+        if each["key"] is None:
+            continue
+        clock = max(clock, each["time"] * MS)
+        event = Event(
+            key=each["key"],
+            time=each["time"] * MS,
+            arrival=each["arrival"],
+            value={"amount": each["amount"], "id": each["id"]},
+            clock=clock,
+        )
+        found.setdefault(each["key"], []).append(event)
+    return found
+
+
+def window_of(settings: dict[str, Any]) -> Window:
+    ((kind, spans),) = settings["window"].items()
+    return WINDOWS[kind](**spans)
+
+
+def written(folder: Path, settings: dict[str, Any], window: Window) -> dict[str, list[Row]]:
+    """The final state of the output: the last record of each windowed key, if it has a value."""
+    last: dict[bytes, str | None] = {}
+    for record in lines(folder / "output.jsonl.gz"):
+        last[bytes.fromhex(record["key"])] = record["value"]
+    rows: dict[str, list[Row]] = {}
+    for key, value in last.items():
+        if value is None:
+            continue
+        if isinstance(window, SessionWindow):
+            name, end, start = key[:-16], key[-16:-8], key[-8:]
+            ends = int.from_bytes(end, "big") * MS
+        else:
+            name, start = key[:-8], key[-8:]
+            ends = int.from_bytes(start, "big") * MS + window.size.us
+        row = Row(int.from_bytes(start, "big") * MS, ends, {"v": int(value, 16)})
+        rows.setdefault(name.decode(), []).append(row)
+    return rows
+
+
+def copies(events: list[Event]) -> dict[int, int]:
+    first: dict[tuple[int | None, int], int] = {}
+    found = {}
+    for each in events:
+        same = (each.time, each.value["id"])
+        if same in first:
+            found[each.arrival] = first[same]
+        else:
+            first[same] = each.arrival
+    return found
+
+
+def explained(
+    folder: Path, events: dict[str, list[Event]], settings: dict[str, Any]
+) -> Iterator[Explanation]:
+    window = window_of(settings)
+    aggregates = {"v": agg.count() if settings["aggregate"] == "count" else agg.sum("amount")}
+    given = {"grace": settings["grace"]}
+    if settings["retention"] != "default":
+        given["retention"] = settings["retention"]
+    operator = Operator(
+        window=window, engine=engine("kafka-streams"), aggregates=aggregates, settings=given
+    )
+    stream = written(folder, settings, window)
+    for key, own in events.items():
+        again = copies(own)
+        once = [each for each in own if each.arrival not in again]
+        bare = [Event(key=e.key, time=e.time, arrival=e.arrival, value=e.value) for e in once]
+        made = replay(bare, window, aggregates=aggregates)
+        batch = [Row(each.start, each.end, each.values) for each in made.final]
+        _, differences = match(
+            batch,
+            stream.get(key, []),
+            lambda a, b: same_values(a.values, b.values, {}),
+            sessions=isinstance(window, SessionWindow),
+        )
+        if differences:
+            case = Case(operator, own, stream.get(key, []), differences, copies=again)
+            yield from explain(case)
+
+
+#: All that wrote at every update, without a cache and without a restart.
+UPDATES = [
+    "session-0s", "session-10s", "session-1h",
+    "session-0s-long", "session-10s-long", "session-1h-long", "session-10s-sum",
+    "tumbling-0s", "tumbling-10s", "tumbling-1h", "tumbling-10s-long-sum",
+    "hopping-0s", "hopping-1h", "hopping-10s-uneven-sum",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_every_difference_is_explained(name: str, events: dict[str, list[Event]]) -> None:
+    folder = KAFKA / name
+    settings = json.loads((folder / "settings.json").read_text())
+    found = list(explained(folder, events, settings))
+    counts = Counter(each.causes[0] for each in found)
+    assert counts["unexplained"] == 0, counts
+    assert all(each.proved for each in found)
+    assert set(counts) <= {"late", "redelivered", "engine_loss"}
+    # Redelivered events are in every recording, and some are late whatever the grace.
+    assert counts["late"] > 0
+    assert counts["redelivered"] > 0
+    long = settings["retention"] != "default"
+    assert not (long and counts["engine_loss"])
