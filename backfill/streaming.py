@@ -119,6 +119,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                     "caching": False,
                     "commits": None,
                     "restarts": (),
+                    "restored": False,
                 },
             )
         },

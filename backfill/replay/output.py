@@ -30,6 +30,7 @@ class Output:
         self.dropped_windows: list[DroppedWindow] = []
         self.pending: list[Window] = []
         self.lost: list[Window] = []
+        self.refused: list[Window] = []
         self._superseded: list[tuple[int, _Bounds]] = []
         self._sums: dict[_Bounds, Window] = {}
 
@@ -102,6 +103,7 @@ class Output:
             dropped_windows=tuple(self.dropped_windows),
             pending=tuple(self.pending),
             lost=tuple(self.lost),
+            refused=tuple(self.refused),
             begun_anew=tuple(self._begun_anew([*final, *self.pending])),
             _arrivals=arrivals,
             _emitted=list(emitted),

@@ -43,6 +43,7 @@ def replay(
     caching: bool | None = None,
     commits: int | Collection[Any] | None = None,
     restarts: Collection[Any] | None = None,
+    restored: bool | None = None,
     watermark_delay: object = None,
     watermark_every: int | None = None,
     allowed_lateness: object = None,
@@ -84,6 +85,8 @@ def replay(
         commits: after how many events it commits, or after the events of which arrivals; and
             when it restarts and at the end.
         restarts: arrivals of the events before which the operator restarts.
+        restored: its state is then restored from the changelog, which tells the store how far
+            time had come. Otherwise it is found on disk, and the store's stream time is lost too.
         watermark_delay: the bound on disorder that derived watermarks wait for; Storm's lag.
         watermark_every: events of an input from one derived watermark to the next.
         allowed_lateness: how long after its end a window takes late events.

@@ -89,6 +89,8 @@ class Replayed:
         superseded: windows that stand in the output although they were merged into others,
             since nothing retracted them.
         lost: windows that were deleted before they were emitted.
+        refused: windows as the store did not take them, since they were past its retention; what
+            comes to them later begins them anew.
         begun_anew: sessions, final or pending, that should have been merged with an earlier one
             of the key, but this was evicted or hidden by then, or is another partition's.
     """
@@ -100,6 +102,7 @@ class Replayed:
     pending: tuple[Window, ...]
     superseded: tuple[Window, ...]
     lost: tuple[Window, ...]
+    refused: tuple[Window, ...]
     begun_anew: tuple[Window, ...]
     _arrivals: Sequence[Any] = field(repr=False)
     _emitted: Sequence[int] = field(repr=False)

@@ -44,6 +44,7 @@ class Settings:
     caching: bool = False
     commits: int | Collection[Any] | None = None
     restarts: Collection[Any] = ()
+    restored: bool = False
     watermark_delay: int = 0
     watermark_every: int = 1
     allowed_lateness: int = 0

@@ -48,6 +48,16 @@ class TestSessionsLateAfterMerging:
         assert sent(result)[:2] == [(1, 0, 10, 1, "on_time"), (2, 0, 10, 2, "late")]
         assert rows(result.final) == [(0, 10, 2)]
 
+    def test_a_late_event_fires_its_windows_latest_first(self) -> None:
+        hops = HoppingWindow(size="10ms", advance="5ms")
+        result = run(arriving(6, 40, 7), hops, "flink", allowed_lateness="1s")
+        assert [each[:3] for each in sent(result)[:4]] == [
+            (1, 0, 10),
+            (1, 5, 15),
+            (2, 5, 15),
+            (2, 0, 10),
+        ]
+
     def test_one_that_extends_a_fired_session_fires_on_time_with_everything(self) -> None:
         # [0, 10) fired at watermark 14. 8 makes it [0, 18), which is not complete.
         events = arriving(("a", 0), ("b", 15), ("a", 8), ("b", 18))

@@ -89,6 +89,33 @@ def test_a_restart_loses_stream_time_but_not_the_store() -> None:
     assert rows(restarted.final) == [(0, 0, 1), (92, 100, 3)]
 
 
+def test_a_store_that_was_on_disk_loses_its_stream_time_too() -> None:
+    # Retention 10: at 20 what ends at 10 or before is hidden.
+    events = arriving(("a", 8), ("b", 20), ("a", 12))
+    assert rows(run(events, GAP, KAFKA, restarts=[2]).final) == [(8, 12, 2)]
+    restored = run(events, GAP, KAFKA, restarts=[2], restored=True)
+    assert rows(restored.final) == [(8, 8, 1), (12, 12, 1)]
+
+
+def test_a_restored_store_refuses_what_the_operator_takes() -> None:
+    # Segments are a minute: that of 5 is gone. What was refused is not found by the next event.
+    events = arriving(("b", 200_000), ("a", 5), ("a", 6))
+    restored = run(events, GAP, KAFKA, restarts=[1], restored=True)
+    assert not restored.dropped
+    assert sent(restored)[1:] == [(1, 5, 5, 1, "update"), (2, 6, 6, 1, "update")]
+    assert rows(restored.refused) == [(5, 5, 1), (6, 6, 1)]
+    on_disk = run(events, GAP, KAFKA, restarts=[1])
+    assert rows(on_disk.final) == [(5, 6, 2)]
+    assert not on_disk.refused
+
+
+def test_a_cached_session_is_refused_when_it_is_flushed() -> None:
+    events = arriving(("b", 200_000), ("a", 5), ("a", 6))
+    result = run(events, GAP, KAFKA, restarts=[1], restored=True, caching=True)
+    assert rows(result.final) == [(5, 6, 2)]
+    assert rows(result.refused) == [(5, 6, 2)]
+
+
 def test_a_hidden_session_is_begun_anew_though_it_is_within_the_gap() -> None:
     # gap 10, grace 0: retention 10. At T = 20 what ends at 10 or before is hidden; 12 is not late.
     events = arriving(("a", 8), ("b", 20), ("a", 12))

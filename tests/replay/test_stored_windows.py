@@ -74,6 +74,18 @@ def test_a_burst_loses_windows_that_the_store_has_hidden() -> None:
     assert not longer.lost
 
 
+def test_after_a_restart_a_restored_store_refuses_what_the_operator_takes() -> None:
+    # Segments are a minute: that of 0 is gone once 200 s were put.
+    events = arriving(("b", 200_000), ("a", 5), ("a", 5))
+    restored = run(events, TEN, KAFKA, restarts=[1], restored=True)
+    assert rows(restored.emissions) == [(0, 10, 1), (0, 10, 1)]
+    assert rows(restored.refused) == [(0, 10, 1), (0, 10, 1)]
+    # On disk, the store's stream time is lost too.
+    on_disk = run(events, TEN, KAFKA, restarts=[1])
+    assert rows(on_disk.final) == [(0, 10, 2)]
+    assert not on_disk.refused
+
+
 def test_suppressed_windows_wait_for_the_grace() -> None:
     result = run(arriving(1, 14, 15, 2), TEN, KAFKA, grace="5ms", emit="suppressed")
     assert sent(result) == [(2, 0, 10, 1, "final")]

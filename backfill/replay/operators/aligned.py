@@ -21,7 +21,7 @@ class AlignedPanes(Panes):
         self._fired_to = NEVER
 
     def update(self, event: Event, time: int) -> None:
-        """Adds the event to those of its windows that are not gone."""
+        """Adds the event to those of its windows that are not gone, the latest one first."""
         key, arrival = event.key, event.arrival
         if self._late_by_time and time < self._now:
             for start, end in self._windows(time):
@@ -30,7 +30,7 @@ class AlignedPanes(Panes):
             return
         least: int | None = None
         kept = False
-        for start, end in self._windows(time):
+        for start, end in reversed(self._windows(time)):
             pane = self._open.get((key, start, end))
             if pane is None:
                 late_by = self._gone(end)

@@ -34,6 +34,7 @@ class StoredSessions(Operator):
             "caching",
             "commits",
             "restarts",
+            "restored",
         }
     )
 
@@ -47,6 +48,7 @@ class StoredSessions(Operator):
         self._clock = StreamTime()
         self._arrival: Any = None
         self._past = settings.past_retention
+        self._restored = settings.restored
         least = self._wait if self._past is None else _MAINTAINED
         retention = max(settings.retention or least, self._wait)
         self._stored = SessionStore(
@@ -55,6 +57,7 @@ class StoredSessions(Operator):
             or segment_interval(retention, segments=settings.segments),
             tick=setup.tick,
             expired=self._expired,
+            refused=self._refused,
         )
         self._emitter = EMITTERS[settings.emit](
             setup.output,
@@ -132,8 +135,10 @@ class StoredSessions(Operator):
             self._cache.flush()
 
     def restart(self) -> None:
-        """Stream time is lost; the store is restored."""
+        """Stream time is lost, the store's own too if its state was on disk."""
         self._clock.restart()
+        if not self._restored:
+            self._stored.restart()
         self._emitter.restart()
         if self._cache is not None:
             self._cache.restart()
@@ -147,6 +152,9 @@ class StoredSessions(Operator):
             self._emitter.retract(self._arrival, key, start, end, "tombstone", end)
         else:
             self._emitter.send(self._arrival, key, start, end, state, "update", end)
+
+    def _refused(self, session: Session) -> None:
+        self._output.refused.append(self._output.window(*session))
 
     def _expired(self, session: Session) -> None:
         self._emitter.expired(session.key, session.start, session.end, session.value)

@@ -36,6 +36,7 @@ class Stored(Operator):
             "caching",
             "commits",
             "restarts",
+            "restored",
         }
     )
 
@@ -46,6 +47,7 @@ class Stored(Operator):
         self._size = size
         self._tick = setup.tick
         self._grace = settings.grace
+        self._restored = settings.restored
         self._clock = StreamTime()
         self._arrival: Any = None
         retention = settings.retention
@@ -59,6 +61,7 @@ class Stored(Operator):
             or segment_interval(retention, segments=settings.segments),
             tick=setup.tick,
             expired=self._expired,
+            refused=self._refused,
         )
         self._emitter = EMITTERS[settings.emit](
             setup.output,
@@ -96,8 +99,10 @@ class Stored(Operator):
             self._cache.flush()
 
     def restart(self) -> None:
-        """Stream time is lost; the store is restored."""
+        """Stream time is lost, the store's own too if its state was on disk."""
         self._clock.restart()
+        if not self._restored:
+            self._stored.restart()
         self._emitter.restart()
         if self._cache is not None:
             self._cache.restart()
@@ -115,6 +120,10 @@ class Stored(Operator):
     def _changed(self, key: Any, start: int, state: State) -> None:
         end = start + self._size
         self._emitter.send(self._arrival, key, start, end, state, "update", state.latest)
+
+    def _refused(self, entry: Entry) -> None:
+        key, start, state = entry
+        self._output.refused.append(self._output.window(key, start, start + self._size, state))
 
     def _expired(self, entry: Entry) -> None:
         key, start, state = entry

@@ -62,6 +62,10 @@ class Segments(Generic[K]):
                 for entry in self._entries.popitem(0)[1]:
                     self._expired(entry)
 
+    def restart(self) -> None:
+        """What is on disk is found again, but not how far time had come."""
+        self.observed = self.visible_from = self._oldest = _NEVER
+
     def live_from(self, time: int) -> int:
         """Where the oldest segment begins that lives once `time` was put."""
         return (max(time, self.observed) - self.retention) // self.interval * self.interval

@@ -46,6 +46,7 @@ class SessionStore:
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
         expired: told of every session that is deleted with its segment.
+        refused: told of every session that is not stored, as it is past retention.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class SessionStore:
         interval: int | None = None,
         tick: int = 1_000,
         expired: Callable[[Session], None] | None = None,
+        refused: Callable[[Session], None] | None = None,
     ) -> None:
         # Most keys have one session at a time, which needs no order.
         self._by_key: dict[Any, Session | _Several] = {}
         self._told = expired
+        self._refused = refused
         self._segments: Segments[_Place] = Segments(
             retention=retention,
             interval=interval or segment_interval(retention),
@@ -71,9 +74,11 @@ class SessionStore:
         segments = self._segments
         if end > segments.observed:
             segments.observe(end)
-        if not segments.add(end, (key, end, start)):
-            return False
         session = Session(key, start, end, value)
+        if not segments.add(end, (key, end, start)):
+            if self._refused is not None:
+                self._refused(session)
+            return False
         held = self._by_key.get(key)
         if held is None or (type(held) is Session and held.end == end and held.start == start):
             self._by_key[key] = session
@@ -96,6 +101,10 @@ class SessionStore:
             self._segments.observe(end)
         else:
             self._segments.discard(end, (key, end, start))
+
+    def restart(self) -> None:
+        """It is opened again where it was; how far time had come is lost."""
+        self._segments.restart()
 
     def find_sessions_to_merge(
         self, key: Any, earliest_end: int, latest_start: int

@@ -30,6 +30,7 @@ class WindowStore:
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
         expired: told of every window that is deleted with its segment.
+        refused: told of every window that is not stored, as it is past retention.
 
     Raises:
         ReplayError: if the retention is shorter than size and grace.
@@ -44,6 +45,7 @@ class WindowStore:
         interval: int | None = None,
         tick: int = 1_000,
         expired: Callable[[Entry], None] | None = None,
+        refused: Callable[[Entry], None] | None = None,
     ) -> None:
         least = size + grace
         if retention is not None and retention < least:
@@ -57,6 +59,7 @@ class WindowStore:
         self._windows: Any = SortedDict()  # of (number of the key, start): key, start, value
         self._numbers: dict[Any, int] = {}
         self._told = expired
+        self._refused = refused
         self._segments: Segments[tuple[int, int]] = Segments(
             retention=kept,
             interval=interval or segment_interval(kept),
@@ -79,9 +82,15 @@ class WindowStore:
             segments = self._segments
             segments.observe(start)
             if not segments.add(start, place):
+                if self._refused is not None:
+                    self._refused((key, start, value))
                 return False
         self._windows[place] = key, start, value
         return True
+
+    def restart(self) -> None:
+        """It is opened again where it was; how far time had come is lost."""
+        self._segments.restart()
 
     def fetch(self, key: Any, start: int) -> Any:
         """The content of the window that starts there; None if it is hidden or not there."""

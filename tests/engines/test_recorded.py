@@ -1,0 +1,19 @@
+"""Every recording is compared with the replay, or it is said why not."""
+
+from __future__ import annotations
+
+from tests.engines.recordings import FOLDER, NOT_MODELLED, all_recordings
+from tests.engines.test_recorded_flink import DATASTREAM, SQL
+from tests.engines.test_recorded_kafka import BROKER, DRIVER
+
+
+def test_each_recording_is_compared_or_listed() -> None:
+    folders = {f"{each.parent.name}/{each.name}" for each in FOLDER.glob("*/*") if each.is_dir()}
+    compared = {each.name for each in [*DRIVER, *BROKER, *DATASTREAM, *SQL]}
+    assert compared | set(NOT_MODELLED) == folders
+    assert not compared & set(NOT_MODELLED)
+
+
+def test_no_recording_is_empty() -> None:
+    for each in all_recordings():
+        assert len(each.rows("output")) == each.settings["observed"]["output_rows"] > 0

@@ -1,0 +1,187 @@
+"""The replay gives, row by row, what Flink wrote.
+
+Windows that one watermark completes fire by their ends; among those of one end the order is that
+of a heap, and not compared.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from backfill import CountWindow, SlidingWindow
+from backfill import aggregates as agg
+from backfill.replay import Emission, Event, Replayed, replay
+from tests.engines.recordings import MS, Recording, recordings
+
+DATASTREAM = recordings("datastream")
+SQL = recordings("sql")
+AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
+ACCUMULATION = {"accumulating": "accumulating", "delta": "discarding"}
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+LAST = (1 << 63) - 1
+
+Row = dict[str, Any]
+
+
+def watermarks(recording: Recording, *, lag: int) -> list[int]:
+    """The watermark after each event, null keys included, in µs."""
+    delay = recording.us("watermark_delay") + lag
+    found: list[int] = []
+    for row in recording.input():
+        mark = row["time"] * MS - delay
+        begins = not found or row["arrival"] == recording.restart
+        found.append(mark if begins else max(mark, found[-1]))
+    return found
+
+
+def until_next(recording: Recording, arrival: int) -> int:
+    """The arrival of the last event before the next one that has a key, in one life."""
+    rows = recording.input()
+    while (
+        arrival + 1 < len(rows)
+        and rows[arrival + 1]["key"] is None
+        and arrival + 1 != recording.restart
+    ):
+        arrival += 1
+    return arrival
+
+
+def datastream(recording: Recording) -> Replayed:
+    given, events = recording.settings, recording.events()
+    settings: dict[str, Any] = {"watermark_delay": given["watermark_delay"]}
+    if any(each.key is None for each in events):
+        # They move the watermark, but are filtered out before the operator.
+        marks = watermarks(recording, lag=MS)
+        events = [
+            replace(each, watermark=marks[until_next(recording, each.arrival)])
+            for each in events
+            if each.key is not None
+        ]
+        settings = {}
+    return replay(
+        events,
+        recording.window,
+        engine="flink",
+        api="datastream",
+        aggregates=AGGREGATES,
+        allowed_lateness=given["allowed_lateness"],
+        accumulation=ACCUMULATION[given["firing"]],
+        restarts=[] if recording.restart is None else [recording.restart],
+        **settings,
+    )
+
+
+def fired_at(recording: Recording, emission: Emission, marks: list[int]) -> int:
+    """The watermark that a window was fired at, in ms."""
+    if emission.arrival is None:
+        return LAST
+    if emission.op == "late":
+        return marks[emission.arrival - 1] // MS
+    last = until_next(recording, emission.arrival)
+    passed = [mark for mark in marks[emission.arrival : last + 1] if mark >= emission.end - MS]
+    return passed[0] // MS
+
+
+def by_end(rows: Iterable[Row], *names: str) -> list[Row]:
+    """Rows that follow each other and are equal in these columns are put in order of their keys."""
+    runs = groupby(rows, key=lambda row: [row.get(name) for name in names])
+    return [row for _, run in runs for row in sorted(run, key=lambda row: str(row["key"]))]
+
+
+@pytest.mark.parametrize("recording", DATASTREAM, ids=lambda each: each.name)
+def test_datastream(recording: Recording) -> None:
+    result = datastream(recording)
+    marks = watermarks(recording, lag=MS)
+    rows = [
+        {
+            "key": each.key,
+            "window_start": each.start // MS,
+            "window_end": each.end // MS,
+            **(each.values or {}),
+            "watermark": fired_at(recording, each, marks),
+        }
+        for each in result.emissions
+    ]
+    order = ("watermark", "window_end")
+    assert by_end(rows, *order) == by_end(recording.rows("output"), *order)
+
+    # An event in no window is in the side output if its own time is late.
+    times = {row["arrival"]: row["time"] * MS for row in recording.input()}
+    lateness = recording.us("allowed_lateness")
+    late = [
+        each.arrival
+        for each in result.dropped
+        if each.reason == "late"
+        or (each.arrival and times[each.arrival] + lateness <= marks[each.arrival - 1])
+    ]
+    assert late == [row["arrival"] for row in recording.rows("late")]
+
+
+def local(us: int, zone: str) -> int:
+    """What the clock of a zone shows, as if it were one of UTC."""
+    wall = (EPOCH + dt.timedelta(microseconds=us)).astimezone(ZoneInfo(zone))
+    return (wall.replace(tzinfo=dt.timezone.utc) - EPOCH) // dt.timedelta(microseconds=1)
+
+
+def on_local_clock(recording: Recording, events: list[Event], zone: str) -> list[Event]:
+    """SQL cuts windows of any size on the clock of the session's zone: here, times are its."""
+    marks = watermarks(recording, lag=0)
+    return [
+        replace(each, time=local(each.time or 0, zone), watermark=local(marks[each.arrival], zone))
+        for each in events
+    ]
+
+
+def sql(recording: Recording) -> Replayed:
+    given, events = recording.settings, recording.events()
+    settings = {"watermark_delay": given["watermark_delay"]}
+    if "timezone" in given:
+        events, settings = on_local_clock(recording, events, given["timezone"]), {}
+    if "allowed_lateness" in given:
+        settings["allowed_lateness"] = given["allowed_lateness"]
+    group = "FROM events GROUP BY" in given["query"]
+    return replay(
+        events,
+        recording.window,
+        engine="flink",
+        api="sql-group" if group else "sql",
+        aggregates=AGGREGATES,
+        **settings,
+    )
+
+
+def changes(recording: Recording, result: Replayed) -> Iterable[Row]:
+    """Emissions as rows of the result's changelog; a retraction repeats what it takes back."""
+    over = isinstance(recording.window, SlidingWindow | CountWindow)
+    sent: dict[Any, Any] = {}
+    for each in result.emissions:
+        op = each.op if each.op in ("-U", "+U") else "+I"
+        place = each.key, each.start, each.end
+        if each.values is not None:
+            sent[place] = each.values
+        bounds = {"window_start": text(each.start), "window_end": text(each.end)}
+        if over:
+            bounds = {"arrival": each.row, "ts": each.end // MS}
+        yield {"op": op, "key": each.key, **bounds, **sent[place]}
+
+
+def text(us: int) -> str:
+    """As Java prints a local time."""
+    moment = EPOCH + dt.timedelta(microseconds=us)
+    if moment.microsecond:
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // MS:03}"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S" if moment.second else "%Y-%m-%dT%H:%M")
+
+
+@pytest.mark.parametrize("recording", SQL, ids=lambda each: each.name)
+def test_sql(recording: Recording) -> None:
+    rows = changes(recording, sql(recording))
+    order = ("window_end", "ts")
+    assert by_end(rows, *order) == by_end(recording.rows("output"), *order)
