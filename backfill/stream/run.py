@@ -132,7 +132,8 @@ def _follow(query: StreamingQuery, name: str, progress: Callable[[str], None]) -
     while not drained:
         drained = bool(query.awaitTermination(_POLL_S))
         for each in query.recentProgress:
-            if each.batchId not in batches:
+            # A restart that finds nothing new tells of a batch that it did not run.
+            if each.batchId not in batches and "addBatch" in each.durationMs:
                 batches[each.batchId] = batch = _batch(each)
                 progress(
                     f"{name}: batch {each.batchId}: {batch.read:,} rows read, "
