@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
+from backfill.durations import Fixed
 from backfill.errors import BackfillError, ColumnError
 from backfill.stream import Streamed
 from backfill.stream.checkpoints import Checkpoint
@@ -119,7 +120,7 @@ FILES = [
         event("b", 104, 9),  # late
         event("c", 107, 4),  # late for some windows
         event("b", 125, 3),
-        event("a", 160, 3),
+        event("a", 160.123999, 3),
     ],
 ]
 LATER = [
@@ -189,7 +190,7 @@ def test_windows_are_those_of_sparks_rules(world: World, name: str) -> None:
         unusable=len(UNUSABLE),
         rows=len(expected),
         batches=4,
-        watermark_us=155 * S,
+        watermark_us=155_123_000,
     )
     assert operator.state
 
@@ -360,10 +361,8 @@ def begun(spark: SparkSession, folder: Path) -> Path:
     (folder / "job.yaml").write_text(SMALL)
     to = folder / "stream"
     schema = spark.read.json(str(folder / "events"), schema="user string, at bigint").schema
-    job = Job.load(folder / "job.yaml")
-    delayed = job.spec.stream.model_copy(update={"watermark_delay": "0s"})
-    object.__setattr__(job.spec, "stream", delayed)
-    Checkpoint(job.spec, "sessions", to).begin(schema)
+    spec = Job.load(folder / "job.yaml").spec
+    Checkpoint(spec, "sessions", to, Fixed(0)).begin(schema)
     return to
 
 
