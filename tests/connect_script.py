@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -49,8 +50,12 @@ counts["sessionized"] = (
     .where("session_id is not null")
     .count()
 )
-result = Job.load(folder / "job.yaml").run(spark)
+job = Job.load(folder / "job.yaml")
+result = job.run(spark)
 counts["job"] = {name: window.rows for name, window in result.windows.items()}
 counts["quarantined"] = dict(result.quarantined)
+hourly = Job(replace(job.spec, windows={"hourly": job.spec.windows["hourly"]}))
+counts["stream"] = asdict(hourly.stream(spark, to=folder / "stream")["hourly"])
+counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
 print(json.dumps(counts))
 spark.stop()

@@ -29,3 +29,5 @@ def test_the_same_over_connect(samples: Path) -> None:
     assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
     assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)
+    assert (counts["stream"]["read"], counts["stream"]["batches"]) == (5058, 2)
+    assert counts["stream"]["rows"] == counts["written"] > 400

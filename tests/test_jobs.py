@@ -64,3 +64,21 @@ def test_nightly_and_late(samples: Path) -> None:
     assert merged["accepted"] == 1
     assert merged["windows"]["hourly"]["rows"] == 1
     assert submitted("recompute_late.py")["run_id"] is None
+
+
+@pytest.mark.slow
+def test_stream_windows(samples: Path) -> None:
+    submit = Path(sys.executable).with_name("spark-submit")
+    path = f"{submit.parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
+    command = [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
+    job = [ROOT / "jobs" / "stream_windows.py", samples / "job.yaml", "--to", samples / "stream"]
+    done = subprocess.run([*command, *job, "--json"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    windows = json.loads(done.stdout.splitlines()[-1])["windows"]
+    # Under Spark's rules a NULL key is a group, and every copy of an event is counted.
+    assert [(each["read"], each["unusable"]) for each in windows.values()] == [(5058, 3)] * 3
+    hourly = pq.read_table(samples / "stream/hourly")
+    assert hourly.num_rows == windows["hourly"]["rows"]
+    assert hourly.column_names == ["user_id", "window_start", "window_end", "events"]
+    assert 5000 < sum(hourly["events"].to_pylist()) < 5055  # the last hours are open

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
 from backfill.events.model import Snapshot, shown
 
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(.*)")
+# What follows is looked at and not passed over: a further condition can stand on the same line.
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(?=(.*))")
 
 
 def translate(error: BaseException, snapshot: Snapshot | None = None) -> BackfillError | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from backfill.durations import Fixed
 from backfill.errors import TableError
 from backfill.events.model import CORRUPT, SOURCE
 from backfill.history.state import settings
@@ -26,11 +27,16 @@ _NOT_OURS = frozenset({"engine", "events.id"})
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One window's: the output in `to/WINDOW`, the checkpoint in `to/_checkpoints/WINDOW`."""
+    """One window's: the output in `to/WINDOW`, the checkpoint in `to/_checkpoints/WINDOW`.
+
+    Attributes:
+        delay: the watermark's.
+    """
 
     spec: JobSpec
     window: str
     to: Path
+    delay: Fixed
 
     @property
     def output(self) -> Path:
@@ -92,7 +98,7 @@ class Checkpoint:
 
     def _now(self, schema: StructType) -> dict[str, dict[str, Any]]:
         own = {k: v for k, v in settings(self.spec, self.window).items() if k not in _NOT_OURS}
-        delay = {"stream.watermark_delay": str(self.spec.stream.watermark_delay)}
+        delay = {"stream.watermark_delay": str(self.delay)}
         place = {"source.path": self.spec.source.path, "source.format": self.spec.source.format}
         types = {
             each.name: each.dataType.simpleString()

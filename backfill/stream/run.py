@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,6 +30,7 @@ _CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _POLL_S = 1
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # What the queries count of each batch.
 _EVENTS, _WINDOWS = "events", "windows"
 
@@ -70,18 +71,17 @@ def stream(
     if files_per_batch is not None and files_per_batch < 1:
         raise JobFileError("must be at least 1", field="files_per_batch", value=files_per_batch)
     delay = watermark_delay or spec.stream.watermark_delay or Fixed(0)
-    spec = replace(spec, stream=spec.stream.model_copy(update={"watermark_delay": delay}))
     reading.check_streamed(spec.source)
     for name, each in spec.windows.items():
         windows.check_streamed(name, each.window)
-    checkpoints = [Checkpoint(spec, name, to) for name in spec.windows]
+    checkpoints = [Checkpoint(spec, name, to, delay) for name in spec.windows]
     progress(f"opening {spec.source.path}")
     source = open_source(spark, spec.source)
     for checkpoint in checkpoints:
         checkpoint.check(source.frame.schema)
     with spark_errors(source.snapshot):
         rows = reading.read_stream(spark, spec.source, source, files_per_batch)
-        frames = {name: _frame(spec, name, rows) for name in spec.windows}
+        frames = {name: _frame(spec, name, rows, delay) for name in spec.windows}
         done = {}
         for checkpoint in checkpoints:
             checkpoint.begin(source.frame.schema)
@@ -93,7 +93,7 @@ def stream(
     return done
 
 
-def _frame(spec: JobSpec, name: str, rows: DataFrame) -> DataFrame:
+def _frame(spec: JobSpec, name: str, rows: DataFrame, delay: Fixed) -> DataFrame:
     """One window's stream of results."""
     window = spec.windows[name]
     definition = Definition(window.window, window.aggregates)
@@ -102,8 +102,6 @@ def _frame(spec: JobSpec, name: str, rows: DataFrame) -> DataFrame:
     events = normalise(rows, spec.event_rules(windows.SPARK, (), now_us)).observe(
         _EVENTS, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
     )
-    delay = spec.stream.watermark_delay
-    assert delay is not None
     return windows.windowed(
         events.where(F.col(REASON).isNull()),
         definition,
@@ -132,7 +130,8 @@ def _follow(query: StreamingQuery, name: str, progress: Callable[[str], None]) -
     while not drained:
         drained = bool(query.awaitTermination(_POLL_S))
         for each in query.recentProgress:
-            if each.batchId not in batches:
+            # A restart that finds nothing new tells of a batch that it did not run.
+            if each.batchId not in batches and "addBatch" in each.durationMs:
                 batches[each.batchId] = batch = _batch(each)
                 progress(
                     f"{name}: batch {each.batchId}: {batch.read:,} rows read, "
@@ -148,14 +147,19 @@ def _follow(query: StreamingQuery, name: str, progress: Callable[[str], None]) -
 
 
 def _batch(progress: StreamingQueryProgress) -> Streamed:
-    counted: Mapping[str, Mapping[str, int]] = {
-        name: row.asDict() for name, row in progress.observedMetrics.items()
-    }
+    read, unusable = _counted(progress.observedMetrics[_EVENTS])
+    (rows,) = _counted(progress.observedMetrics[_WINDOWS])
     watermark = dt.datetime.fromisoformat(progress.eventTime["watermark"].replace("Z", "+00:00"))
     return Streamed(
-        read=counted[_EVENTS]["read"],
-        unusable=counted[_EVENTS]["unusable"],
-        rows=counted[_WINDOWS]["rows"],
+        read=read,
+        unusable=unusable,
+        rows=rows,
         batches=1,
-        watermark_us=int(watermark.timestamp() * 1000) * 1000,
+        watermark_us=(watermark - _EPOCH) // dt.timedelta(microseconds=1),
     )
+
+
+def _counted(row: Row) -> list[int]:
+    """The counts in order, which Spark Connect gives as one field of the row."""
+    found = row.asDict()
+    return list(found["values"] if "values" in found else found.values())
