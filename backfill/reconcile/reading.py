@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os.path import isdir, join
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -168,6 +169,9 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
 
 
 def _is_delta(spark: SparkSession, path: str) -> bool:
+    local = local_path(path)
+    if local is not None:
+        return isdir(join(local, "_delta_log"))
     try:
         return bool(spark.read.text(f"{path.rstrip('/')}/_delta_log").columns)
     except AnalysisException as error:

@@ -50,4 +50,5 @@ def double(bits: Column, once: Once) -> Column:
         is_set = F.shiftright(F.abs(power), i).bitwiseAND(F.lit(1)) == 1
         size = size * F.when(is_set, factor).otherwise(1.0)
     special = F.when(fraction == 0, F.lit(float("inf"))).otherwise(F.lit(float("nan")))
-    return F.when(exponent < 0x7FF, size).otherwise(special) * F.when(bits < 0, -1.0).otherwise(1.0)
+    size = F.when(exponent < 0x7FF, size).when(exponent == 0x7FF, special)
+    return size * F.when(bits < 0, -1.0).otherwise(1.0)
