@@ -37,7 +37,7 @@ def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> 
 
 def last_batch(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
     """The state of each window in the last batch, of a stream that repeats all in every batch."""
-    batch = F.col(ORDER).getField("place_0")
+    batch = F.col(ORDER).getField("order_0")
     batches = rows.select("*", batch.alias(_BATCH))
     newest = batches.agg(F.max(_BATCH).alias(_LAST))
     marked = batches.crossJoin(F.broadcast(newest))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from os.path import isdir, join
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,8 +19,7 @@ from backfill.events.files import for_spark, list_files, local_path
 from backfill.events.model import CORRUPT, SOURCE, InputFile, shown
 from backfill.reconcile.options import StreamOptions
 
-PLACE = "_place"
-"""Sorts rows by file, then by their place in it."""
+_ONCE = "_once"
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
@@ -37,8 +38,8 @@ class Written:
     """Rows as a stream wrote them.
 
     Attributes:
-        frame: their columns under our names, then `_corrupt` and `_source` as in Source, and
-            PLACE.
+        frame: their columns under our names, then `_corrupt` and `_source` as in Source; in order
+            of file, and of row in a file.
         kind: parquet, csv, json or delta.
     """
 
@@ -51,7 +52,7 @@ class Written:
         own = {
             each.name: Value(column(each.name), each.dataType)
             for each in self.frame.schema
-            if each.name not in (CORRUPT, SOURCE, PLACE)
+            if each.name not in (CORRUPT, SOURCE)
         }
         window = own.get("window")
         bounds = fields_of(window, prefix="window_") if window else {}
@@ -60,9 +61,32 @@ class Written:
     @property
     def raw(self) -> Column:
         """The row as text: the line that did not parse, or all columns as JSON."""
-        own = [column(n) for n in self.frame.columns if n not in (CORRUPT, SOURCE, PLACE)]
+        own = [column(n) for n in self.frame.columns if n not in (CORRUPT, SOURCE)]
         whole = F.to_json(F.struct(*own), {"ignoreNullFields": "false", "timeZone": "UTC"})
         return F.coalesce(F.col(CORRUPT), whole)
+
+
+class Steps:
+    """Columns that are computed once and used several times.
+
+    An expression that is used twice would be copied, and one that uses that one twice be there
+    four times; Spark leaves projections apart for this.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        self._count = 0
+
+    def once(self, value: Column) -> Column:
+        """The same column, computed in a step of its own."""
+        name = f"{_ONCE}{self._count}"
+        self._count += 1
+        self.frame = self.frame.withColumn(name, value)
+        return F.col(name)
+
+
+Once = Callable[[Column], Column]
+"""`Steps.once`."""
 
 
 def fields_of(value: Value, prefix: str = "") -> dict[str, Value]:
@@ -98,9 +122,8 @@ def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Writ
         raise SourceError(
             f"{error.problem} (got {error.value!r})", field=field, way_out=way_out
         ) from error
-    place = F.struct(SOURCE, F.input_file_block_start(), F.monotonically_increasing_id())
     own = [name for name in rows.columns if name not in (CORRUPT, SOURCE)]
-    return Written(rows.select(*_renamed(own, options), CORRUPT, SOURCE, place.alias(PLACE)), kind)
+    return Written(rows.select(*_renamed(own, options), CORRUPT, SOURCE), kind)
 
 
 def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
@@ -114,7 +137,7 @@ def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
             )
     names = {name: options.columns.get(name, name) for name in own}
     for theirs, ours in names.items():
-        if list(names.values()).count(ours) > 1 or ours == PLACE:
+        if list(names.values()).count(ours) > 1 or ours.startswith(_ONCE):
             raise ColumnError(
                 "the stream has two columns of this name, or it is kept for our own",
                 field="stream.columns",
@@ -146,6 +169,9 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
 
 
 def _is_delta(spark: SparkSession, path: str) -> bool:
+    local = local_path(path)
+    if local is not None:
+        return isdir(join(local, "_delta_log"))
     try:
         return bool(spark.read.text(f"{path.rstrip('/')}/_delta_log").columns)
     except AnalysisException as error:

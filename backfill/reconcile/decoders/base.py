@@ -17,7 +17,7 @@ from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
 from backfill.operators.session import last_event
 from backfill.reconcile.decoders.values import Read, failing, instant
-from backfill.reconcile.reading import PLACE, Value, Written
+from backfill.reconcile.reading import Once, Value, Written
 from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
 
 GONE = "_gone"
@@ -62,9 +62,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Decoding:
-    """What one row says, as columns over the rows as written.
+    """What one row says, as columns.
 
     Attributes:
+        frame: the rows as written, with what the columns here are made of.
         key: the values of the key columns.
         start: µs.
         end: µs, as the engine reports it.
@@ -75,6 +76,7 @@ class Decoding:
         problems: texts, of which the first that is not NULL says why the row can't be decoded.
     """
 
+    frame: DataFrame
     key: Sequence[Column]
     start: Column
     end: Column
@@ -91,16 +93,21 @@ class Decoding:
         if isinstance(window, SessionWindow):
             end = last_event(end, window, wanted.rules)
         unparsed = failing(F.col(CORRUPT).isNotNull(), f"the line is no {written.kind.upper()}")
-        places = [each.alias(f"place_{i}") for i, each in enumerate([*self.order, F.col(PLACE)])]
-        return written.frame.select(
+        # By file and row, where nothing else puts rows in order.
+        place = (SOURCE, F.input_file_block_start(), F.monotonically_increasing_id())
+        order = [each.alias(f"order_{i}") for i, each in enumerate([*self.order, F.struct(*place)])]
+        # A condition on this would be moved down, and copied on the way, were it not for the id;
+        # which is never less than 0.
+        reason = F.coalesce(unparsed, *self.problems, ordered)
+        return self.frame.select(
             *(value.alias(key_name(i)) for i, value in enumerate(self.key)),
             self.start.alias(START),
             end.alias(END),
             *(value.alias(name) for name, value in self.values.items()),
             self.gone.alias(GONE),
-            F.struct(*places).alias(ORDER),
+            F.struct(*order).alias(ORDER),
             self.evidence.alias(WRITTEN),
-            F.coalesce(unparsed, *self.problems, ordered).alias(REASON),
+            F.when(F.monotonically_increasing_id() >= 0, reason).alias(REASON),
             written.raw.alias(RAW),
             SOURCE,
         )
@@ -122,7 +129,7 @@ def find(values: Mapping[str, Value], name: str) -> Value:
     return values[name]
 
 
-def window_bounds(values: Mapping[str, Value], wanted: Wanted) -> tuple[Read, Read]:
+def window_bounds(values: Mapping[str, Value], wanted: Wanted, once: Once) -> tuple[Read, Read]:
     """The start and the end in `window_start` and `window_end`, µs.
 
     Where all windows have one length, one of the two is enough.
@@ -130,14 +137,14 @@ def window_bounds(values: Mapping[str, Value], wanted: Wanted) -> tuple[Read, Re
     size = wanted.size_us
     if size is None or {"window_start", "window_end"} <= values.keys():
         return tuple(  # type: ignore[return-value]
-            instant(find(values, name), name, wanted.zone)
+            instant(find(values, name), name, wanted.zone, once)
             for name in ("window_start", "window_end")
         )
     if "window_end" in values:
-        end = instant(values["window_end"], "window_end", wanted.zone)
-        return Read(end.value - size, end.problem), end
-    start = instant(find(values, "window_start"), "window_start", wanted.zone)
-    return start, Read(end_of(start.value, size), start.problem)
+        end = instant(values["window_end"], "window_end", wanted.zone, once)
+        return Read(once(end.value - size), end.problem), end
+    start = instant(find(values, "window_start"), "window_start", wanted.zone, once)
+    return start, Read(once(end_of(start.value, size)), start.problem)
 
 
 def end_of(start: Column, size: int) -> Column:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from backfill.reconcile.reading import Once
+
 _MANTISSA = (1 << 52) - 1
 
 
@@ -32,23 +34,21 @@ def utf8(data: Column) -> Column:
     return F.try_validate_utf8(data.cast("string"))
 
 
-def double(bits: Column) -> Column:
+def double(bits: Column, once: Once) -> Column:
     """The double (IEEE 754) of these 64 bits, exactly."""
-    exponent = F.shiftright(bits, 52).bitwiseAND(F.lit(0x7FF))
+    exponent = once(F.shiftright(bits, 52).bitwiseAND(F.lit(0x7FF)))
     fraction = bits.bitwiseAND(F.lit(_MANTISSA))
     # The value is a whole number below 2**53 times a power of two; without a leading bit for the
     # smallest ones.
     whole = F.when(exponent == 0, fraction).otherwise(fraction + (_MANTISSA + 1))
-    power = F.greatest(exponent, F.lit(1)) - 1075
+    power = once(F.greatest(exponent, F.lit(1)) - 1075)
     size = whole.cast("double")
     for i in reversed(range(11)):
         # Each step is exact, since each lies between the whole number and the value.
         up, down = F.lit(2.0 ** min(2**i, 1023)), F.lit(2.0 ** -(2**i))
-        set_ = F.shiftright(F.abs(power), i).bitwiseAND(F.lit(1)) == 1
-        size = size * F.when(set_, F.when(power < 0, down).otherwise(up)).otherwise(1.0)
-    size = (
-        F.when(exponent < 0x7FF, size)
-        .when(fraction == 0, F.lit(float("inf")))
-        .otherwise(F.lit(float("nan")))
-    )
-    return F.when(bits < 0, -size).otherwise(size)
+        factor = F.when(power < 0, down).otherwise(up)
+        is_set = F.shiftright(F.abs(power), i).bitwiseAND(F.lit(1)) == 1
+        size = size * F.when(is_set, factor).otherwise(1.0)
+    special = F.when(fraction == 0, F.lit(float("inf"))).otherwise(F.lit(float("nan")))
+    size = F.when(exponent < 0x7FF, size).when(exponent == 0x7FF, special)
+    return size * F.when(bits < 0, -1.0).otherwise(1.0)

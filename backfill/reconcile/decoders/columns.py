@@ -11,7 +11,7 @@ from backfill.events.model import SOURCE
 from backfill.reconcile.decoders.base import Decoding, Wanted, find, window_bounds
 from backfill.reconcile.decoders.values import Read, converted, failing
 from backfill.reconcile.options import StreamOptions
-from backfill.reconcile.reading import Value, Written
+from backfill.reconcile.reading import Once, Steps, Value, Written
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
 
@@ -22,23 +22,26 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     Raises:
         ColumnError: a column is missing or has a type that cannot serve.
     """
-    values, zone = written.values, wanted.zone
+    values, zone, steps = written.values, wanted.zone, Steps(written.frame)
+    once = steps.once
     key = [
-        converted(find(values, name), type_, name, zone)
+        converted(find(values, name), type_, name, zone, once)
         for name, type_ in zip(wanted.key.names, wanted.key.types, strict=True)
     ]
     results = {
-        name: converted(find(values, name), type_, name, zone)
+        name: converted(find(values, name), type_, name, zone, once)
         for name, type_ in wanted.aggregates.items()
     }
-    start, end = window_bounds(values, wanted)
+    start, end = window_bounds(values, wanted, once)
     order = {
-        name: _sorting(values[name], name, zone) for name in ordering(written, options, wanted)
+        name: _sorting(values[name], name, zone, once)
+        for name in ordering(written, options, wanted)
     }
     retracts = options.form.retracts and "op" in values
     op = find(values, "op").column if retracts else F.lit("+I")
     known = F.coalesce(op.isin(*_ADDS, *_TAKES_BACK), F.lit(False))
     return Decoding(
+        frame=steps.frame,
         key=[each.value for each in key],
         start=start.value,
         end=end.value,
@@ -86,10 +89,10 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
     return found
 
 
-def _sorting(given: Value, name: str, zone: str) -> Read:
+def _sorting(given: Value, name: str, zone: str, once: Once) -> Read:
     """The value of a column that sorts rows; text is read as a number."""
     if isinstance(given.type, T.StringType):
-        read = converted(given, T.DecimalType(38, 0), name, zone)
+        read = converted(given, T.DecimalType(38, 0), name, zone, once)
     else:
         read = Read(given.column, F.lit(None).cast("string"))
     missing: Column = failing(read.value.isNull(), f"{name} is NULL or no whole number")

@@ -31,7 +31,7 @@ from backfill.reconcile.decoders.values import (
     milliseconds,
 )
 from backfill.reconcile.options import StreamOptions
-from backfill.reconcile.reading import Value, Written, fields_of
+from backfill.reconcile.reading import Once, Steps, Value, Written, fields_of
 from backfill.windows import SessionWindow
 
 
@@ -43,27 +43,29 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
         JobFileError: the formats can't hold this key or these aggregates.
         WindowError: the length of the windows is not stored, and the job's have several.
     """
-    values = written.values
+    values, steps = written.values, Steps(written.frame)
+    once = steps.once
     key, value = find(values, "key"), find(values, "value")
     places = [
-        converted(find(values, name), T.LongType(), name, wanted.zone)
+        converted(find(values, name), T.LongType(), name, wanted.zone, once)
         for name in options.form.order
     ]
     partition, offset = (each.value for each in places)
     missing = failing(partition.isNull() | offset.isNull(), "partition or offset is NULL")
     if options.key_format == "struct":
         inner = {**values, **fields_of(key), **_only(wanted.key.names, key)}
-        start, end = window_bounds(_with_window(inner), wanted)
-        keys, problems = _decoded(inner, wanted.key.names, wanted.key.types, wanted.zone)
+        start, end = window_bounds(_with_window(inner), wanted, once)
+        keys, problems = _decoded(inner, wanted.key.names, wanted.key.types, wanted.zone, once)
     else:
-        data = _bytes(key, "key", options)
-        start, end, inner_key, problem = _windowed(data, options, wanted)
-        fields, problems = _text_key(inner_key, options, wanted)
-        keys, more = _decoded(fields, wanted.key.names, wanted.key.types, wanted.zone)
+        data = once(_bytes(key, "key", options))
+        start, end, inner_key, problem = _windowed(data, options, wanted, once)
+        fields, problems = _inner_key(inner_key, options, wanted, once)
+        keys, more = _decoded(fields, wanted.key.names, wanted.key.types, wanted.zone, once)
         problems = [problem, *problems, *more]
     gone = value.column.isNull()
-    results, wrong = _values(value, options, wanted)
+    results, wrong = _values(value, options, wanted, once)
     return Decoding(
+        frame=steps.frame,
         key=keys,
         start=start.value,
         end=end.value,
@@ -84,19 +86,19 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
 
 
 def _windowed(
-    data: Column, options: StreamOptions, wanted: Wanted
+    data: Column, options: StreamOptions, wanted: Wanted, once: Once
 ) -> tuple[Read, Read, Column, Column]:
     """Start, end, the bytes of the key alone, and what is wrong with the whole."""
     session, none = isinstance(wanted.window, SessionWindow), F.lit(None).cast("string")
     changelog = options.topic == "changelog" and not session
     tail = 16 if session else 12 if changelog else 8
     size = wanted.size_us
-    start = milliseconds(long_at(data, 12 if changelog else 8))
+    start = milliseconds(long_at(data, 12 if changelog else 8), once)
     if session:
-        end = milliseconds(long_at(data, 16))
+        end = milliseconds(long_at(data, 16), once)
     else:
         assert size is not None, "Kafka's windows of time have one length"
-        end = end_of(start, size)
+        end = once(end_of(start, size))
     hint = "" if session else f"; is it of the {options.topic} (topic)?"
     problem = F.coalesce(
         failing(data.isNull(), f"the key is no bytes in {options.bytes} (bytes)"),
@@ -106,19 +108,19 @@ def _windowed(
         else none,
         failing(start.isNull() | end.isNull(), f"the window is not in the years 1 to 9999{hint}"),
     )
-    inner = F.substring(data, F.lit(1), F.length(data) - tail)
+    inner = once(F.substring(data, F.lit(1), F.length(data) - tail))
     return Read(start, none), Read(end, none), inner, problem
 
 
-def _text_key(
-    inner: Column, options: StreamOptions, wanted: Wanted
+def _inner_key(
+    inner: Column, options: StreamOptions, wanted: Wanted, once: Once
 ) -> tuple[dict[str, Value], list[Column]]:
     """The key's columns as they stand in the bytes, and what is wrong with these."""
     names, kind = wanted.key.names, options.key_format
     if not names:
         return {}, []
     if kind == "json":
-        fields, problem = _json(utf8(inner), names, "key")
+        fields, problem = _json(once(utf8(inner)), names, "key", once)
         return fields, [problem]
     if len(names) > 1:
         raise JobFileError(
@@ -129,15 +131,15 @@ def _text_key(
         )
     if kind == "long":
         number = F.when(F.length(inner) == 8, long_at(inner, 8))
-        given = Value(number, T.LongType())
+        given = Value(once(number), T.LongType())
     else:
-        given = Value(utf8(inner), T.StringType())
+        given = Value(once(utf8(inner)), T.StringType())
     what = "is not 8 bytes" if kind == "long" else "is no UTF-8"
     return {names[0]: given}, [failing(given.column.isNull(), f"the key {what} (key_format)")]
 
 
 def _values(
-    value: Value, options: StreamOptions, wanted: Wanted
+    value: Value, options: StreamOptions, wanted: Wanted, once: Once
 ) -> tuple[dict[str, Column], list[Column]]:
     """The aggregates, and what is wrong with them where there is a value."""
     names, kind = list(wanted.aggregates), options.value_format
@@ -146,7 +148,7 @@ def _values(
     if isinstance(value.type, T.StructType):
         fields = fields_of(value)
     elif kind == "json":
-        fields, problem = _json(_json_text(value, options), names, "value")
+        fields, problem = _json(once(_json_text(value, options)), names, "value", once)
         problems.append(problem)
     elif len(names) != 1:
         raise JobFileError(
@@ -159,33 +161,36 @@ def _values(
     elif kind == "struct":
         fields = {names[0]: value}
     else:
-        fields = {names[0]: _single(value, options)}
+        fields = {names[0]: _single(value, options, once)}
         what = "no UTF-8" if kind == "string" else f"no {kind} of 8 bytes"
         reason = f"the value is {what} (value_format, bytes)"
         problems.append(failing(fields[names[0]].column.isNull(), reason))
-    found, more = _decoded(fields, names, types, wanted.zone)
+    found, more = _decoded(fields, names, types, wanted.zone, once)
     return dict(zip(names, found, strict=True)), [*problems, *more]
 
 
-def _single(value: Value, options: StreamOptions) -> Value:
+def _single(value: Value, options: StreamOptions, once: Once) -> Value:
     kind = options.value_format
     if kind == "string":
-        return Value(_text(value, options), T.StringType())
-    data = _bytes(value, "value", options)
-    bits = F.when(F.length(data) == 8, long_at(data, 8))
-    return Value(bits, T.LongType()) if kind == "long" else Value(double(bits), T.DoubleType())
+        return Value(once(_text(value, options)), T.StringType())
+    data = once(_bytes(value, "value", options))
+    bits = once(F.when(F.length(data) == 8, long_at(data, 8)))
+    if kind == "long":
+        return Value(bits, T.LongType())
+    return Value(once(double(bits, once)), T.DoubleType())
 
 
-def _json(text: Column, names: Sequence[str], what: str) -> tuple[dict[str, Value], Column]:
+def _json(
+    text: Column, names: Sequence[str], what: str, once: Once
+) -> tuple[dict[str, Value], Column]:
     """The fields of an object; of one field also without the object around it."""
-    fields = json_fields(text, names)
+    fields = json_fields(text, names, once)
     found = [each.column.isNotNull() for each in fields.values()]
     none = ~reduce(Column.__or__, found, F.lit(False))
     if len(names) == 1:
-        bare, name = json_scalar(text), names[0]
-        alone = F.when(~F.ltrim(text).startswith("{"), bare)
-        fields = {name: Value(F.coalesce(fields[name].column, alone), T.StringType())}
-        none &= alone.isNull()
+        alone = F.when(~F.ltrim(text).startswith("{"), json_scalar(text))
+        value = once(F.coalesce(fields[names[0]].column, alone))
+        fields, none = {names[0]: Value(value, T.StringType())}, value.isNull()
     known = ", ".join(names)
     reason = f"the {what} is no JSON with a field of {known} ({what}_format, bytes)"
     return fields, failing(none, reason)
@@ -226,10 +231,14 @@ def _bytes(given: Value, name: str, options: StreamOptions) -> Column:
 
 
 def _decoded(
-    fields: dict[str, Value], names: Sequence[str], types: Sequence[T.DataType], zone: str
+    fields: dict[str, Value],
+    names: Sequence[str],
+    types: Sequence[T.DataType],
+    zone: str,
+    once: Once,
 ) -> tuple[list[Column], list[Column]]:
     reads = [
-        converted(find(fields, name), type_, name, zone)
+        converted(find(fields, name), type_, name, zone, once)
         for name, type_ in zip(names, types, strict=True)
     ]
     return [each.value for each in reads], [each.problem for each in reads]

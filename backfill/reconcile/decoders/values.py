@@ -14,7 +14,7 @@ from backfill.errors import ColumnError
 from backfill.events.numbers import integer_micros
 from backfill.events.times import MAX_US, MIN_US, iso
 from backfill.events.times import instant as instant_of
-from backfill.reconcile.reading import Value
+from backfill.reconcile.reading import Once, Value
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -33,24 +33,22 @@ def failing(condition: Column, reason: str) -> Column:
     return F.when(condition, F.lit(reason))
 
 
-def instant(given: Value, name: str, zone: str) -> Read:
+def instant(given: Value, name: str, zone: str, once: Once) -> Read:
     """A time in µs: a timestamp or a date, ISO 8601, or whole ms since the epoch.
 
     Raises:
         ColumnError: the type can hold none of these.
     """
-    micros = _micros(given, name, zone)
-    inside = F.when(micros.between(MIN_US, MAX_US), micros)
+    inside = once(_inside(once(_micros(given, name, zone))))
     return Read(inside, failing(inside.isNull(), f"{name} is no time in the years 1 to 9999"))
 
 
-def milliseconds(ms: Column) -> Column:
+def milliseconds(ms: Column, once: Once) -> Column:
     """Whole ms since the epoch in µs; NULL outside the years 1 to 9999."""
-    micros = integer_micros(ms, 1_000)
-    return F.when(micros.between(MIN_US, MAX_US), micros)
+    return once(_inside(once(integer_micros(ms, 1_000))))
 
 
-def converted(given: Value, wanted: T.DataType, name: str, zone: str) -> Read:
+def converted(given: Value, wanted: T.DataType, name: str, zone: str, once: Once) -> Read:
     """A value as one of the wanted type, NULL staying NULL.
 
     Nothing is rounded: a number that the wanted type can't hold exactly is a problem, but for
@@ -59,21 +57,27 @@ def converted(given: Value, wanted: T.DataType, name: str, zone: str) -> Read:
     Raises:
         ColumnError: no value of the given type can be one of the wanted type.
     """
-    value = _cast(given, wanted, name, zone)
+    if given.type.simpleString() == wanted.simpleString():
+        return Read(given.column, F.lit(None).cast("string"))
+    value = once(_cast(given, wanted, name, zone))
     reason = f"{name} is no {wanted.simpleString()}"
     return Read(value, failing(given.column.isNotNull() & value.isNull(), reason))
 
 
-def json_fields(text: Column, names: Iterable[str]) -> dict[str, Value]:
+def json_fields(text: Column, names: Iterable[str], once: Once) -> dict[str, Value]:
     """Fields of a JSON object, by name, as text (nested ones as JSON); NULL where absent."""
     wanted = ", ".join(f"{quoted(name)}: string" for name in names)
-    whole = F.try_variant_get(F.try_parse_json(text), "$", f"struct<{wanted}>")
+    whole = once(F.try_variant_get(F.try_parse_json(text), "$", f"struct<{wanted}>"))
     return {name: Value(whole.getField(name), T.StringType()) for name in names}
 
 
 def json_scalar(text: Column) -> Column:
     """A JSON value as text, without the quotes that a string has."""
     return F.try_variant_get(F.try_parse_json(text), "$", "string")
+
+
+def _inside(micros: Column) -> Column:
+    return F.when(micros.between(MIN_US, MAX_US), micros)
 
 
 def _micros(given: Value, name: str, zone: str) -> Column:
@@ -98,7 +102,7 @@ def _cast(given: Value, wanted: T.DataType, name: str, zone: str) -> Column:
     if type_.simpleString() == wanted.simpleString():
         return value
     if isinstance(wanted, T.TimestampType):
-        return F.timestamp_micros(instant(given, name, zone).value)
+        return F.timestamp_micros(_inside(_micros(given, name, zone)))
     if isinstance(type_, T.StringType) and isinstance(wanted, _NESTED):
         return F.from_json(value, wanted)
     if isinstance(type_, T.ArrayType) and isinstance(wanted, T.ArrayType):

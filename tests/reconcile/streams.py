@@ -1,0 +1,96 @@
+"""Streams written to files, recorded ones, and what is decoded of them in plain Python."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from backfill.compute import Key
+from backfill.engines import ENGINES
+from backfill.reconcile.stream import Decoded, StreamOptions, decode
+from backfill.windows import Window
+
+RECORDED = Path(__file__).parent.parent / "engines" / "recorded"
+COUNT = {"events": T.LongType()}
+USER = {"user": T.StringType()}
+BOTH = {"events": T.LongType(), "amount": T.LongType()}
+
+
+def recorded(*place: str) -> list[dict[str, Any]]:
+    with gzip.open(RECORDED.joinpath(*place), "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def write(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema | None = None) -> Path:
+    """Rows as Parquet, CSV or JSON lines, by the ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = list(rows)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(kept, schema=schema), path)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(kept[0]))
+            writer.writeheader()
+            writer.writerows(kept)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    return path
+
+
+def in_base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def stream(
+    spark: SparkSession,
+    path: Path,
+    format: str,
+    window: Window,
+    *,
+    key: Mapping[str, T.DataType] = USER,
+    aggregates: Mapping[str, T.DataType] = COUNT,
+    zone: str = "UTC",
+    engine: str = "plain",
+    merged_by: Mapping[str, str | None] | None = None,
+    **options: Any,
+) -> Decoded:
+    return decode(
+        spark,
+        StreamOptions(path=str(path), format=format, **options),
+        window,
+        key=Key(tuple(key), tuple(key.values())),
+        aggregates=aggregates,
+        engine=ENGINES[engine],
+        zone=zone,
+        merged_by=merged_by or {},
+    )
+
+
+def final(decoded: Decoded) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """(key…, start, end) to the values; every window once."""
+    found = {}
+    for row in decoded.frame.drop("_written").collect():
+        keys = [row[name] for name in row.__fields__ if name.startswith("_key")]
+        place = (*keys, row["_start"], row["_end"])
+        assert place not in found
+        found[place] = tuple(row)[len(place) :]
+    return found
+
+
+def reasons(decoded: Decoded) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in decoded.undecoded.collect():
+        assert row.source.startswith("/")
+        assert row.raw
+        found[row.reason] = found.get(row.reason, 0) + 1
+    return found
