@@ -20,7 +20,7 @@ from backfill.windows import (
 if TYPE_CHECKING:
     from backfill import aggregates
     from backfill.api import aggregate, sessionize
-    from backfill.job import Job
+    from backfill.job import Job, reconcile
 
 __all__ = [
     "CountWindow",
@@ -32,10 +32,16 @@ __all__ = [
     "TumblingWindow",
     "aggregate",
     "aggregates",
+    "reconcile",
     "sessionize",
 ]
 
-_HOMES = {"aggregate": "backfill.api", "sessionize": "backfill.api", "Job": "backfill.job"}
+_HOMES = {
+    "Job": "backfill.job",
+    "aggregate": "backfill.api",
+    "reconcile": "backfill.job",
+    "sessionize": "backfill.api",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,9 +21,9 @@ from backfill.history.plan import Plan, Planner, Selection
 from backfill.history.recompute import RecomputeRun
 from backfill.history.results import RunResult
 from backfill.history.upkeep import Kept, clean
-from backfill.reconcile.given import described
-from backfill.reconcile.result import Reconciled
-from backfill.reconcile.run import compare_with
+from backfill.reconciliation.given import described
+from backfill.reconciliation.result import Reconciled
+from backfill.reconciliation.run import compare_with
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
@@ -360,6 +360,21 @@ class Job:
                 value=value,
                 way_out="Write it like 2026-01-31, today or yesterday",
             ) from None
+
+
+def reconcile(
+    job: Job | str | Path, window: str, spark: SparkSession | None = None, **options: Any
+) -> Reconciled:
+    """Compares a published table with what a streaming operator wrote; as `Job.reconcile`.
+
+    Args:
+        job: a job, or the path of its file.
+        window: the table.
+        spark: as for `Job.run`.
+        options: as `Job.reconcile` takes them.
+    """
+    loaded = job if isinstance(job, Job) else Job.load(job)
+    return loaded.reconcile(window, spark, **options)
 
 
 def _session() -> SparkSession:

@@ -15,8 +15,8 @@ from backfill.cli.output import cell, iso_utc, print_json, print_line, print_tab
 from backfill.errors import JobFileError
 
 if TYPE_CHECKING:
-    from backfill.reconcile.result import Explained, Reconciled
-    from backfill.reconcile.rows import Row
+    from backfill.reconciliation.result import Explained, Reconciled
+    from backfill.reconciliation.rows import Row
 
 _SHOWN = 10
 
@@ -90,7 +90,7 @@ def reconcile(
     accepted = [each.strip() for each in accept.split(",") if each.strip()]
     ok = found.ok(accepted)
     if html is not None:
-        from backfill.reconcile.report import write_report
+        from backfill.reconciliation.report import write_report
 
         now = dt.datetime.now(dt.timezone.utc)
         write_report(html, found, job=str(job), now=now, time=iso_utc)

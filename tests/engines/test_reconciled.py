@@ -17,11 +17,11 @@ import pytest
 from backfill import HoppingWindow, SessionWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.engines import engine
-from backfill.reconcile.causes import Case, Explanation
-from backfill.reconcile.explain import explain
-from backfill.reconcile.matching import match
-from backfill.reconcile.operator import Operator
-from backfill.reconcile.rows import Row, same_values
+from backfill.reconciliation.causes import Case, Explanation
+from backfill.reconciliation.explain import explain
+from backfill.reconciliation.matching import match
+from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.rows import Row, same_values
 from backfill.replay import Event, replay
 from backfill.windows import Window
 

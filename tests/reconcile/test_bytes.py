@@ -9,8 +9,8 @@ import struct
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill.reconcile.decoders.binary import double, from_base64, from_hex, long_at, utf8
-from backfill.reconcile.reading import Steps
+from backfill.reconciliation.decoders.binary import double, from_base64, from_hex, long_at, utf8
+from backfill.reconciliation.reading import Steps
 
 
 def test_longs_and_doubles_to_the_bit(spark: SparkSession) -> None:

@@ -15,8 +15,8 @@ from backfill import Job, SessionWindow
 from backfill import aggregates as agg
 from backfill.columns import END, START
 from backfill.engines import engine
-from backfill.reconcile.result import Reconciled
-from backfill.reconcile.run import compare
+from backfill.reconciliation.result import Reconciled
+from backfill.reconciliation.run import compare
 from backfill.replay import Event, replay
 
 SECOND = 1_000_000

@@ -6,11 +6,11 @@ import datetime as dt
 from html.parser import HTMLParser
 from pathlib import Path
 
-from backfill.reconcile.causes import Explanation
-from backfill.reconcile.matching import Difference
-from backfill.reconcile.report import write_report
-from backfill.reconcile.result import Explained, Reconciled
-from backfill.reconcile.rows import Row
+from backfill.reconciliation.causes import Explanation
+from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.report import write_report
+from backfill.reconciliation.result import Explained, Reconciled
+from backfill.reconciliation.rows import Row
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "{{ 7 * 7 }}", "\udc80"]
 

@@ -16,8 +16,8 @@ from backfill.engines import Engine, Rules
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
 from backfill.operators.session import last_event
-from backfill.reconcile.decoders.values import Read, failing, instant
-from backfill.reconcile.reading import Once, Value, Written
+from backfill.reconciliation.decoders.values import Read, failing, instant
+from backfill.reconciliation.reading import Once, Value, Written
 from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
 
 GONE = "_gone"

@@ -15,8 +15,8 @@ from backfill.engines import Engine
 from backfill.events.model import SOURCE
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL
-from backfill.reconcile.checkpoint import Batches
-from backfill.reconcile.clocks import CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
+from backfill.reconciliation.checkpoint import Batches
+from backfill.reconciliation.clocks import CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
 from backfill.streaming import Streaming
 
 _BATCH, _ID = "_batch", "_id"

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backfill.reconcile.causes import UNEXPLAINED, Explanation
-from backfill.reconcile.matching import Difference
+from backfill.reconciliation.causes import UNEXPLAINED, Explanation
+from backfill.reconciliation.matching import Difference
 
 
 @dataclass(frozen=True)

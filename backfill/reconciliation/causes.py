@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backfill.reconcile.matching import Difference
-from backfill.reconcile.operator import Operator
-from backfill.reconcile.rows import Row, Slack, same_values
+from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.rows import Row, Slack, same_values
 from backfill.replay import Event, Replayed
 
 UNEXPLAINED = "unexplained"

@@ -9,9 +9,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from backfill.durations import Fixed
-from backfill.reconcile.causes import Case, Hypothesis
-from backfill.reconcile.matching import Difference
-from backfill.reconcile.rows import Row
+from backfill.reconciliation.causes import Case, Hypothesis
+from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed, Window
 from backfill.windows import (
     CumulatingWindow,

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backfill.reconcile.causes import UNEXPLAINED, Case, Explanation, Hypothesis
-from backfill.reconcile.faults import (
+from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation, Hypothesis
+from backfill.reconciliation.faults import (
     of_input,
     of_output,
     of_restarts,
     of_settings,
     of_tombstones,
 )
-from backfill.reconcile.matching import Difference
-from backfill.reconcile.rows import Row
+from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed, replay
 from backfill.windows import SessionWindow
 

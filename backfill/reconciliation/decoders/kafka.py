@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.errors import ColumnError, JobFileError
-from backfill.reconcile.decoders.base import Decoding, Wanted, end_of, find, window_bounds
-from backfill.reconcile.decoders.binary import double, from_base64, from_hex, long_at, utf8
-from backfill.reconcile.decoders.values import (
+from backfill.reconciliation.decoders.base import Decoding, Wanted, end_of, find, window_bounds
+from backfill.reconciliation.decoders.binary import double, from_base64, from_hex, long_at, utf8
+from backfill.reconciliation.decoders.values import (
     Read,
     converted,
     failing,
@@ -30,8 +30,8 @@ from backfill.reconcile.decoders.values import (
     json_scalar,
     milliseconds,
 )
-from backfill.reconcile.options import StreamOptions
-from backfill.reconcile.reading import Once, Steps, Value, Written, fields_of
+from backfill.reconciliation.options import StreamOptions
+from backfill.reconciliation.reading import Once, Steps, Value, Written, fields_of
 from backfill.windows import SessionWindow
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from backfill.reconcile.result import Explained, Reconciled
-from backfill.reconcile.rows import Row
+from backfill.reconciliation.result import Explained, Reconciled
+from backfill.reconciliation.rows import Row
 
 _COLORS = (
     "#4e79a7",
@@ -46,7 +46,9 @@ def write_report(
     """
     # What comes from outside is escaped; and the page's policy forbids scripts besides.
     environment = Environment(
-        loader=PackageLoader("backfill.reconcile", "."), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("backfill.reconciliation", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
     )
     causes = _causes(found)
     colors = {each["name"]: each["color"] for each in causes}

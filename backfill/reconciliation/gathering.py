@@ -10,9 +10,9 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START, TIME
-from backfill.reconcile.clocks import CLOCK, PARTITION, PLACE
-from backfill.reconcile.rows import Row, Slack
-from backfill.reconcile.sources import Field
+from backfill.reconciliation.clocks import CLOCK, PARTITION, PLACE
+from backfill.reconciliation.rows import Row, Slack
+from backfill.reconciliation.sources import Field
 from backfill.replay import Event
 
 Key = tuple[Any, ...]

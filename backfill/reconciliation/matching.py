@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from backfill.reconcile.rows import Row
+from backfill.reconciliation.rows import Row
 
 Same = Callable[[Row, Row], bool]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill.errors import JobFileError
-from backfill.reconcile.options import FORMS, StreamOptions
+from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.spec import JobSpec
 
 _OF_THE_OPERATOR = ("grace", "watermark_delay", "allowed_lateness", "retention", "emit")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backfill.engines import Engine
-from backfill.reconcile.rows import Row
+from backfill.reconciliation.rows import Row
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
 from backfill.windows import SessionWindow, Window

@@ -17,7 +17,7 @@ from backfill.events import SourceOptions, open_source
 from backfill.events.failures import spark_errors
 from backfill.events.files import for_spark, list_files, local_path
 from backfill.events.model import CORRUPT, SOURCE, InputFile, shown
-from backfill.reconcile.options import StreamOptions
+from backfill.reconciliation.options import StreamOptions
 
 _ONCE = "_once"
 

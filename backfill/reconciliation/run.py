@@ -18,12 +18,12 @@ from backfill.engines import Engine
 from backfill.errors import ReplayError
 from backfill.history.base import BaseRun, Progress
 from backfill.history.published import bounds
-from backfill.reconcile.causes import UNEXPLAINED, Case, Explanation
-from backfill.reconcile.checkpoint import Batches, read_checkpoint
-from backfill.reconcile.clocks import CLOCK, END_CLOCK
-from backfill.reconcile.compare import Sides
-from backfill.reconcile.explain import explain
-from backfill.reconcile.gathering import (
+from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation
+from backfill.reconciliation.checkpoint import Batches, read_checkpoint
+from backfill.reconciliation.clocks import CLOCK, END_CLOCK
+from backfill.reconciliation.compare import Sides
+from backfill.reconciliation.explain import explain
+from backfill.reconciliation.gathering import (
     Key,
     events_of,
     floored,
@@ -32,13 +32,13 @@ from backfill.reconcile.gathering import (
     slack_of,
     windows_by_key,
 )
-from backfill.reconcile.given import Given
-from backfill.reconcile.matching import Difference, match
-from backfill.reconcile.operator import Operator
-from backfill.reconcile.result import Explained, Reconciled
-from backfill.reconcile.rows import Row, same_values
-from backfill.reconcile.sources import fields_of, keys_of, received
-from backfill.reconcile.stream import decode
+from backfill.reconciliation.given import Given
+from backfill.reconciliation.matching import Difference, match
+from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.result import Explained, Reconciled
+from backfill.reconciliation.rows import Row, same_values
+from backfill.reconciliation.sources import fields_of, keys_of, received
+from backfill.reconciliation.stream import decode
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve

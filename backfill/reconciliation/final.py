@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, ROWS, START, column, quoted
-from backfill.reconcile.decoders.base import GONE, ORDER, WRITTEN
+from backfill.reconciliation.decoders.base import GONE, ORDER, WRITTEN
 
 TOMBSTONES = "_tombstones"
 USED = "_used"

@@ -16,12 +16,12 @@ from backfill.engines import Engine
 from backfill.errors import AggregateError, SourceError, WindowError
 from backfill.events.failures import spark_errors
 from backfill.events.model import SOURCE, shown
-from backfill.reconcile import final
-from backfill.reconcile.decoders.base import GONE, RAW, WRITTEN, Wanted
-from backfill.reconcile.decoders.columns import decode_columns, ordering
-from backfill.reconcile.decoders.kafka import decode_records
-from backfill.reconcile.options import FORMS, StreamOptions
-from backfill.reconcile.reading import read_written
+from backfill.reconciliation import final
+from backfill.reconciliation.decoders.base import GONE, RAW, WRITTEN, Wanted
+from backfill.reconciliation.decoders.columns import decode_columns, ordering
+from backfill.reconciliation.decoders.kafka import decode_records
+from backfill.reconciliation.options import FORMS, StreamOptions
+from backfill.reconciliation.reading import read_written
 from backfill.windows import SessionWindow, Window
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]

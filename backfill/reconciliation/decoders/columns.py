@@ -8,10 +8,10 @@ from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
 from backfill.events.model import SOURCE
-from backfill.reconcile.decoders.base import Decoding, Wanted, find, window_bounds
-from backfill.reconcile.decoders.values import Read, converted, failing
-from backfill.reconcile.options import StreamOptions
-from backfill.reconcile.reading import Once, Steps, Value, Written
+from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
+from backfill.reconciliation.decoders.values import Read, converted, failing
+from backfill.reconciliation.options import StreamOptions
+from backfill.reconciliation.reading import Once, Steps, Value, Written
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
 
