@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,7 +56,10 @@ def test_every_difference_of_a_real_query_is_explained(
                 "id": [row[3] for row in rows],
             }
         )
-        pq.write_table(table, tmp_path / "events" / f"{number}.parquet")
+        path = tmp_path / "events" / f"{number}.parquet"
+        pq.write_table(table, path)
+        # Spark takes files in the order of their times.
+        os.utime(path, (number, number))
     path = tmp_path / "job.yaml"
     path.write_text(JOB)
     job = Job.load(path)
