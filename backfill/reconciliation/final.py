@@ -1,6 +1,7 @@
 """From every row that a stream wrote to one state per window.
 
-States have the key, `_start`, `_end`, the aggregates and `_written` of a window, and
+States have the key, `_start`, `_end` and the aggregates of a window, and
+ORDER: that of its last row;
 GONE: it was taken back, or merged into another, or is not in the last batch;
 ROWS: how many rows there are of it;
 TOMBSTONES: how many of them take it back;
@@ -13,10 +14,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, ROWS, START, column, quoted
-from backfill.reconciliation.decoders.base import GONE, ORDER, WRITTEN
+from backfill.reconciliation.decoders.base import GONE, ORDER
 
 TOMBSTONES = "_tombstones"
 USED = "_used"
@@ -26,18 +28,24 @@ _MERGERS = {"sum": F.sum, "min": F.min, "max": F.max}
 
 def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
     """The state of each window that its last row leaves."""
-    picked = F.max_by(F.struct(*map(quoted, names), WRITTEN, GONE), ORDER)
+    fields = [*names, GONE, ORDER]
+    if isinstance(rows.schema[ORDER].dataType, LongType):
+        # One by one: Spark then aggregates by hash, if the values are of fixed width too.
+        last = {name: F.max_by(column(name), ORDER).alias(name) for name in fields}
+        found, picked = list(last.values()), {name: column(name) for name in fields}
+    else:
+        found = [F.max_by(F.struct(*map(quoted, fields)), ORDER).alias(_PICKED)]
+        picked = {name: F.col(_PICKED).getField(name).alias(name) for name in fields}
     states = rows.groupBy(*keys, START, END).agg(
-        picked.alias(_PICKED), F.count(F.lit(1)).alias(ROWS), F.count_if(GONE).alias(TOMBSTONES)
+        *found, F.count(F.lit(1)).alias(ROWS), F.count_if(GONE).alias(TOMBSTONES)
     )
-    fields = [F.col(_PICKED).getField(n).alias(n) for n in (*names, WRITTEN, GONE)]
-    used = (~F.col(_PICKED).getField(GONE)).cast("bigint").alias(USED)
-    return states.select(*keys, START, END, *fields, ROWS, TOMBSTONES, used)
+    used = (~picked[GONE]).cast("bigint").alias(USED)
+    return states.select(*keys, START, END, *picked.values(), ROWS, TOMBSTONES, used)
 
 
 def last_batch(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
     """The state of each window in the last batch, of a stream that repeats all in every batch."""
-    batch = F.col(ORDER).getField("order_0")
+    batch = F.col(ORDER).getField("batch_id")
     batches = rows.select("*", batch.alias(_BATCH))
     newest = batches.agg(F.max(_BATCH).alias(_LAST))
     marked = batches.crossJoin(F.broadcast(newest))
@@ -59,7 +67,7 @@ def merged(
     """
     return rows.groupBy(*keys, START, END).agg(
         *(_MERGERS[merged_by[name]](column(name)).alias(name) for name in names),
-        F.max_by(WRITTEN, ORDER).alias(WRITTEN),
+        F.max(ORDER).alias(ORDER),
         F.lit(False).alias(GONE),
         F.count(F.lit(1)).alias(ROWS),
         F.lit(0).cast("bigint").alias(TOMBSTONES),
@@ -94,12 +102,12 @@ def into_merged(
         *keys,
         *owners.values(),
         *map(quoted, names),
-        F.when(F.col("_outer"), F.col(WRITTEN)).alias(WRITTEN),
+        ORDER,
         ROWS,
     )
     return moved.groupBy(*keys, START, END).agg(
         *(_MERGERS[merged_by[name]](column(name)).alias(name) for name in names),
-        F.max(WRITTEN).alias(WRITTEN),
+        F.max(ORDER).alias(ORDER),
         F.lit(False).alias(GONE),
         F.sum(ROWS).alias(ROWS),
         F.lit(0).cast("bigint").alias(TOMBSTONES),

@@ -17,7 +17,7 @@ from backfill.errors import AggregateError, SourceError, WindowError
 from backfill.events.failures import spark_errors
 from backfill.events.model import SOURCE, shown
 from backfill.reconciliation import final
-from backfill.reconciliation.decoders.base import GONE, RAW, WRITTEN, Wanted
+from backfill.reconciliation.decoders.base import GONE, ORDER, RAW, Wanted
 from backfill.reconciliation.decoders.columns import decode_columns, ordering
 from backfill.reconciliation.decoders.kafka import decode_records
 from backfill.reconciliation.options import FORMS, StreamOptions
@@ -139,7 +139,11 @@ def decode(
     _check_some(good, undecoded, options)
     states = _final(good, options, wanted, mergers, by)
     frame = states.where(~F.col(GONE)).select(
-        *key.inner, START, END, *map(quoted, aggregates), WRITTEN
+        *key.inner,
+        START,
+        END,
+        *map(quoted, aggregates),
+        decoding.evidence(F.col(ORDER)).alias("_written"),
     )
     order = ", ".join([*by, "file and row"] if not options.form.keyed_bytes else by)
     return Decoded(frame, undecoded, wanted.engine, order, states)

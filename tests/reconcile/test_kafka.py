@@ -167,6 +167,7 @@ def test_compaction_and_tombstones_over_partitions(spark: SparkSession, tmp_path
         record(session("d", 4, 2**62), long(1), 18, 3),
         record(session("d", 4, 5), b"\x01", 19, 3),
         {**record(session("d", 4, 5), long(1), 0), "offset": None},
+        record(session("d", 4, 5), long(1), -1, 3),
     ]
     for partition in range(4):
         own = [row for row in rows if row["partition"] == partition]
@@ -184,16 +185,16 @@ def test_compaction_and_tombstones_over_partitions(spark: SparkSession, tmp_path
     assert decoded.order == "partition, offset"
     assert reasons(decoded) == {
         "the key is no UTF-8 (key_format)": 1,
-        "the key is shorter than the 16 bytes of a window": 1,
+        "the key is shorter than a window's 16 bytes": 1,
         "the key is NULL": 1,
         "the window ends before it begins": 1,
         "the window is not in the years 1 to 9999": 1,
         "the value is no long of 8 bytes (value_format, bytes)": 1,
-        "partition or offset is NULL": 1,
+        "partition or offset is NULL or out of range": 2,
     }
     counts = decoded.counts()
     assert (counts.rows, counts.windows, counts.tombstones) == (len(rows), 5, 2)
-    assert (counts.superseded, counts.undecoded) == (3, 7)
+    assert (counts.superseded, counts.undecoded) == (3, 8)
     written = {row["_key0"]: row["_written"] for row in decoded.frame.collect()}
     assert written["a"] == "partition 0, offset 7"
 
@@ -370,7 +371,7 @@ def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
         (
             {"topic": "changelog"},
             SourceError,
-            r"stream.path: none of .* sequence number 0; is it of",
+            r"stream.path: none of .*; is it of the changelog",
         ),
         ({"value_format": "string"}, SourceError, "mostly since events is no bigint.*value_format"),
         ({"key_format": "long"}, SourceError, "the key is not 8 bytes .*Check .*key_format"),

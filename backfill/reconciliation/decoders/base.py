@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -23,7 +23,6 @@ from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Windo
 GONE = "_gone"
 ORDER = "_order"
 RAW = "_raw"
-WRITTEN = "_written"
 
 MAX_LONG = (1 << 63) - 1
 
@@ -71,8 +70,9 @@ class Decoding:
         end: µs, as the engine reports it.
         values: the aggregates, by name.
         gone: the row takes its window back.
-        order: sorts the rows of a window; NULL in none of them where `problems` are NULL.
-        evidence: text that says where the row is.
+        order: sorts the rows of a window: a bigint, or a struct whose fields are compared one by
+            one; not NULL where all `problems` are.
+        evidence: text on where a row is, of its order.
         problems: texts, of which the first that is not NULL says why the row can't be decoded.
     """
 
@@ -82,8 +82,8 @@ class Decoding:
     end: Column
     values: Mapping[str, Column]
     gone: Column
-    order: Sequence[Column]
-    evidence: Column
+    order: Column
+    evidence: Callable[[Column], Column]
     problems: Sequence[Column]
 
     def rows(self, written: Written, wanted: Wanted) -> DataFrame:
@@ -93,9 +93,6 @@ class Decoding:
         if isinstance(window, SessionWindow):
             end = last_event(end, window, wanted.rules)
         unparsed = failing(F.col(CORRUPT).isNotNull(), f"the line is no {written.kind.upper()}")
-        # By file and row, where nothing else puts rows in order.
-        place = (SOURCE, F.input_file_block_start(), F.monotonically_increasing_id())
-        order = [each.alias(f"order_{i}") for i, each in enumerate([*self.order, F.struct(*place)])]
         # A condition on this would be moved down, and copied on the way, were it not for the id;
         # which is never less than 0.
         reason = F.coalesce(unparsed, *self.problems, ordered)
@@ -105,8 +102,7 @@ class Decoding:
             end.alias(END),
             *(value.alias(name) for name, value in self.values.items()),
             self.gone.alias(GONE),
-            F.struct(*order).alias(ORDER),
-            self.evidence.alias(WRITTEN),
+            self.order.alias(ORDER),
             F.when(F.monotonically_increasing_id() >= 0, reason).alias(REASON),
             written.raw.alias(RAW),
             SOURCE,

@@ -47,11 +47,11 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
         end=end.value,
         values={name: each.value for name, each in results.items()},
         gone=F.coalesce(op.isin(*_TAKES_BACK), F.lit(False)),
-        order=[each.value for each in order.values()],
-        evidence=F.concat_ws(
+        order=F.struct(*(each.value.alias(name) for name, each in order.items()), *_place()),
+        evidence=lambda row: F.concat_ws(
             ", ",
-            SOURCE,
-            *(F.concat_ws(" ", F.lit(name), each.value) for name, each in order.items()),
+            row.getField("_file"),
+            *(F.concat_ws(" ", F.lit(name), row.getField(name)) for name in order),
         ),
         problems=[
             failing(~known, "op is none of +I, -U, +U and -D"),
@@ -87,6 +87,15 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
             way_out="Name the column that has it, with columns: theirs=order",
         )
     return found
+
+
+def _place() -> list[Column]:
+    """Sorts rows by file, and by row in a file, where nothing else puts them in order."""
+    return [
+        F.col(SOURCE).alias("_file"),
+        F.input_file_block_start().alias("_block"),
+        F.monotonically_increasing_id().alias("_row"),
+    ]
 
 
 def _sorting(given: Value, name: str, zone: str, once: Once) -> Read:

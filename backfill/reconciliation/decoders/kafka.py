@@ -34,6 +34,11 @@ from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.reading import Once, Steps, Value, Written, fields_of
 from backfill.windows import SessionWindow
 
+# Partition and offset are compared as one number, which Spark aggregates without sorting.
+_OFFSET_BITS = 48
+_MOST_OFFSETS = (1 << _OFFSET_BITS) - 1
+_MOST_PARTITIONS = (1 << 15) - 1
+
 
 def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> Decoding:
     """The decoding of Kafka's records.
@@ -51,7 +56,10 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
         for name in options.form.order
     ]
     partition, offset = (each.value for each in places)
-    missing = failing(partition.isNull() | offset.isNull(), "partition or offset is NULL")
+    placed = partition.between(0, _MOST_PARTITIONS) & offset.between(0, _MOST_OFFSETS)
+    unplaced = failing(
+        ~F.coalesce(placed, F.lit(False)), "partition or offset is NULL or out of range"
+    )
     if options.key_format == "struct":
         inner = {**values, **fields_of(key), **_only(wanted.key.names, key)}
         start, end = window_bounds(_with_window(inner), wanted, once)
@@ -71,11 +79,11 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
         end=end.value,
         values=results,
         gone=gone,
-        order=(partition, offset),
-        evidence=F.concat(F.lit("partition "), partition, F.lit(", offset "), offset),
+        order=F.shiftleft(partition, _OFFSET_BITS) + offset,
+        evidence=_evidence,
         problems=[
             *(each.problem for each in places),
-            missing,
+            unplaced,
             failing(key.column.isNull(), "the key is NULL"),
             *problems,
             start.problem,
@@ -83,6 +91,12 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
             *(F.when(~gone, each) for each in wrong),
         ],
     )
+
+
+def _evidence(order: Column) -> Column:
+    partition = F.shiftright(order, _OFFSET_BITS)
+    offset = order.bitwiseAND(F.lit(_MOST_OFFSETS))
+    return F.concat(F.lit("partition "), partition, F.lit(", offset "), offset)
 
 
 def _windowed(
@@ -102,7 +116,7 @@ def _windowed(
     hint = "" if session else f"; is it of the {options.topic} (topic)?"
     problem = F.coalesce(
         failing(data.isNull(), f"the key is no bytes in {options.bytes} (bytes)"),
-        failing(F.length(data) < tail, f"the key is shorter than the {tail} bytes of a window"),
+        failing(F.length(data) < tail, f"the key is shorter than a window's {tail} bytes{hint}"),
         failing(long_at(data, 4, 4) != 0, f"the key ends in no sequence number 0{hint}")
         if changelog
         else none,
