@@ -118,7 +118,7 @@ def _expire(
             replace=[each.path for each in files],
             base=version,
             dates=list(Dates.of((each, each + _DAY) for each in days).ranges),
-            metadata={**metadata, "rows": str(kept.rows), "dropped": str(dropped)},
+            metadata={**metadata, "rows": str(kept.rows), "changed": str(dropped)},
             record=record,
         )
     finally:

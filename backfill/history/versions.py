@@ -21,7 +21,7 @@ COMPACT = "compact"
 
 _TEXTS = ("kind", "user", "from", "to", "chunk_of")
 _COUNTS = ("read", "late", "accepted", "duplicates", "quarantined")
-_TABLE_COUNTS = ("rows", "changed", "dropped")
+_TABLE_COUNTS = ("rows", "changed")
 
 
 @dataclass(frozen=True)

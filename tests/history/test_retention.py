@@ -116,7 +116,7 @@ def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
     assert not any("2026-01-01" in path for path in world.job.store.files("sessions"))
     assert {each.version for each in world.job.expire(world.spark).values()} == {None}
     runs = world.job.history()
-    assert (runs[0]["kind"], runs[0]["tables"]["sessions"]["dropped"]) == ("expire", 3)
+    assert (runs[0]["kind"], runs[0]["tables"]["sessions"]["changed"]) == ("expire", 3)
 
     # A late event that joins a session which was dropped: all of it comes back.
     world.write("late", [Event("gone", at(2, 7, 45), 1), Event("window", at(2, 11, 30), 1)])
