@@ -78,7 +78,10 @@ def test_every_difference_of_a_real_query_is_explained(
         assert found.unexplained == 0, told
         assert found.possible == 0, told
         assert sum(found.causes.values()) == len(found.differences)
-        assert set(found.causes) == {"late", "pending", "redelivered"}, told
+        # The copies are of a window that lost an event too: the first of its causes counts.
+        assert set(found.causes) == {"late", "pending"}, told
+        causes = {cause for _, explanation in told for cause in explanation.causes}
+        assert causes == {"late", "pending", "redelivered"}, told
         assert found.ok(["late", "pending", "redelivered"])
         assert not found.ok(["late", "pending"])
 
