@@ -9,7 +9,6 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
 from backfill.compute import Definition, Sliced
 from backfill.engines import Engine
 from backfill.operators.session import last_event
-from backfill.tables import DeltaStore, LiveFile
 from backfill.windows import SessionWindow
 
 
@@ -55,25 +54,3 @@ def as_slices(rows: DataFrame, definition: Definition, sliced: Sliced, *also: Co
         *(state for each in states.values() for state in each),
         *also,
     )
-
-
-def files_between(
-    store: DeltaStore, name: str, low: int | None, high: int | None, *, slack: int
-) -> list[LiveFile]:
-    """The live files that can hold windows between two instants, by their statistics.
-
-    Args:
-        store: the job's tables.
-        name: the table.
-        low: µs, inclusive; None for no bound.
-        high: µs, inclusive; None for no bound.
-        slack: what a reported end can be later than the last event, µs.
-    """
-    found = []
-    for file in store.live(name):
-        first, last = file.minimum.get("window_start"), file.maximum.get("window_end")
-        after = high is not None and first is not None and first > high
-        before = low is not None and last is not None and last < low - slack
-        if not after and not before:
-            found.append(file)
-    return found

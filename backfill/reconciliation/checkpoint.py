@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from backfill.errors import SourceError
+from backfill.events.files import local_path
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def read_checkpoint(path: str) -> Batches:
         for log in sorted((folder / "sources" / "0").iterdir()):
             if log.name.split(".")[0].isdigit():
                 for entry in _lines(log):
-                    files[_local(entry["path"])] = int(entry["batchId"])
+                    files[local_path(entry["path"]) or entry["path"]] = int(entry["batchId"])
         for log in (folder / "offsets").iterdir():
             if log.name.isdigit():
                 watermarks[int(log.name)] = int(_lines(log)[0]["batchWatermarkMs"]) * 1_000
@@ -65,7 +65,3 @@ def _lines(log: Path) -> list[dict[str, Any]]:
     if version != "v1":
         raise ValueError(f"{log.name} is of version {version}, and v1 is known")
     return [json.loads(line) for line in lines if line.startswith("{")]
-
-
-def _local(path: str) -> str:
-    return unquote(urlsplit(path).path) if path.startswith("file:") else path

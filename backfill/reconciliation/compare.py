@@ -53,12 +53,6 @@ class Sides:
         """The numbers of windows on both sides."""
         return self.batch.count(), self.stream.count()
 
-    def of(self, side: DataFrame, keys: DataFrame) -> DataFrame:
-        """The rows of these keys."""
-        wanted = keys.select(*(F.col(each).alias(f"_wanted{each}") for each in self.keys))
-        same = [F.col(each).eqNullSafe(F.col(f"_wanted{each}")) for each in self.keys]
-        return side.join(wanted, reduce(and_, same, F.lit(True)), "left_semi")
-
     def _summed(self, side: DataFrame) -> DataFrame:
         """A checksum of each key's windows that does not depend on their order."""
         parts = [F.col(START), F.col(END)]

@@ -29,7 +29,7 @@ def explain(case: Case) -> list[Explanation]:
     base = case.operator.replay(case.events)
     rows = case.operator.rows(base.final)
     settled = not case.stream or _gives_all(case, rows)
-    everywhere = None if settled else _one_for_all(case)
+    everywhere = None if settled else _one_for_all(case, base)
     found = []
     for difference in case.differences:
         if case.gives(rows, difference.hull):
@@ -41,13 +41,12 @@ def explain(case: Case) -> list[Explanation]:
     return found
 
 
-def _one_for_all(case: Case) -> Hypothesis | None:
+def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
     """One fault of settings or output that gives all the rows that the stream has of the key."""
     widest = Difference(
         tuple(row for each in case.differences for row in each.batch),
         tuple(row for each in case.differences for row in each.stream),
     )
-    base = case.operator.replay(case.events)
     plain = Hypothesis((), case.operator.rows(base.final), base)
     for first in (plain, *of_settings(case, widest)):
         if first.causes and _gives_all(case, first.rows):
@@ -165,7 +164,7 @@ def _facts(
     for arrival, late_by, cause in sorted(set(lost), key=repr):
         shown.add(cause)
         evidence.setdefault("dropped", []).append({"arrival": arrival, "late_by_us": late_by})
-    stored = any("retention" in each.settings for each in case.operator.engine.streaming.values())
+    stored = "retention" in case.operator.takes
     for windows, cause in (
         (made.pending, "pending"),
         (made.lost, "engine_loss"),

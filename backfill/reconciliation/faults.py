@@ -11,6 +11,7 @@ from typing import Any
 from backfill.durations import Fixed
 from backfill.reconciliation.causes import Case, Hypothesis
 from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed, Window
 from backfill.windows import (
@@ -60,7 +61,7 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
         other = replace(operator, engine=replace(operator.engine, rules=flipped))
         evidence = {"gap_inclusive": flipped.gap_inclusive}
         yield _replayed(other, case.events, "gap_edge", evidence)
-        for gap, bounds in _gaps(case, difference.hull):
+        for gap, bounds in _gaps(case):
             wrong = operator.with_window(SessionWindow(gap=Fixed(gap)))
             yield _replayed(wrong, case.events, "wrong_gap", bounds)
     else:
@@ -74,15 +75,13 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
 def of_restarts(case: Case, base: Replayed) -> Iterator[Hypothesis]:
     """A restart that nobody told of lets events pass that are late otherwise."""
     operator = case.operator
-    if "restarts" not in _settings(case) or operator.settings.get("restarts"):
+    if "restarts" not in operator.takes or operator.settings.get("restarts"):
         return
     for arrival in sorted({each.arrival for each in base.dropped if each.reason == "late"}):
-        events = [each for each in case.events if each.arrival >= arrival]
         again = replace(operator, settings={**operator.settings, "restarts": (arrival,)})
         # The clock that the events bring is of an operator that was not restarted.
-        bare = [replace(each, clock=None) for each in events]
-        earlier = [replace(each, clock=None) for each in case.events if each.arrival < arrival]
-        found = _replayed(again, [*earlier, *bare], "restart", {"before_arrival": arrival})
+        bare = [replace(each, clock=None) for each in case.events]
+        found = _replayed(again, bare, "restart", {"before_arrival": arrival})
         yield replace(found, proved=False)
 
 
@@ -106,8 +105,8 @@ def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hyp
     """Events that the stream never saw, or saw twice."""
     low, high = difference.hull
     near = [each for each in case.events if each.time is not None and low <= each.time <= high]
-    name = "missing_in_stream" if case.operator.ordered or not _drops(case) else "late"
-    sure = case.operator.ordered or not _drops(case)
+    name = "missing_in_stream" if case.operator.ordered or not case.operator.drops else "late"
+    sure = case.operator.ordered or not case.operator.drops
     tried = 0
     groups: list[list[Event]] = [near, list(case.events)] if near else []
     rows = [row for row in case.operator.rows(base.final) if row.start <= high and row.end >= low]
@@ -136,7 +135,7 @@ def _without(case: Case, left_out: Sequence[Event], name: str, sure: bool) -> Hy
 
 
 def _replayed(
-    operator: Any, events: Sequence[Event], cause: str, evidence: Mapping[str, Any]
+    operator: Operator, events: Sequence[Event], cause: str, evidence: Mapping[str, Any]
 ) -> Hypothesis:
     made = operator.replay(events)
     return Hypothesis((cause,), operator.rows(made.final), made, evidence)
@@ -160,7 +159,7 @@ def _shifts(stream: Sequence[Row], rows: Sequence[Row]) -> list[int]:
     )
 
 
-def _gaps(case: Case, hull: tuple[int, int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Gaps that would cut the events as the stream did, and between which bounds they lie."""
     stream = sorted(case.stream, key=lambda row: row.bounds)
     times = sorted({each.time for each in case.events if each.time is not None})
@@ -207,12 +206,3 @@ def _rounded(value: Any, digits: int, how: str) -> Any:
     except ArithmeticError:
         return value
     return float(found) if isinstance(value, float) else found
-
-
-def _settings(case: Case) -> frozenset[str]:
-    return frozenset(n for each in case.operator.engine.streaming.values() for n in each.settings)
-
-
-def _drops(case: Case) -> bool:
-    """Whether the engine drops late events at all."""
-    return any(each.late != "never" for each in case.operator.engine.streaming.values())

@@ -35,6 +35,16 @@ class Operator:
     ordered: bool = True
     end_clock: int | None = None
 
+    @property
+    def takes(self) -> frozenset[str]:
+        """The settings that the engine has, in any of its interfaces."""
+        return frozenset(n for each in self.engine.streaming.values() for n in each.settings)
+
+    @property
+    def drops(self) -> bool:
+        """Whether the engine drops late events at all."""
+        return any(each.late != "never" for each in self.engine.streaming.values())
+
     def replay(self, events: Sequence[Event]) -> Replayed:
         """What it makes of these events."""
         clocked = bool(events) and all(each.clock is not None for each in events)

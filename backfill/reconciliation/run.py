@@ -17,6 +17,7 @@ from backfill.durations import fixed
 from backfill.engines import Engine
 from backfill.errors import ReplayError
 from backfill.history.base import BaseRun, Progress
+from backfill.history.exchange import of_keys
 from backfill.history.published import bounds
 from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
@@ -159,6 +160,7 @@ class _Reconciling(BaseRun):
         super().__init__(spec, store, spark, progress)
         self.name, self.system = name, engine
         self.definition: Definition = self.definitions[name]
+        self.fields, self.columns = fields_of(self.definition.aggregates)
         self.streaming, kind = choose(engine, self.definition.window, None, rolling=False)
         self.settings = {k: v for k, v in settings.items() if v is not None}
         takes = OPERATORS[kind].takes
@@ -179,8 +181,8 @@ class _Reconciling(BaseRun):
             batch, theirs = sides.counted()
             count = differing.count()
             self.progress(f"{batch:,} windows and {theirs:,}; {count:,} keys differ")
-            ours = windows_by_key(sides.of(sides.batch, differing), keys)
-            others = windows_by_key(sides.of(sides.stream, differing), keys)
+            ours = windows_by_key(of_keys(sides.batch, differing, keys, "left_semi"), keys)
+            others = windows_by_key(of_keys(sides.stream, differing, keys, "left_semi"), keys)
             alike = batch - sum(map(len, ours.values()))
             events, ordered, slack = self._events(sides, differing) if count else ({}, True, {})
         found: list[Explained] = []
@@ -215,12 +217,11 @@ class _Reconciling(BaseRun):
         self, sides: Sides, differing: DataFrame
     ) -> tuple[dict[Key, list[dict[str, Any]]], bool, frozenset[str]]:
         """The events of these keys, by key; whether their order is known; sums of doubles."""
-        _, columns = fields_of(self.definition.aggregates)
         delay = fixed(self.settings.get("watermark_delay", "0s"), field="watermark_delay").us
         every, ordered = received(
-            self, self.system, self.streaming, columns, delay, self.checkpoint
+            self, self.system, self.streaming, self.columns, delay, self.checkpoint
         )
-        own = sides.of(every, differing)
+        own = of_keys(every, differing, sides.keys, "left_semi")
         if not self.apart and self.streaming.clock != "none":
             own, ordered = own.drop(CLOCK, END_CLOCK), False
         rows = own.limit(MOST_EVENTS + 1).collect()
@@ -248,8 +249,8 @@ class _Reconciling(BaseRun):
         doubles: Collection[str],
         ordered: bool,
     ) -> tuple[int, list[Explained]]:
-        fields, columns = fields_of(self.definition.aggregates)
-        events, copies = events_of(key, rows, list(columns))
+        fields = self.fields
+        events, copies = events_of(key, rows, list(self.columns))
         slack = {name: slack_of(fields[name], events) for name in doubles}
         sessions = isinstance(self.definition.window, SessionWindow)
         matched, differences = match(

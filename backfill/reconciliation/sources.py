@@ -114,7 +114,7 @@ def received(
     usable = replace(run.reader, rules=rules).events(dict.fromkeys(run.inputs, ALL))
     types = {field.name: field.dataType for field in usable.schema.fields}
     arrivals = arrivals_of(run, streaming, types, checkpoint)
-    keys = [key_name(i) for i in range(len(run.spec.key))]
+    keys = keys_of(run)
     partition = F.lit(0) if arrivals.partition is None else arrivals.partition
     id = F.lit(None).cast("string") if run.spec.id is None else column(run.spec.id).cast("string")
     batch = F.lit(None) if arrivals.batch is None else arrivals.batch

@@ -10,8 +10,9 @@ from backfill.replay.emitters import EMITTERS, Closing
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.keys import session_key_bytes
+from backfill.replay.operators.stored import InStore
 from backfill.replay.settings import Settings
-from backfill.replay.setup import Operator, Setup
+from backfill.replay.setup import Setup
 from backfill.replay.stores.cache import CachedSessions
 from backfill.replay.stores.segments import segment_interval
 from backfill.replay.stores.session_store import Session, SessionStore
@@ -21,8 +22,10 @@ from backfill.windows import SessionWindow
 _MAINTAINED = DAY_US
 
 
-class StoredSessions(Operator):
+class StoredSessions(InStore):
     """One partition's sessions."""
+
+    _stored: SessionStore
 
     takes: ClassVar[frozenset[str]] = frozenset(
         {
@@ -127,25 +130,6 @@ class StoredSessions(Operator):
         self._store.put(key, start, end, state)
         if self._cache is None:
             self._emitter.send(event.arrival, key, start, end, state, "update", end)
-
-    def commit(self, arrival: Any) -> None:
-        """Flushes the cache."""
-        self._arrival = arrival
-        if self._cache is not None:
-            self._cache.flush()
-
-    def restart(self) -> None:
-        """Stream time is lost, the store's own too if its state was on disk."""
-        self._clock.restart()
-        if not self._restored:
-            self._stored.restart()
-        self._emitter.restart()
-        if self._cache is not None:
-            self._cache.restart()
-
-    def finish(self) -> None:
-        """Nothing is flushed by the end of the input."""
-        self._emitter.finish()
 
     def _changed(self, key: Any, start: int, end: int, state: State | None) -> None:
         if state is None:

@@ -10,15 +10,16 @@ from backfill.replay.emitters import EMITTERS, Closing
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.keys import window_key_bytes
+from backfill.replay.operators.stored import InStore
 from backfill.replay.settings import Settings
-from backfill.replay.setup import Operator, Setup
+from backfill.replay.setup import Setup
 from backfill.replay.stores.cache import CachedWindows
 from backfill.replay.stores.segments import segment_interval
 from backfill.replay.stores.window_store import Entry, WindowStore
 from backfill.windows import HoppingWindow, SlidingWindow, TumblingWindow
 
 
-class Stored(Operator):
+class Stored(InStore):
     """One partition's windows of one size, in a store.
 
     Args:
@@ -26,6 +27,8 @@ class Stored(Operator):
         spans: how many sizes the store keeps windows for.
         strict: a window is closed when its end is before the close time, rather than at it.
     """
+
+    _stored: WindowStore
 
     takes: ClassVar[frozenset[str]] = frozenset(
         {
@@ -91,25 +94,6 @@ class Stored(Operator):
         self.update(event, time, close)
         if self._watches:
             self._emitter.closed(event.arrival, close)
-
-    def commit(self, arrival: Any) -> None:
-        """Flushes the cache."""
-        self._arrival = arrival
-        if self._cache is not None:
-            self._cache.flush()
-
-    def restart(self) -> None:
-        """Stream time is lost, the store's own too if its state was on disk."""
-        self._clock.restart()
-        if not self._restored:
-            self._stored.restart()
-        self._emitter.restart()
-        if self._cache is not None:
-            self._cache.restart()
-
-    def finish(self) -> None:
-        """Nothing is flushed by the end of the input."""
-        self._emitter.finish()
 
     def _put(self, event: Event, start: int, state: State) -> None:
         self._store.put(event.key, start, state)

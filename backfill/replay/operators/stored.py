@@ -1,0 +1,46 @@
+"""What operators have in common whose windows are in a store: commits, restarts, the end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from backfill.replay.clocks import StreamTime
+from backfill.replay.emitters import Emitter
+from backfill.replay.setup import Operator, Setup
+from backfill.replay.stores.cache import CachedSessions, CachedWindows
+from backfill.replay.stores.session_store import SessionStore
+from backfill.replay.stores.window_store import WindowStore
+
+
+class InStore(Operator):
+    """One partition's windows, in a store and perhaps behind a cache."""
+
+    _arrival: Any
+    _cache: CachedSessions | CachedWindows | None
+    _clock: StreamTime
+    _emitter: Emitter
+    _restored: bool
+    _stored: SessionStore | WindowStore
+
+    @abstractmethod
+    def __init__(self, setup: Setup) -> None: ...
+
+    def commit(self, arrival: Any) -> None:
+        """Flushes the cache."""
+        self._arrival = arrival
+        if self._cache is not None:
+            self._cache.flush()
+
+    def restart(self) -> None:
+        """Stream time is lost, the store's own too if its state was on disk."""
+        self._clock.restart()
+        if not self._restored:
+            self._stored.restart()
+        self._emitter.restart()
+        if self._cache is not None:
+            self._cache.restart()
+
+    def finish(self) -> None:
+        """Nothing is flushed by the end of the input."""
+        self._emitter.finish()
