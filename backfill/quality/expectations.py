@@ -1,0 +1,1 @@
+"""Expectations that Great Expectations has none of."""

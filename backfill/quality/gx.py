@@ -1,0 +1,71 @@
+"""Great Expectations, imported when it is needed: quiet, and with no word to anybody."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def load() -> Any:
+    """The package, which takes seconds to import the first time."""
+    # Read at import by the versions that have telemetry; each context is told so once more.
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    with warnings.catch_warnings():
+        # It imports a module that Python calls deprecated, which is its authors' to change.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import great_expectations
+
+        import backfill.quality.expectations  # noqa: F401  # registers ours beside its own
+    return great_expectations
+
+
+@contextmanager
+def context(**config: Any) -> Iterator[Any]:
+    """A context of Great Expectations for one piece of work.
+
+    It lives in memory, in no cloud whatever the environment says, and the process's current
+    context, perhaps a notebook's, is afterwards as it was.
+
+    Args:
+        config: of the context besides.
+    """
+    gx = load()
+    from great_expectations.data_context.data_context.context_factory import project_manager
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    try:
+        before = project_manager.get_current_project()
+    except gx.exceptions.DataContextError:
+        before = None
+    stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    settings = {
+        "store_backend_defaults": stores,
+        "analytics_enabled": False,
+        "progress_bars": ProgressBarsConfig(globally=False),
+        **config,
+    }
+    try:
+        with _quiet():
+            yield gx.get_context(mode="ephemeral", project_config=DataContextConfig(**settings))
+    finally:
+        project_manager.set_project(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log lines: what they say of an expectation that fails is in its outcome."""
+    logger = logging.getLogger("great_expectations")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
