@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warn"]
 
+#: So many rows that are not as expected are shown.
+EXAMPLES = 5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Check:

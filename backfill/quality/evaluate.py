@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from backfill.quality import gx
-from backfill.quality.checks import Check, Outcome, Validation
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
-_EXAMPLES = 5
-# The first pass only counts: what succeeds needs no examples.
+from backfill.columns import column, quoted
+from backfill.quality import gx
+from backfill.quality.checks import EXAMPLES, Check, Validation
+from backfill.quality.results import in_utc, outcome, told
+
+# What succeeds needs no examples, and each look for some reads the frame again.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+# These look at the columns' types, and at no row.
+_OF_TYPES = frozenset(
+    {
+        "expect_column_type_to_be",
+        "expect_column_values_to_be_in_type_list",
+        "expect_column_values_to_be_of_type",
+    }
+)
 
 
 def evaluate(
@@ -18,78 +32,158 @@ def evaluate(
 ) -> Validation:
     """Checks a frame.
 
+    On Spark, what a check costs is Great Expectations' doing. Aggregates of whole columns and
+    counts of rows are one pass over the frame together. A check of each value is one pass more
+    for each column and row condition, over its rows that are not NULL, whatever the number of
+    checks of that column; a check of several columns in each row is two. `expect_compound_...
+    _unique` and `expect_sessions_to_be_apart` sort. A check that fails is a few passes more, for
+    its examples. Passes read what the frame is made from: a frame that is dear to compute is best
+    persisted, or written first.
+
+    Times are seen as those of UTC, whatever the zone of the session and of this process.
+
     Args:
-        frame: of pandas or Spark.
+        frame: of pandas, or of Spark, classic or Connect.
         checks: what is expected of it.
         table: what it is: `events`, a window's name, or `reconciliation`.
         run_id: the run.
         key: columns that tell rows apart, to be shown with the examples.
-    """
-    with gx.context() as context:
-        import great_expectations as ge
 
-        sources = context.data_sources
-        kind = "pandas" if type(frame).__module__.startswith("pandas") else "spark"
-        source = (
-            sources.add_pandas(table)
-            if kind == "pandas"
-            else sources.add_spark(table, persist=False)
-        )
-        definition = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe(table)
-        batch = definition.get_batch({"dataframe": frame})
-        suite = ge.ExpectationSuite(
-            name=table, expectations=[_configuration(i, c) for i, c in enumerate(checks)]
-        )
-        names = [each for each in key if each in frame.columns]
-        result_format: dict[str, Any] = {
-            "result_format": "SUMMARY",
-            "partial_unexpected_count": _EXAMPLES,
-            "return_unexpected_index_query": False,
-        }
-        if names:
-            result_format["unexpected_index_column_names"] = names
-        result = batch.validate(suite, result_format=result_format)
-        result.results.sort(key=lambda each: each.expectation_config.meta["backfill"]["place"])
-        document = result.to_json_dict()
-    outcomes = tuple(
-        _outcome(table, check, each)
-        for check, each in zip(checks, document["results"], strict=True)
+    Returns:
+        An outcome for each check, in order; a check that could not be made says why.
+    """
+    found: dict[int, Any] = {}
+    places = dict(enumerate(checks))
+    with gx.context() as context:
+        for part, rows in _parts(frame, places):
+            batch = _batch(context, rows, table)
+            found |= _results(batch, part, _COUNTS)
+            # Where nothing could be counted there is nothing to show either.
+            failed = {
+                place: check
+                for place, check in part.items()
+                if not found[place].success and found[place].result
+            }
+            if failed:
+                found |= _results(batch, failed, _with_examples(frame, key))
+        results = [told(found[place]) for place in places]
+        document = _document(results, table, run_id)
+    return Validation(
+        table=table,
+        run_id=run_id,
+        outcomes=tuple(
+            outcome(table, check, each)
+            for check, each in zip(checks, document["results"], strict=True)
+        ),
+        document=document,
     )
-    return Validation(table=table, run_id=run_id, outcomes=outcomes, document=document)
+
+
+def _parts(frame: Any, checks: Mapping[int, Check]) -> Iterator[tuple[dict[int, Check], Any]]:
+    """The checks by the frame that they are made on."""
+    of_types = {place: each for place, each in checks.items() if each.expectation in _OF_TYPES}
+    others = {place: each for place, each in checks.items() if place not in of_types}
+    if of_types:
+        yield of_types, frame
+    if others:
+        yield others, _in_utc(frame) if isinstance(frame, DataFrame) else frame
+
+
+def _in_utc(frame: DataFrame) -> DataFrame:
+    """The frame with its timestamps as local times of UTC.
+
+    As instants, Spark would compare them with an expectation's texts in the session's zone, and
+    Python would show them in its own.
+    """
+    names = [each.name for each in frame.schema if isinstance(each.dataType, TimestampType)]
+    epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+    local = {
+        name: F.expr(f"timestampadd(MICROSECOND, unix_micros({quoted(name)}), {epoch})")
+        for name in names
+    }
+    return frame.select(*(local.get(name, column(name)).alias(name) for name in frame.columns))
+
+
+def _batch(context: Any, frame: Any, table: str) -> Any:
+    if isinstance(frame, DataFrame):
+        source = context.data_sources.add_or_update_spark("backfill", persist=False)
+    else:
+        source = context.data_sources.add_or_update_pandas("backfill")
+    asset = source.add_dataframe_asset(table)
+    return asset.add_batch_definition_whole_dataframe(table).get_batch({"dataframe": frame})
+
+
+def _with_examples(frame: Any, key: Sequence[str]) -> dict[str, Any]:
+    names = [name for name in key if name in frame.columns]
+    return {
+        "result_format": "SUMMARY",
+        "partial_unexpected_count": EXAMPLES,
+        "return_unexpected_index_query": False,
+        **({"unexpected_index_column_names": names} if names else {}),
+    }
+
+
+def _results(
+    batch: Any, checks: Mapping[int, Check], result_format: Mapping[str, Any]
+) -> dict[int, Any]:
+    """Great Expectations' result of each check, by the check's place."""
+    from great_expectations.core import ExpectationSuite
+    from great_expectations.core.expectation_validation_result import ExpectationValidationResult
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    configured = [
+        ExpectationConfiguration(**_configuration(place, check)) for place, check in checks.items()
+    ]
+    try:
+        suite = ExpectationSuite(
+            name=batch.data_asset.name, expectations=[each.to_domain_obj() for each in configured]
+        )
+        results = batch.validate(suite, result_format=dict(result_format)).results
+    except Exception as error:  # of any kind: an expectation's own, Spark's, pydantic's
+        if len(checks) > 1:  # one that raises takes the others with it
+            alone = ({place: check} for place, check in checks.items())
+            return {k: v for each in alone for k, v in _results(batch, each, result_format).items()}
+        problem = {"raised_exception": True, "exception_message": str(error) or repr(error)}
+        results = [
+            ExpectationValidationResult(
+                success=False, expectation_config=configured[0], result={}, exception_info=problem
+            )
+        ]
+    # In the order in which they could be evaluated.
+    return {each.expectation_config.meta["place"]: each for each in results}
 
 
 def _configuration(place: int, check: Check) -> dict[str, Any]:
     return {
         "type": check.expectation,
-        "kwargs": dict(check.arguments),
-        "meta": {"backfill": {"place": place, "check": check.name, "severity": check.severity}},
+        "kwargs": {name: _comparable(value) for name, value in check.arguments.items()},
+        "meta": {"place": place, "check": check.name},
         "severity": "critical" if check.severity == "error" else "warning",
         **({"description": check.about} if check.about else {}),
     }
 
 
-def _outcome(table: str, check: Check, found: Mapping[str, Any]) -> Outcome:
-    result = found["result"]
-    rows = result.get("partial_unexpected_index_list") or []
-    if not all(isinstance(each, dict) for each in rows) or not rows:
-        values = result.get("partial_unexpected_list") or []
-        rows = [
-            each if isinstance(each, dict) else {str(check.arguments.get("column")): each}
-            for each in values
-        ]
-    return Outcome(
-        table=table,
-        check=check,
-        success=bool(found["success"]),
-        observed=result.get("observed_value", result.get("unexpected_percent")),
-        unexpected=result.get("unexpected_count"),
-        examples=tuple(rows[:_EXAMPLES]),
-        problem=_problem(found["exception_info"]),
+def _comparable(value: Any) -> Any:
+    return in_utc(value) if isinstance(value, dt.datetime) else value
+
+
+def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:
+    from great_expectations.core.expectation_validation_result import (
+        ExpectationSuiteValidationResult,
     )
 
-
-def _problem(info: Mapping[str, Any]) -> str | None:
-    each = info if "raised_exception" in info else next(iter(info.values()))
-    if not each["raised_exception"]:
-        return None
-    return str(each["exception_message"]).strip().splitlines()[0]
+    good = sum(bool(each.success) for each in results)
+    whole: Any = ExpectationSuiteValidationResult(
+        success=good == len(results),
+        results=results,
+        suite_name=table,
+        statistics={
+            "evaluated_expectations": len(results),
+            "successful_expectations": good,
+            "unsuccessful_expectations": len(results) - good,
+            "success_percent": 100 * good / len(results) if results else None,
+        },
+        meta={"run_id": run_id},
+    )
+    document: dict[str, Any] = whole.to_json_dict()
+    return document

@@ -1,0 +1,96 @@
+"""What Great Expectations found, in words and in JSON's types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from backfill.launch import telling_line
+from backfill.printable import printable
+from backfill.quality.checks import EXAMPLES, Check, Outcome
+
+
+def told(found: Any) -> Any:
+    """The result with its values as they are told, and without the trace of what was raised."""
+    found.result = _plain(found.result)
+    found.exception_info = {
+        "raised_exception": _raised(found.exception_info) is not None,
+        "exception_message": _problem(found.exception_info),
+        "exception_traceback": None,
+    }
+    return found
+
+
+def outcome(table: str, check: Check, found: Mapping[str, Any]) -> Outcome:
+    """The outcome of a check.
+
+    Args:
+        table: what was checked.
+        check: the check.
+        found: Great Expectations' result in JSON's types.
+    """
+    result = found["result"]
+    return Outcome(
+        table=table,
+        check=check,
+        success=found["success"],
+        observed=result.get("observed_value", result.get("unexpected_percent")),
+        unexpected=result.get("unexpected_count"),
+        examples=tuple(_examples(check, result)),
+        problem=found["exception_info"]["exception_message"],
+    )
+
+
+def _examples(check: Check, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    rows = result.get("partial_unexpected_index_list") or []
+    # Without a key pandas gives places in the frame, which say nothing.
+    if not rows or not isinstance(rows[0], Mapping):
+        rows = result.get("partial_unexpected_list") or []
+    name = str(check.arguments.get("column", "value"))
+    return [row if isinstance(row, Mapping) else {name: row} for row in rows[:EXAMPLES]]
+
+
+def _raised(info: Mapping[str, Any]) -> str | None:
+    """What was raised: once for all, or for each metric that the expectation needs."""
+    for each in [info] if "raised_exception" in info else info.values():
+        if each["raised_exception"]:
+            return str(each["exception_message"])
+    return None
+
+
+def _problem(info: Mapping[str, Any]) -> str | None:
+    raised = _raised(info)
+    return None if raised is None else printable(telling_line(raised) or raised)
+
+
+def in_utc(moment: dt.datetime) -> dt.datetime:
+    """The moment without its zone, in UTC; without one, it is that already."""
+    if moment.tzinfo is None:
+        return moment
+    return moment.astimezone(dt.timezone.utc).replace(tzinfo=None)
+
+
+def _plain(value: Any) -> Any:
+    """What Great Expectations makes no JSON of, or one that has lost something."""
+    match value:
+        case dt.datetime():
+            return in_utc(value).isoformat(timespec="microseconds") + "Z"
+        case Decimal():
+            return str(value)
+        case float():  # numpy's own among them
+            return float(value) if math.isfinite(value) else _not_finite(value)
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _not_finite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
