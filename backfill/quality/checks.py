@@ -10,6 +10,8 @@ Severity = Literal["error", "warn"]
 
 #: So many rows that are not as expected are shown.
 EXAMPLES = 5
+#: The expectation that a query in SQL finds no rows; it is told in a way of its own.
+QUERY = "unexpected_rows_expectation"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,15 @@ from pyspark.sql.types import TimestampType
 
 from backfill.columns import column, quoted
 from backfill.quality import gx
-from backfill.quality.checks import EXAMPLES, Check, Validation
+from backfill.quality.checks import EXAMPLES, QUERY, Check, Validation
 from backfill.quality.results import in_utc, outcome, told
 
 # What succeeds needs no examples, and each look for some reads the frame again.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+# Nothing less has the rows that a query found.
+_COMPLETE = {"result_format": "COMPLETE"}
+# What Great Expectations calls the frame for a query, and leaves behind.
+_VIEW = "tmp_view"
 # These look at the columns' types, and at no row.
 _OF_TYPES = frozenset(
     {
@@ -59,13 +63,13 @@ def evaluate(
             batch = _batch(context, rows, table)
             found |= _results(batch, part, _COUNTS)
             # Where nothing could be counted there is nothing to show either.
-            failed = {
-                place: check
-                for place, check in part.items()
-                if not found[place].success and found[place].result
-            }
-            if failed:
-                found |= _results(batch, failed, _with_examples(frame, key))
+            failed = {k: v for k, v in part.items() if not found[k].success and found[k].result}
+            queries = {k: v for k, v in failed.items() if v.expectation == QUERY}
+            others = {k: v for k, v in failed.items() if k not in queries}
+            found |= _results(batch, others, _with_examples(frame, key))
+            found |= _results(batch, queries, _COMPLETE)
+        if isinstance(frame, DataFrame) and any(each.expectation == QUERY for each in checks):
+            frame.sparkSession.catalog.dropTempView(_VIEW)
         results = [told(found[place]) for place in places]
         document = _document(results, table, run_id)
     return Validation(
@@ -131,12 +135,14 @@ def _results(
     from great_expectations.core.expectation_validation_result import ExpectationValidationResult
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
+    if not checks:
+        return {}
     configured = [
         ExpectationConfiguration(**_configuration(place, check)) for place, check in checks.items()
     ]
     try:
         suite = ExpectationSuite(
-            name=batch.data_asset.name, expectations=[each.to_domain_obj() for each in configured]
+            name=batch.data_asset.name, expectations=[_expectation(each) for each in configured]
         )
         results = batch.validate(suite, result_format=dict(result_format)).results
     except Exception as error:  # of any kind: an expectation's own, Spark's, pydantic's
@@ -156,15 +162,20 @@ def _results(
 def _configuration(place: int, check: Check) -> dict[str, Any]:
     return {
         "type": check.expectation,
-        "kwargs": {name: _comparable(value) for name, value in check.arguments.items()},
+        "kwargs": dict(check.arguments),
         "meta": {"place": place, "check": check.name},
         "severity": "critical" if check.severity == "error" else "warning",
         **({"description": check.about} if check.about else {}),
     }
 
 
-def _comparable(value: Any) -> Any:
-    return in_utc(value) if isinstance(value, dt.datetime) else value
+def _expectation(configuration: Any) -> Any:
+    """The expectation, with its moments in UTC as the frame's are."""
+    expectation = configuration.to_domain_obj()
+    for name, value in expectation:
+        if isinstance(value, dt.datetime):
+            setattr(expectation, name, in_utc(value))
+    return expectation
 
 
 def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:

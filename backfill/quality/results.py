@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from backfill.launch import telling_line
 from backfill.printable import printable
-from backfill.quality.checks import EXAMPLES, Check, Outcome
+from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome
+
+# Where a query's rows are among the details.
+_ROWS = "unexpected_rows"
+# The last line of a trace from a Python worker, which is in the midst of what Spark says.
+_PYTHON_ERROR = re.compile(r"^Traceback .*?^(\w[\w.]*(?:Error|Exception)\b[^\n]*)", re.M | re.S)
 
 
 def told(found: Any) -> Any:
     """The result with its values as they are told, and without the trace of what was raised."""
+    found.success = bool(found.success)  # numpy's own is none of JSON's
     found.result = _plain(found.result)
+    if _ROWS in found.result.get("details", {}):
+        found.result["details"][_ROWS] = found.result["details"][_ROWS][:EXAMPLES]
     found.exception_info = {
         "raised_exception": _raised(found.exception_info) is not None,
         "exception_message": _problem(found.exception_info),
@@ -38,13 +47,17 @@ def outcome(table: str, check: Check, found: Mapping[str, Any]) -> Outcome:
         check=check,
         success=found["success"],
         observed=result.get("observed_value", result.get("unexpected_percent")),
-        unexpected=result.get("unexpected_count"),
+        unexpected=result.get(
+            "observed_value" if check.expectation == QUERY else "unexpected_count"
+        ),
         examples=tuple(_examples(check, result)),
         problem=found["exception_info"]["exception_message"],
     )
 
 
 def _examples(check: Check, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if check.expectation == QUERY:
+        return list(result.get("details", {}).get(_ROWS, ()))
     rows = result.get("partial_unexpected_index_list") or []
     # Without a key pandas gives places in the frame, which say nothing.
     if not rows or not isinstance(rows[0], Mapping):
@@ -63,7 +76,10 @@ def _raised(info: Mapping[str, Any]) -> str | None:
 
 def _problem(info: Mapping[str, Any]) -> str | None:
     raised = _raised(info)
-    return None if raised is None else printable(telling_line(raised) or raised)
+    if raised is None:
+        return None
+    python = _PYTHON_ERROR.search(raised)
+    return printable(python[1] if python else telling_line(raised) or raised)
 
 
 def in_utc(moment: dt.datetime) -> dt.datetime:
