@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -14,6 +15,7 @@ from backfill.columns import column, quoted
 from backfill.quality import gx
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Validation
 from backfill.quality.results import in_utc, outcome, told
+from backfill.tables.session import session_conf
 
 # What succeeds needs no examples, and each look for some reads the frame again.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
@@ -58,7 +60,7 @@ def evaluate(
     """
     found: dict[int, Any] = {}
     places = dict(enumerate(checks))
-    with gx.context() as context:
+    with gx.context() as context, _session_in_utc(frame):
         for part, rows in _parts(frame, places):
             batch = _batch(context, rows, table)
             found |= _results(batch, part, _COUNTS)
@@ -93,12 +95,14 @@ def _parts(frame: Any, checks: Mapping[int, Check]) -> Iterator[tuple[dict[int, 
         yield others, _in_utc(frame) if isinstance(frame, DataFrame) else frame
 
 
-def _in_utc(frame: DataFrame) -> DataFrame:
-    """The frame with its timestamps as local times of UTC.
+def _session_in_utc(frame: Any) -> AbstractContextManager[None]:
+    if not isinstance(frame, DataFrame):
+        return nullcontext()
+    return session_conf(frame.sparkSession, {"spark.sql.session.timeZone": "UTC"})
 
-    As instants, Spark would compare them with an expectation's texts in the session's zone, and
-    Python would show them in its own.
-    """
+
+def _in_utc(frame: DataFrame) -> DataFrame:
+    """The frame with its timestamps as local times of UTC: Python has instants in its own zone."""
     names = [each.name for each in frame.schema if isinstance(each.dataType, TimestampType)]
     epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
     local = {
@@ -140,9 +144,11 @@ def _results(
     configured = [
         ExpectationConfiguration(**_configuration(place, check)) for place, check in checks.items()
     ]
+    spark = isinstance(batch.data.dataframe, DataFrame)
     try:
         suite = ExpectationSuite(
-            name=batch.data_asset.name, expectations=[_expectation(each) for each in configured]
+            name=batch.data_asset.name,
+            expectations=[_expectation(each, spark) for each in configured],
         )
         results = batch.validate(suite, result_format=dict(result_format)).results
     except Exception as error:  # of any kind: an expectation's own, Spark's, pydantic's
@@ -169,13 +175,28 @@ def _configuration(place: int, check: Check) -> dict[str, Any]:
     }
 
 
-def _expectation(configuration: Any) -> Any:
-    """The expectation, with its moments in UTC as the frame's are."""
+def _expectation(configuration: Any, spark: bool) -> Any:
+    """The expectation, with its moments as those of the frame are seen."""
+    from great_expectations.expectations.expectation import (
+        ColumnMapExpectation,
+        ColumnPairMapExpectation,
+        MulticolumnMapExpectation,
+    )
+
     expectation = configuration.to_domain_obj()
+    # Spark compares with instants, which a moment without a zone is in this process's; what Spark
+    # has aggregated is compared in Python, where it has no zone.
+    of_rows = ColumnMapExpectation | ColumnPairMapExpectation | MulticolumnMapExpectation
+    zone = dt.timezone.utc if spark and isinstance(expectation, of_rows) else None
     for name, value in expectation:
-        if isinstance(value, dt.datetime):
-            setattr(expectation, name, in_utc(value))
+        setattr(expectation, name, _moments(value, zone))
     return expectation
+
+
+def _moments(value: Any, zone: dt.timezone | None) -> Any:
+    if isinstance(value, dt.datetime):
+        return in_utc(value).replace(tzinfo=zone)
+    return [_moments(each, zone) for each in value] if isinstance(value, list) else value
 
 
 def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:
