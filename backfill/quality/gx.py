@@ -64,7 +64,8 @@ def quiet() -> Iterator[None]:
     """No log lines: what they say of an expectation that fails is in its outcome.
 
     And no warning of conditions on rows given as text, which is how job files and suites have
-    them; they work as long as this major version, which is pinned.
+    them; they work as long as this major version, which is pinned. Nor of groups in a pattern,
+    which pandas warns of where it only looks for a match.
     """
     logger = logging.getLogger("great_expectations")
     before = logger.level
@@ -73,6 +74,7 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             for text in ("Passing a string to the row_condition", "The condition_parser"):
                 warnings.filterwarnings("ignore", text, DeprecationWarning)
+            warnings.filterwarnings("ignore", "This pattern is interpreted as", UserWarning)
             yield
     finally:
         logger.setLevel(before)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
@@ -101,8 +103,8 @@ class EventsSum(ColumnAggregateMetricProvider):
     def _pandas(cls, column: pd.Series[Any], **_: Any) -> str:
         total = 0
         for value in column.dropna():
-            if int(value) != value:
-                raise _no_counts(str(column.name), str(column.dtype))
+            if not isinstance(value, int | float | Decimal | np.number) or int(value) != value:
+                raise _no_counts(str(column.name), type(value).__name__)
             total += int(value)
         return str(total)
 

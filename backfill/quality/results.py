@@ -25,10 +25,11 @@ def told(found: Any) -> Any:
     found.result = _plain(found.result)
     if _ROWS in found.result.get("details", {}):
         found.result["details"][_ROWS] = found.result["details"][_ROWS][:EXAMPLES]
+    problem = _problem(found.exception_info)
     found.exception_info = {
-        "raised_exception": _raised(found.exception_info) is not None,
-        "exception_message": _problem(found.exception_info),
-        "exception_traceback": None,
+        "raised_exception": problem is not None,
+        "exception_message": problem,
+        "exception_traceback": problem,  # the trace itself names paths of this machine
     }
     return found
 

@@ -1,0 +1,95 @@
+"""Great Expectations' data docs: a page for each validation, and their history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from backfill.quality import gx
+from backfill.quality.results import in_utc
+
+_PAGES = "validations"
+
+
+def build_docs(validations: Sequence[Mapping[str, Any]], folder: Path, *, title: str) -> Path:
+    """Builds the pages; those of validations that are no longer given go.
+
+    They need no network: styles stand in the pages, which have no scripts. A page that is there
+    already is kept, so that a long history costs what is new in it.
+
+    Args:
+        validations: each with `table`, `run_id`, `at` (when, in ISO 8601) and `document` (the
+            validation's).
+        folder: where to; made where missing.
+        title: of the index.
+
+    Returns:
+        The index.
+    """
+    gx.load()
+    from backfill.quality.view import OfflineView
+
+    view = OfflineView()
+    pages = folder / _PAGES
+    pages.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for each in sorted(validations, key=lambda each: _moment(each["at"]), reverse=True):
+        at = f"{_moment(each['at']):%Y-%m-%d %H:%M:%S}"
+        page = pages / f"{_digest(each, view.look)}.html"
+        if not page.exists():
+            heading = f"{each['table']} · {at} · {each['run_id']}"
+            with gx.context():
+                text = view.page(_rendered(each["document"]), heading=heading, home="../index.html")
+            _write(page, text)
+        statistics = each["document"]["statistics"]
+        rows.append(
+            {
+                "success": each["document"]["success"],
+                "at": at,
+                "table": each["table"],
+                "run_id": each["run_id"],
+                "met": statistics["successful_expectations"],
+                "unmet": statistics["unsuccessful_expectations"],
+                "link": f"{_PAGES}/{page.name}",
+            }
+        )
+    index = folder / "index.html"
+    _write(index, view.index(rows, title=title))
+    linked = {row["link"] for row in rows}
+    for page in pages.iterdir():
+        if f"{_PAGES}/{page.name}" not in linked:
+            page.unlink()
+    return index
+
+
+def _rendered(document: Mapping[str, Any]) -> Any:
+    from great_expectations.core.expectation_validation_result import (
+        expectationSuiteValidationResultSchema,
+    )
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+
+    # The schema takes the document apart.
+    result = expectationSuiteValidationResultSchema.load(deepcopy(dict(document)))
+    return ValidationResultsPageRenderer().render(result)
+
+
+def _moment(text: str) -> dt.datetime:
+    return in_utc(dt.datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)))
+
+
+def _digest(validation: Mapping[str, Any], look: str) -> str:
+    whole = look + json.dumps(validation, sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+def _write(page: Path, text: str) -> None:
+    """Whole or not at all: a page that is there is taken for done."""
+    unfinished = page.with_suffix(".part")
+    unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
+    unfinished.replace(page)

@@ -1,0 +1,83 @@
+"""Great Expectations' pages without network and scripts, whatever the values hold."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from typing import Any
+
+import great_expectations
+from great_expectations.render.components import RenderedDocumentContent
+from great_expectations.render.view.view import DefaultJinjaPageView
+from jinja2 import ChoiceLoader, PackageLoader
+
+# What the renderer itself says; the rest comes from tables, job files and errors.
+_OWN = frozenset({"content_block_type", "renderer_type", "tag"})
+# What is to be rendered has one of these; else a dictionary is a value.
+_RENDERED = frozenset({"content_block_type", "content_blocks", "string_template"})
+
+
+class OfflineView(DefaultJinjaPageView):
+    """A page for each validation result, and an index of them.
+
+    Great Expectations' templates load their styles and scripts from elsewhere, and escape some of
+    the values. Here everything stands in the page and is escaped, and the page's policy forbids
+    scripts besides.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        ours = PackageLoader("backfill.quality", "pages")
+        sources = [ours.get_source(self.env, name)[0] for name in sorted(ours.list_templates())]
+        #: Changes when the pages would look another way.
+        self.look = "".join([great_expectations.__version__, *sources])
+        self.env.loader = ChoiceLoader([ours, self.env.loader or ours])
+
+    def page(self, document: RenderedDocumentContent, *, heading: str, home: str) -> str:
+        """The page of a validation result.
+
+        Args:
+            document: rendered by Great Expectations.
+            heading: the page's.
+            home: the link to the index.
+        """
+        content = _escaped(document.to_json_dict())
+        return str(self._get_template("page.j2").render(content, heading=heading, home=home))
+
+    def index(self, rows: list[dict[str, Any]], *, title: str) -> str:
+        """The index.
+
+        Args:
+            rows: the validations, as they are to be listed.
+            title: the site's.
+        """
+        return str(self._get_template("index.j2").render(rows=rows, title=title))
+
+
+def _escaped(node: Any) -> Any:
+    if isinstance(node, str):
+        return html.escape(node)
+    if isinstance(node, list):
+        return [
+            _escaped(each if not isinstance(each, dict) or _RENDERED & each.keys() else str(each))
+            for each in node
+        ]
+    if not isinstance(node, dict):
+        return node
+    escape: dict[str, Callable[[Any], Any]] = {"params": _texts, "styling": _unlinked}
+    return {
+        name: value if name in _OWN else escape.get(name, _escaped)(value)
+        for name, value in node.items()
+    }
+
+
+def _unlinked(styling: Any) -> Any:
+    """Without links, which lead to pages of suites that there are none of here."""
+    if not isinstance(styling, dict):
+        return styling
+    return {name: _unlinked(value) for name, value in styling.items() if name != "href"}
+
+
+def _texts(params: dict[str, Any]) -> dict[str, str]:
+    """Parameters of a sentence, as text: the view escapes text, and nothing else."""
+    return {name: value if isinstance(value, str) else str(value) for name, value in params.items()}
