@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backfill.quality import gx
 from backfill.quality.results import in_utc
+
+if TYPE_CHECKING:
+    from backfill.quality.view import OfflineView
 
 _PAGES = "validations"
 
@@ -45,7 +48,7 @@ def build_docs(validations: Sequence[Mapping[str, Any]], folder: Path, *, title:
         if not page.exists():
             heading = f"{each['table']} · {at} · {each['run_id']}"
             with gx.context():
-                text = view.page(_rendered(each["document"]), heading=heading, home="../index.html")
+                text = _page(view, each["document"], heading)
             _write(page, text)
         statistics = each["document"]["statistics"]
         rows.append(
@@ -68,15 +71,31 @@ def build_docs(validations: Sequence[Mapping[str, Any]], folder: Path, *, title:
     return index
 
 
-def _rendered(document: Mapping[str, Any]) -> Any:
+def _page(view: OfflineView, document: Mapping[str, Any], heading: str) -> str:
     from great_expectations.core.expectation_validation_result import (
         expectationSuiteValidationResultSchema,
     )
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 
+    known = [each for each in document["results"] if _is_known(each["expectation_config"])]
+    others = [each for each in document["results"] if each not in known]
     # The schema takes the document apart.
-    result = expectationSuiteValidationResultSchema.load(deepcopy(dict(document)))
-    return ValidationResultsPageRenderer().render(result)
+    whole = deepcopy({**document, "results": known})
+    rendered = ValidationResultsPageRenderer().render(
+        expectationSuiteValidationResultSchema.load(whole)
+    )
+    return view.page(rendered, others, heading=heading, home="../index.html")
+
+
+def _is_known(configuration: Mapping[str, Any]) -> bool:
+    """Whether it can be rendered: one of another version, or that was refused, may not."""
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    try:
+        ExpectationConfiguration(**configuration).to_domain_obj()
+    except Exception:  # of any kind, an expectation's own among them
+        return False
+    return True
 
 
 def _moment(text: str) -> dt.datetime:

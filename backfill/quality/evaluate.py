@@ -215,7 +215,7 @@ def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:
             "unsuccessful_expectations": len(results) - good,
             "success_percent": 100 * good / len(results) if results else None,
         },
-        meta={"run_id": run_id, "active_batch_definition": {"data_asset_name": table}},
+        meta={"run_id": run_id, "batch_spec": {"data_asset_name": table}},
     )
     document: dict[str, Any] = whole.to_json_dict()
     return document

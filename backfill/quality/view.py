@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import great_expectations
@@ -33,16 +33,25 @@ class OfflineView(DefaultJinjaPageView):
         self.look = "".join([great_expectations.__version__, *sources])
         self.env.loader = ChoiceLoader([ours, self.env.loader or ours])
 
-    def page(self, document: RenderedDocumentContent, *, heading: str, home: str) -> str:
+    def page(
+        self,
+        document: RenderedDocumentContent,
+        others: list[Mapping[str, Any]],
+        *,
+        heading: str,
+        home: str,
+    ) -> str:
         """The page of a validation result.
 
         Args:
             document: rendered by Great Expectations.
+            others: results that it can't render.
             heading: the page's.
             home: the link to the index.
         """
         content = _escaped(document.to_json_dict())
-        return str(self._get_template("page.j2").render(content, heading=heading, home=home))
+        page = self._get_template("page.j2")
+        return str(page.render(content, others=others, heading=heading, home=home))
 
     def index(self, rows: list[dict[str, Any]], *, title: str) -> str:
         """The index.
