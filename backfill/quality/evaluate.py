@@ -38,11 +38,11 @@ def evaluate(
 ) -> Validation:
     """Checks a frame.
 
-    On Spark, what a check costs is Great Expectations' doing. Aggregates of whole columns and
-    counts of rows are one pass over the frame together. A check of each value is one pass more
-    for each column and row condition, over its rows that are not NULL, whatever the number of
-    checks of that column; a check of several columns in each row is two. `expect_compound_...
-    _unique` and `expect_sessions_to_be_apart` sort. A check that fails is a few passes more, for
+    On Spark, each check costs passes over the frame, of two jobs each. Aggregates of columns and
+    counts of rows take one together. Checks of each value take that and one more for each column
+    and row condition, whatever the number of checks of it; checks of several columns in each row
+    two. `expect_column_values_to_be_unique` and `expect_compound_columns_to_be_unique` sort, twice
+    for their two counts; `expect_sessions_to_be_apart` once. A check that fails is made again for
     its examples. Passes read what the frame is made from: a frame that is dear to compute is best
     persisted, or written first.
 

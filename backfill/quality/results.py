@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
+
+import numpy as np
 
 from backfill.launch import telling_line
 from backfill.printable import printable
@@ -91,20 +93,28 @@ def in_utc(moment: dt.datetime) -> dt.datetime:
 
 
 def _plain(value: Any) -> Any:
-    """What Great Expectations makes no JSON of, or one that has lost something."""
+    """The value in JSON's types, with nothing lost on the way."""
     match value:
-        case dt.datetime():
-            return in_utc(value).isoformat(timespec="microseconds") + "Z"
-        case Decimal():
-            return str(value)
+        case None | bool() | int() | str():
+            return value
         case float():  # numpy's own among them
             return float(value) if math.isfinite(value) else _not_finite(value)
+        case dt.datetime():
+            if value != value:  # pandas' missing time
+                return None
+            return in_utc(value).isoformat(timespec="microseconds") + "Z"
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode("ascii")
+        case np.generic():
+            return _plain(value.item())
+        case tuple() if hasattr(value, "asDict"):  # a struct of Spark's
+            return _plain(value.asDict())
         case Mapping():
             return {str(name): _plain(each) for name, each in value.items()}
-        case list() | tuple():
+        case list() | tuple() | set() | np.ndarray():
             return [_plain(each) for each in value]
         case _:
-            return value
+            return str(value)
 
 
 def _not_finite(value: float) -> str:

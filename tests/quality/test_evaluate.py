@@ -91,6 +91,8 @@ def test_the_same_check_twice() -> None:
     twice = [check(BETWEEN, severity, column="n", min_value=2) for severity in ("error", "warn")]
     found = evaluate(pd.DataFrame({"n": [1]}), twice, table="events", run_id="r")
     assert (len(found.failed), len(found.warned)) == (1, 1)
+    found = evaluate(pd.DataFrame({"x": [1]}), twice, table="events", run_id="r")
+    assert (len(found.failed), len(found.warned)) == (1, 1)
 
 
 def test_five_examples_at_most(frame: DataFrame) -> None:
@@ -107,6 +109,26 @@ def test_without_a_key_the_values_are_shown(frame: DataFrame) -> None:
 def test_values_are_of_jsons_types(frame: DataFrame) -> None:
     found = outcome(frame, "expect_column_values_to_be_null", ("time",), column="price")
     assert found.examples[0] == {"time": "1970-01-01T00:00:39.999995Z", "price": "4.00"}
+    odd = frame.select(
+        F.struct("n", F.lit(1).alias("b")).alias("s"),
+        F.lit(b"ab").alias("bytes"),
+        F.expr("time - timestamp'1970-01-01'").alias("span"),
+        F.array("time").alias("times"),
+        F.lit(float("nan")).alias("nan"),
+        F.expr("date'1582-01-01'").alias("day"),
+        F.lit(None).cast("int").alias("x"),
+    )
+    names = tuple(odd.columns[:-1])
+    found = outcome(odd.limit(1), NOT_NULL, names, column="x")
+    assert json.loads(json.dumps(found.examples, allow_nan=False))[0] == {
+        "s": {"n": 0, "b": 1},
+        "bytes": "YWI=",
+        "span": found.examples[0]["span"],
+        "times": found.examples[0]["times"],
+        "nan": "NaN",
+        "day": "1582-01-01",
+        "x": None,
+    }
     floats = pd.DataFrame({"x": [float("inf"), float("nan"), 1.0]})
     [far, whole] = outcomes(
         floats,

@@ -89,7 +89,7 @@ def test_sessions_apart_on_pandas(rows: list[tuple], inclusive: bool) -> None:
     )
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(rows=sessions(150), inclusive=st.booleans())
 def test_sessions_apart_on_spark(spark: SparkSession, rows: list[tuple], inclusive: bool) -> None:
     found = apart(spark_frame(spark, rows), key=["user", "site"], gap_inclusive=inclusive)
