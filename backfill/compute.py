@@ -18,7 +18,13 @@ from backfill.errors import AggregateError
 from backfill.operators.aligned import aligned, layout
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
-from backfill.operators.session import reported_end, session_id, session_is_open, sessions
+from backfill.operators.session import (
+    last_event,
+    reported_end,
+    session_id,
+    session_is_open,
+    sessions,
+)
 from backfill.windows import SessionWindow, Window
 
 
@@ -140,6 +146,15 @@ class Built:
         if isinstance(window, SessionWindow):
             return session_is_open(F.col(END), window, engine.rules_for(window), horizon)
         return layout(window, engine, self.sliced.zone).is_open(F.col(END), horizon)
+
+
+def bounds(definition: Definition, engine: Engine) -> tuple[Column, Column]:
+    """The start, and the last event of a session or the end of an aligned window; µs."""
+    start, end = F.unix_micros("window_start"), F.unix_micros("window_end")
+    window = definition.window
+    if isinstance(window, SessionWindow):
+        end = last_event(end, window, engine.rules_for(window))
+    return start, end
 
 
 def slice_events(

@@ -5,22 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import getpass
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill.errors import JobFileError, did_you_mean
+from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.history import versions
 from backfill.history.base import QUARANTINE, Progress
-from backfill.history.dates import Range
+from backfill.history.dates import Dates, Range
 from backfill.history.execute import execute
 from backfill.history.expire import Expired, expire
 from backfill.history.plan import Plan, Planner, Selection
 from backfill.history.recompute import RecomputeRun
 from backfill.history.results import RunResult
 from backfill.history.upkeep import Kept, clean
+from backfill.history.validate import Validating
+from backfill.quality.checks import Outcome
+from backfill.quality.reconciliation import check_reconciled
+from backfill.quality.store import PAGES, kept
 from backfill.reconciliation.given import described
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.run import compare_with
@@ -106,6 +111,7 @@ class Job:
         date: str | dt.date | None = None,
         missing: bool = False,
         chunk: int | None = None,
+        publish_anyway: str | None = None,
         progress: Progress = _silent,
     ) -> RunResult:
         """Computes windows and publishes them.
@@ -121,9 +127,12 @@ class Job:
             missing: only dates that have events and were never computed.
             chunk: cut ranges into runs of so many days; a failing one does not stop the others,
                 and those that were committed before are not run again.
+            publish_anyway: why to publish even what fails its checks; kept in the history.
             progress: is told, in a line each, what is being done.
 
         Raises:
+            ChecksFailed: what was computed is not as it has to be; it is kept, and nothing of it
+                is published.
             SourceError: if the source can't be read, is empty, or has no usable event.
             ColumnError, AggregateError: if the job does not fit the source's columns.
             ConservationError: if events went in that did not come out.
@@ -136,13 +145,15 @@ class Job:
         else:
             planner = Planner(self.spec, self.store, session, progress)
             plan = planner.plan(selection, explain=False)
-        return execute(plan, self.spec, self.store, session, progress)
+        reason = _reason(publish_anyway)
+        return execute(plan, self.spec, self.store, session, progress, anyway=reason)
 
     def recompute(
         self,
         spark: SparkSession | None = None,
         *,
         late: str | Path | None = None,
+        publish_anyway: str | None = None,
         progress: Progress = _silent,
     ) -> RunResult | None:
         """Merges what arrived since the tables were published into them.
@@ -150,18 +161,76 @@ class Job:
         Args:
             spark: as for `run`.
             late: a file or folder of late events; it is an input of the job from now on.
+            publish_anyway: as for `run`.
             progress: as for `run`.
 
         Returns:
             What was done; None where nothing had arrived.
 
         Raises:
+            ChecksFailed: as for `run`.
             TableError: nothing is published, a table is stale, or another run came between.
             SourceError: an input is gone or has changed; or the source can't be read.
         """
         paths = [] if late is None else [str(Path(late).absolute())]
-        run = RecomputeRun(self.spec, self.store, spark or _session(), progress, late=paths)
+        run = RecomputeRun(
+            self.spec,
+            self.store,
+            spark or _session(),
+            progress,
+            late=paths,
+            anyway=_reason(publish_anyway),
+        )
         return run.execute()
+
+    def validate(
+        self,
+        window: str | None = None,
+        spark: SparkSession | None = None,
+        *,
+        start: str | dt.date | None = None,
+        end: str | dt.date | None = None,
+        progress: Progress = _silent,
+    ) -> tuple[Outcome, ...]:
+        """Checks what is published, by the job's checks; nothing is published by it.
+
+        Without a range the events are read again, too, and checked with what holds them.
+
+        Args:
+            window: only this table; by default all.
+            spark: as for `run`.
+            start: only windows that start on this date or later.
+            end: the date behind the last one.
+            progress: as for `run`.
+
+        Returns:
+            What came of each check.
+
+        Raises:
+            JobFileError: no such window or date.
+            TableError: nothing is published, or a table is stale.
+        """
+        if window is not None:
+            self._known(window, list(self.spec.windows))
+        chosen = self._selection(start, end, None, False, None).dates
+        run = Validating(self.spec, self.store, spark or _session(), progress)
+        dates = None if chosen is None else Dates.between(*chosen)
+        return run.outcomes([window] if window else list(self.spec.windows), dates)
+
+    def docs(self) -> Path:
+        """Builds pages of what came of the checks of all runs; gives their beginning.
+
+        Raises:
+            TableError: no run has checked anything yet.
+        """
+        found = kept(self.spec.tables)
+        if not found:
+            way_out = f"Run: backfill run {self.spec.path}"
+            raise TableError("nothing has been checked yet", field="docs", way_out=way_out)
+        # Imported where it is needed: that takes seconds.
+        from backfill.quality.docs import build_docs
+
+        return build_docs(found, self.spec.tables / PAGES, title=self.spec.path.stem)
 
     def stream(
         self,
@@ -243,7 +312,7 @@ class Job:
         """
         self._known(window, list(self.spec.windows))
         given = described(self.spec, stream, settings)
-        return compare_with(
+        found = compare_with(
             self.spec,
             self.store,
             spark or _session(),
@@ -253,6 +322,7 @@ class Job:
             sample=sample,
             progress=progress,
         )
+        return replace(found, checks=check_reconciled(self.spec, found, self._new_run()))
 
     def changes(
         self, window: str, since: str | None = None, spark: SparkSession | None = None
@@ -375,6 +445,12 @@ def reconcile(
     """
     loaded = job if isinstance(job, Job) else Job.load(job)
     return loaded.reconcile(window, spark, **options)
+
+
+def _reason(given: str | None) -> str | None:
+    if given is not None and not given.strip():
+        raise JobFileError("needs a reason", field="publish_anyway", value=given)
+    return given
 
 
 def _session() -> SparkSession:

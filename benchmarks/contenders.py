@@ -208,6 +208,9 @@ _MORE_WINDOWS = """\
 """
 
 
+_UNCHECKED = "checks: {builtin: off}\n"
+
+
 def _job(more: str) -> Run:
     def run(spark: SparkSession, source: Path, out: Path) -> None:
         out.mkdir()
@@ -232,6 +235,7 @@ LAG_WITH_ID = Contender("lag + cumulative sum, with our id", _spark(_lag_with_id
 ONE_PHASE = Contender("backfill, without partial aggregation", _one_phase)
 JOB_OF_THREE = Contender("job of three windows", _job(_MORE_WINDOWS))
 JOB_OF_SESSIONS = Contender("job of sessions alone", _job(""))
+JOB_UNCHECKED = Contender("the same without its gate", _job(_MORE_WINDOWS + _UNCHECKED))
 
 
 def hopping(size: str, advance: str) -> Contender:

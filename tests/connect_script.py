@@ -50,10 +50,25 @@ counts["sessionized"] = (
     .where("session_id is not null")
     .count()
 )
-job = Job.load(folder / "job.yaml")
+path = folder / "job.yaml"
+path.write_text(
+    path.read_text()
+    + """
+checks:
+  events: [{expect_column_values_to_not_be_null: {column: event_time}}]
+  sessions:
+    - {expect_column_values_to_be_between: {column: events, min_value: 1}}
+    - {expect_column_values_to_be_between: {column: events, min_value: 2}, severity: warn}
+    - {expect_sessions_to_be_apart: {key: [user_id], gap: 30m}}
+"""
+)
+job = Job.load(path)
 result = job.run(spark)
 counts["job"] = {name: window.rows for name, window in result.windows.items()}
 counts["quarantined"] = dict(result.quarantined)
+failed = [each for each in result.checks if not each.success]
+counts["checks"] = [len(result.checks), *(each.unexpected for each in failed)]
+counts["lone"] = job.table("sessions", spark).where("events < 2").count()
 hourly = Job(replace(job.spec, windows={"hourly": job.spec.windows["hourly"]}))
 counts["stream"] = asdict(hourly.stream(spark, to=folder / "stream")["hourly"])
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()

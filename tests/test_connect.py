@@ -28,6 +28,8 @@ def test_the_same_over_connect(samples: Path) -> None:
     counts = json.loads(done.stdout.strip().splitlines()[-1])
     assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
+    # The built-in ones of events and three windows, and our four; one of these is a warning.
+    assert counts["checks"] == [5 + 3 * 6 + 4, counts["lone"]]
     assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)
     assert (counts["stream"]["read"], counts["stream"]["batches"]) == (5058, 2)
     assert counts["stream"]["rows"] == counts["written"] > 400

@@ -31,6 +31,7 @@ windows:
   daily: {{tumbling: {{size: 1 day}}, aggregates: {{revenue: sum(amount), last: last(amount)}}}}
   trailing: {{hopping: {{size: 3h, advance: 1h}}, aggregates: {{events: count}}}}
 tables: {{path: out}}
+checks: {{builtin: {{quarantined_share: off}}}}
 """
 
 

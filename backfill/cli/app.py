@@ -12,7 +12,9 @@ import typer
 from typer.exceptions import TyperException
 
 from backfill.cli.changes import changes
+from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.clean import clean
+from backfill.cli.docs import docs
 from backfill.cli.expire import expire
 from backfill.cli.generate import generate
 from backfill.cli.history import history
@@ -25,7 +27,9 @@ from backfill.cli.restore import restore
 from backfill.cli.run import run
 from backfill.cli.show import show
 from backfill.cli.stream import stream
+from backfill.cli.validate import validate
 from backfill.errors import BackfillError
+from backfill.quality.errors import ChecksFailed
 
 INTERRUPTED = 130
 
@@ -48,6 +52,8 @@ for _verb in (
     restore,
     expire,
     clean,
+    validate,
+    docs,
     stream,
     reconcile,
     generate,
@@ -94,9 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(error: Exception, *, as_json: bool, verbose: bool) -> int:
     known = error if isinstance(error, BackfillError) else _translated(error)
     facts: dict[str, object] = {}
+    if isinstance(known, ChecksFailed):
+        if as_json:
+            facts["checks"] = as_documents(known.outcomes)
+        else:
+            print_failed(known.outcomes)
     if known is not None:
         kind, message, code = type(known).__name__, str(known), known.exit_code
-        facts = {"field": known.field, "value": known.value, "way_out": known.way_out}
+        facts |= {"field": known.field, "value": known.value, "way_out": known.way_out}
     elif isinstance(error, TyperException):
         kind, code = "UsageError", error.exit_code
         command = getattr(getattr(error, "ctx", None), "command_path", "backfill")

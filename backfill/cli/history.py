@@ -29,6 +29,9 @@ def history(job: JobFile, as_json: Json = False, verbose: Verbose = False) -> No
     columns = ("when", "who", "run", "part of", "what", "range", "versions", *_COUNTS)
     rows = [_texts(run, list(loaded.spec.windows), zone) for run in runs]
     print_table(columns, rows, right=_COUNTS)
+    for run in runs:
+        if run["published_anyway"]:
+            print_line(f"{run['run_id']} failed checks: {cell(run['published_anyway'], zone)}")
     print_line(f"\n{len(runs)} run{'' if len(runs) == 1 else 's'}, times in {loaded.spec.timezone}")
 
 

@@ -13,6 +13,8 @@ from backfill.errors import SetupError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill.spec.checks import Checks
+
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show stack traces of errors.")]
@@ -24,10 +26,25 @@ Remote = Annotated[
     str | None,
     typer.Option("--remote", metavar="sc://HOST", help="Use this Spark Connect server."),
 ]
+Anyway = Annotated[
+    str | None,
+    typer.Option(
+        "--publish-anyway",
+        metavar="REASON",
+        help="Publish even what fails its checks; the reason is kept in the history.",
+    ),
+]
 
 
-def spark_session(settings: Sequence[str] | None, remote: str | None) -> SparkSession:
+def spark_session(
+    settings: Sequence[str] | None, remote: str | None, *, checks: Checks | None = None
+) -> SparkSession:
     """The session that `--spark` and `--remote` describe.
+
+    Args:
+        settings: of `--spark`.
+        remote: of `--remote`.
+        checks: what will be checked with it; what that needs is loaded while Spark starts.
 
     Raises:
         SetupError: for a setting without `=`, or when Spark can't be started.
@@ -43,6 +60,10 @@ def spark_session(settings: Sequence[str] | None, remote: str | None) -> SparkSe
                 way_out="Write it like --spark spark.sql.shuffle.partitions=8",
             )
         conf[key.strip()] = value
+    if checks is not None and (checks.builtin or checks.own):
+        from backfill.quality.gx import begin_to_load
+
+        begin_to_load()
     from backfill.spark import session
 
     return session(remote=remote, conf=conf)

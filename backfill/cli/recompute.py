@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import Anyway, JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.results import as_document, print_result
 
@@ -18,6 +18,7 @@ def recompute(
         Path | None,
         typer.Option(metavar="PATH", help="Late events; an input of the job from now on."),
     ] = None,
+    publish_anyway: Anyway = None,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
@@ -27,7 +28,12 @@ def recompute(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    result = loaded.recompute(spark_session(spark, remote), late=late, progress=tell)
+    result = loaded.recompute(
+        spark_session(spark, remote, checks=loaded.spec.checks),
+        late=late,
+        publish_anyway=publish_anyway,
+        progress=tell,
+    )
     if result is None:
         if as_json:
             print_json({"ok": True, "run_id": None})

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import cell, iso_utc, print_json, print_line, print_table, tell
 from backfill.errors import JobFileError
@@ -69,7 +70,7 @@ def reconcile(
     loaded = Job.load(job)
     found = loaded.reconcile(
         window,
-        spark_session(spark, remote),
+        spark_session(spark, remote, checks=loaded.spec.checks),
         stream=stream,
         checkpoint=checkpoint,
         sample=None if sample is None else _share(sample),
@@ -98,6 +99,7 @@ def reconcile(
         print_json(_document(found, ok))
     else:
         _print(found, ZoneInfo(loaded.spec.timezone))
+        print_failed(found.checks)
         if html is not None:
             print_line(f"\nThe page: {html}")
     return 0 if ok else 1
@@ -146,6 +148,7 @@ def _document(found: Reconciled, ok: bool) -> dict[str, Any]:
             }
             for each in found.differences
         ],
+        "checks": as_documents(found.checks),
     }
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.output import iso_utc, print_line, print_table
 
 if TYPE_CHECKING:
-    from backfill.history.results import RunResult
+    from backfill.history.results import Failure, RunResult
+    from backfill.quality.checks import Outcome
 
 
 def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
@@ -30,13 +33,19 @@ def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "runs": [each.run_id for each in result.chunks],
         "failures": [
-            {"from": str(each.dates[0]), "to": str(each.dates[1]), "error": str(each.error)}
+            {
+                "from": str(each.dates[0]),
+                "to": str(each.dates[1]),
+                "error": str(each.error),
+                "checks": as_documents(_checks(each)),
+            }
             for each in result.failures
         ],
         "skipped": [
             {"from": str(each.dates[0]), "to": str(each.dates[1]), "why": each.why}
             for each in result.skipped
         ],
+        "checks": as_documents(result.checks),
     }
 
 
@@ -61,7 +70,15 @@ def print_result(result: RunResult, tables: Path) -> None:
     ]
     if rows:
         print_table(("window", "rows", "events", "table"), rows, right=("rows", "events"))
+    if any(not each.success for each in result.checks):
+        print_line("\nPublished, though not all checks succeeded:\n")
+        print_failed(result.checks)
     print_line(f"\nDone in {result.seconds:.1f} s.")
+
+
+def _checks(failure: Failure) -> Sequence[Outcome]:
+    """What came of the checks of a part that failed."""
+    return getattr(failure.error, "outcomes", ())
 
 
 def _short(path: Path) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.checks import print_failed
+from backfill.cli.options import Anyway, JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.results import as_document, print_result
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
@@ -17,6 +18,7 @@ def run(
     date: One = None,
     missing: Missing = False,
     chunk: Chunk = None,
+    publish_anyway: Anyway = None,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
@@ -27,7 +29,12 @@ def run(
 
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
-    result = loaded.run(spark_session(spark, remote), **selection, progress=tell)
+    result = loaded.run(
+        spark_session(spark, remote, checks=loaded.spec.checks),
+        **selection,
+        publish_anyway=publish_anyway,
+        progress=tell,
+    )
     if as_json:
         print_json(as_document(result, loaded.spec.tables))
     else:
@@ -35,6 +42,8 @@ def run(
     if result.failures:
         for each in result.failures:
             low, high = each.dates
-            print_line(f"Failed: [{low}, {high}): {each.error}") if not as_json else None
+            if not as_json:
+                print_line(f"Failed: [{low}, {high}): {each.error}")
+                print_failed(getattr(each.error, "outcomes", ()))
             tell(f"Run it again: backfill run {job} --from {low} --to {high}")
         raise typer.Exit(1)

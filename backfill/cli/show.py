@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from backfill.spec import JobSpec
 
+_QUARANTINE = "quarantine"
+
 
 def show(
     job: JobFile,
@@ -40,6 +42,10 @@ def show(
         str | None,
         typer.Option(metavar="COLUMN", help="Those with the largest values of this column."),
     ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="What this run wrote, and its checks kept back."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many windows.")] = 20,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -52,8 +58,9 @@ def show(
     from backfill.tables import look_up
 
     spec = JobSpec.load(job)
-    if window not in spec.windows:
-        way_out = did_you_mean(window, spec.windows)
+    tables = [*spec.windows, *([_QUARANTINE] if run is not None else [])]
+    if window not in tables:
+        way_out = did_you_mean(window, tables)
         raise JobFileError("no such window in the job", value=window, way_out=way_out)
     zone = ZoneInfo(spec.timezone)
     start_us = None if start is None else instant_us(start, zone, option="--from")
@@ -63,15 +70,18 @@ def show(
             "is not later than --from", field="--to", value=end, way_out="Ranges are [from, to)"
         )
     path = spec.tables / window
-    _check_published(path, job)
+    if run is None:
+        _check_published(path, job)
+    first = "reason" if window == _QUARANTINE else "window_start"
     found = look_up(
         path,
         key=_key(spec, key or []),
         start_us=start_us,
         end_us=end_us,
-        end_inclusive=_end_inclusive(spec, window),
+        end_inclusive=window in spec.windows and _end_inclusive(spec, window),
         limit=limit + 1,
-        order_by=[("window_start", "ascending") if top is None else (top, "descending")],
+        order_by=[(first, "ascending") if top is None else (top, "descending")],
+        run=run,
     )
     rows: list[dict[str, Any]] = found.slice(0, limit).to_pylist()
     more = found.num_rows > limit

@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from backfill.columns import END, EVENTS, REASON, START
 from backfill.compute import Built, Definition, Sliced, slice_events
 from backfill.conservation import totals
-from backfill.errors import SourceError, TableError
+from backfill.errors import ColumnError, SourceError, TableError
 from backfill.events import (
     EventRules,
     digests,
@@ -33,6 +33,7 @@ from backfill.events import (
 )
 from backfill.events.model import shown
 from backfill.history.arrivals import arrived
+from backfill.history.changes import changes
 from backfill.history.dates import ALL, NONE, Dates, date_of
 from backfill.history.reading import Reader
 from backfill.history.record import Input, Record
@@ -41,6 +42,10 @@ from backfill.history.retention import beyond, ended
 from backfill.history.rewritten import carried_over
 from backfill.history.state import State, settings, states
 from backfill.operators.aligned import layout
+from backfill.quality.checks import Outcome
+from backfill.quality.errors import ChecksFailed
+from backfill.quality.events import Counted
+from backfill.quality.gate import Gate, Rows
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore, StagedFiles
 from backfill.windows import SessionWindow
@@ -65,10 +70,12 @@ class BaseRun:
         *,
         late: Sequence[str] = (),
         facts: Mapping[str, object] = MappingProxyType({}),
+        anyway: str | None = None,
     ) -> None:
         self.spec, self.store = spec, store
         self.spark, self.progress = spark, progress
         self.facts = facts
+        self.anyway, self.evident = anyway, False
         self.began = time.monotonic()
         now = dt.datetime.now(dt.timezone.utc)
         self.now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
@@ -152,8 +159,52 @@ class BaseRun:
         staged = self.store.stage(
             name, frame, run_id=self.id, partition_by=partition_by, sort_by=sort_by
         )
-        self.stack.callback(self.store.discard, staged)
+        self.stack.callback(self._discard, staged)
         return staged
+
+    def _discard(self, staged: StagedFiles) -> None:
+        if not self.evident:
+            self.store.discard(staged)
+
+    def audit(self, counted: Counted, windows: Mapping[str, Rows]) -> tuple[Outcome, ...]:
+        """Checks what is about to be published.
+
+        Raises:
+            ChecksFailed: it is not as it has to be, and is kept as evidence.
+        """
+        self.progress("checking what was written")
+        gate = Gate(self.spec, self.store, self.id)
+        try:
+            outcomes = gate.audit(counted, windows, anyway=self.anyway is not None)
+        except ChecksFailed:
+            self.evident = True
+            raise
+        if any(not each.success and each.check.severity == "error" for each in outcomes):
+            self.facts = {**self.facts, "published_anyway": self.anyway}
+        return outcomes
+
+    def changed(self, staged: StagedFiles, replaced: Sequence[str] | None) -> int | None:
+        """How many changes the files make, as `backfill changes` tells them.
+
+        Args:
+            staged: of a window's table.
+            replaced: the files that they take the place of; None: all.
+
+        Returns:
+            None where what was published has another key or kind of window.
+        """
+        state = self.states[staged.name]
+        if state.version is None:
+            return staged.rows
+        old = self.store.read(self.spark, staged.name, version=state.version, files=replaced)
+        new = self.store.read_staged(self.spark, staged)
+        window = self.definitions[staged.name].window
+        rules = self.spec.engine.rules_for(window)
+        try:
+            found = changes(old, new, key=self.spec.key, window=window, rules=rules)
+        except ColumnError:
+            return None
+        return found.count()
 
     def recorded(
         self,
@@ -174,12 +225,12 @@ class BaseRun:
             inputs: what it looked at besides; None: every file of the snapshot, and no other.
         """
         own = settings(self.spec, state.name)
-        snapshot = self.source.snapshot
+        snapshot, home = self.source.snapshot, self.spec.path.parent
 
         def record(before: dict[str, object] | None) -> dict[str, object]:
             base = Record(settings=own)
             if before is not None:
-                base = self._carried(Record.from_json(before))
+                base = self._carried(Record.from_json(before, home))
             found = None if state.record is None else state.record.horizon
             if before is not None and base.horizon not in (found, horizon):
                 raise self.moved(state.name)
@@ -194,7 +245,7 @@ class BaseRun:
                 settings=own,
                 expired=self.limit(horizon),
             )
-            return after.json()
+            return after.json(home)
 
         return record
 
@@ -246,6 +297,11 @@ class BaseRun:
             **facts,
         }
         return {name: str(value) for name, value in known.items() if value is not None}
+
+    def known_span(self) -> tuple[int | None, int | None]:
+        """Between which times the inputs' events lie, as their statistics have it; [low, high)."""
+        low, high = self.reader.limits(list(self.inputs))
+        return low, None if high is None else high + 1
 
     def widened(self, span: tuple[int, int], definitions: Iterable[Definition]) -> tuple[int, int]:
         """From the first window that overlaps the span to the end of the last one."""

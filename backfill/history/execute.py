@@ -21,16 +21,30 @@ from backfill.tables import DeltaStore
 
 
 def execute(
-    plan: Plan, spec: JobSpec, store: DeltaStore, spark: SparkSession, progress: Progress
+    plan: Plan,
+    spec: JobSpec,
+    store: DeltaStore,
+    spark: SparkSession,
+    progress: Progress,
+    *,
+    anyway: str | None = None,
 ) -> RunResult:
     """Runs the stages; one that fails does not stop the others.
+
+    Args:
+        plan: which stages.
+        spec: the job.
+        store: its tables.
+        spark: the session.
+        progress: is told what is done.
+        anyway: why to publish even what fails its checks.
 
     Raises:
         BackfillError: there is one stage only, and it failed.
     """
     began = time.monotonic()
     if plan.selection.everything:
-        return FullRun(spec, store, spark, progress).execute()
+        return FullRun(spec, store, spark, progress, anyway=anyway).execute()
     group = f"chunks-{secrets.token_hex(4)}"
     results: list[RunResult] = []
     failures: list[Failure] = []
@@ -47,7 +61,18 @@ def execute(
         facts = {"stage": stage.key, "chunk_of": group if len(plan.stages) > 1 else None}
         dates = Dates.between(*stage.dates)
         try:
-            run = RangeRun(spec, store, spark, progress, dates=dates, facts=facts)
+            # Dates without events are no stage; the end that was asked for is the last one's.
+            asked = plan.selection.dates if number == len(plan.stages) else None
+            run = RangeRun(
+                spec,
+                store,
+                spark,
+                progress,
+                dates=dates,
+                until=(asked or stage.dates)[1],
+                facts=facts,
+                anyway=anyway,
+            )
             results.append(run.execute())
         except BackfillError as error:
             if len(plan.stages) == 1:
@@ -96,4 +121,5 @@ def _joined(
         chunks=tuple(results),
         failures=tuple(failures),
         skipped=tuple(skipped),
+        checks=tuple(one for each in results for one in each.checks),
     )

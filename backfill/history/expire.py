@@ -83,7 +83,7 @@ def _expire(
     run_id: str,
     metadata: Mapping[str, str],
 ) -> Expired:
-    name, version = state.name, state.version
+    name, version, home = state.name, state.version, spec.path.parent
     files = [
         each
         for each in store.live(name, version=version)
@@ -108,8 +108,8 @@ def _expire(
             return Expired(0, limit, None)
 
         def record(before: dict[str, Any] | None) -> dict[str, Any]:
-            base = state.settled if before is None else Record.from_json(before)
-            return replace(base, expired=max(limit, base.expired or limit)).json()
+            base = state.settled if before is None else Record.from_json(before, home)
+            return replace(base, expired=max(limit, base.expired or limit)).json(home)
 
         days = [each.minimum["date"] for each in files]
         made = store.publish(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, Observation
@@ -16,6 +17,8 @@ from backfill.history.base import QUARANTINE, BaseRun, reasons, total
 from backfill.history.dates import Dates
 from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.retention import ended, ended_windows
+from backfill.quality.events import Counted
+from backfill.quality.gate import Rows
 from backfill.tables import StagedFiles
 
 
@@ -30,6 +33,7 @@ class FullRun(BaseRun):
     def _compute(self) -> RunResult:
         events = self.reader.rows(list(self.inputs))
         counted = Observation()
+        usable_events = events.where(F.col(REASON).isNull())
         usable = events.observe(
             counted, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
         ).where(F.col(REASON).isNull())
@@ -45,7 +49,7 @@ class FullRun(BaseRun):
         past = None
         if limit is not None and sums.first < limit:
             past = self.past(
-                events.where(F.col(REASON).isNull()),
+                usable_events,
                 {
                     name: ended_windows(sliced, definition, limit)
                     for name, definition in self.definitions.items()
@@ -75,9 +79,34 @@ class FullRun(BaseRun):
             "duplicates": duplicates,
             "quarantined": staged[QUARANTINE].rows,
         }
+        checks = self.audit(
+            Counted(
+                sliced=sliced,
+                events=usable_events,
+                id=self.spec.id,
+                read=read,
+                quarantined=staged[QUARANTINE].rows,
+                span=self.known_span(),
+            ),
+            {
+                name: Rows(
+                    frame=self.store.read_staged(self.spark, staged[name]),
+                    # The last date is not over yet.
+                    dates=tuple(covered.days())[:-1],
+                    version=None,
+                    without=(),
+                    held=held[name] + (past.held[name] if past else 0),
+                    assigned=sums.assigned[name],
+                )
+                for name in self.definitions
+            },
+        )
+        changed = {name: self.changed(staged[name], None) for name in self.definitions}
         versions = {
             # The quarantine last: whatever was counted before it, a rerun finds what it lacks.
-            name: self._publish(name, staged[name], covered, sums.horizon, facts)
+            name: self._publish(
+                name, staged[name], covered, sums.horizon, {**facts, "changed": changed.get(name)}
+            )
             for name in [*self.definitions, QUARANTINE]
         }
         return RunResult(
@@ -92,6 +121,7 @@ class FullRun(BaseRun):
             },
             horizon_us=sums.horizon,
             seconds=time.monotonic() - self.began,
+            checks=checks,
         )
 
     def _kept(self, usable: DataFrame) -> Sliced:
@@ -107,7 +137,7 @@ class FullRun(BaseRun):
         files: StagedFiles,
         covered: Dates,
         horizon: int,
-        facts: dict[str, int],
+        facts: Mapping[str, int | None],
     ) -> int:
         state = self.states[name]
         return self.store.publish(

@@ -15,7 +15,7 @@ from backfill.columns import END, EVENTS, FIRST, LAST, REASON, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_rows, totals
 from backfill.history.base import QUARANTINE, BaseRun
-from backfill.history.dates import ALL, Dates
+from backfill.history.dates import ALL, Dates, date_of
 from backfill.history.exchange import (
     Place,
     as_published,
@@ -26,11 +26,12 @@ from backfill.history.exchange import (
 from backfill.history.origins import FILE, file_of_table
 from backfill.history.published import with_bounds
 from backfill.history.reading import inside_span
-from backfill.history.record import Record
+from backfill.history.record import Input, Record
 from backfill.history.results import Past, WindowResult
 from backfill.history.retention import BEYOND, ended
 from backfill.history.state import State
 from backfill.operators.session import sessions
+from backfill.quality.gate import Rows
 from backfill.tables import LiveFile, StagedFiles
 from backfill.windows import SessionWindow
 
@@ -50,6 +51,41 @@ class Exchange:
     replaced: tuple[str, ...]
     rows: int
     events: int
+
+
+@dataclass(frozen=True)
+class Pending:
+    """One table's part of a run: written, and not published yet.
+
+    Attributes:
+        closure: the dates of what was looked at.
+        held: how many events the windows hold that the run computed.
+        assigned: how many the engine assigns to them.
+    """
+
+    state: State
+    exchange: Exchange
+    closure: Dates
+    held: int
+    assigned: int
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """What of a run goes to the quarantine: written, and not published yet.
+
+    Attributes:
+        rows: those of inputs that no run had looked at.
+        reasons: how many rows for each; events beyond retention besides.
+        replaced: the files of the table that they take the place of.
+        inputs: what was looked at.
+    """
+
+    staged: StagedFiles
+    rows: int
+    reasons: Mapping[str, int]
+    replaced: Sequence[str]
+    inputs: Mapping[str, Input]
 
 
 @dataclass(frozen=True)
@@ -179,19 +215,31 @@ class PartialRun(BaseRun):
         )
         return WindowResult(exchange.rows, exchange.events, version)
 
-    def quarantine(
-        self, fresh: Sequence[str], closure: Dates, horizon: int | None, past: Past | None
-    ) -> tuple[int, Mapping[str, int]]:
-        """Publishes what cannot be used; tells how many rows, and how many for each reason.
+    def written(self, each: Pending, dates: Dates, horizon: int) -> Rows:
+        """A table's part of the run, for the gate.
+
+        Args:
+            each: it.
+            dates: that the run computed.
+            horizon: µs; its date is not over yet.
+        """
+        last = date_of(horizon, self.spec.timezone)
+        return Rows(
+            frame=self.store.read_staged(self.spark, each.exchange.staged),
+            dates=tuple(day for day in dates.days() if day < last),
+            version=each.state.version,
+            without=each.exchange.replaced,
+            held=each.held,
+            assigned=each.assigned,
+        )
+
+    def unusable(self, fresh: Sequence[str], past: Past | None) -> Unusable:
+        """Writes what cannot be used.
 
         Args:
             fresh: the inputs that no run has looked at.
-            closure: the run's.
-            horizon: µs.
-            past: events beyond retention, of any inputs; they are not among the rows told, but
-                among the reasons.
+            past: events beyond retention, of any inputs.
         """
-        state = self.states[QUARANTINE]
         rows = self.reader.unusable(list(fresh))
         by_reason = rows.groupBy(REASON).count().collect() if fresh else []
         found = {row[REASON]: row["count"] for row in by_reason}
@@ -206,18 +254,28 @@ class PartialRun(BaseRun):
             known=known if gone else None,
             kept=known if replaced else None,
         )
-        looked_at = {path: self.inputs[path] for path in fresh}
-        if fresh or staged.files or state.version is None:
+        inputs = {path: self.inputs[path] for path in fresh}
+        return Unusable(staged, count, found, replaced, inputs)
+
+    def quarantine(self, unusable: Unusable, closure: Dates, horizon: int | None) -> None:
+        """Publishes what cannot be used; last, for a rerun finds what it lacks.
+
+        Args:
+            unusable: as `unusable` wrote it.
+            closure: the run's.
+            horizon: µs.
+        """
+        state = self.states[QUARANTINE]
+        if unusable.inputs or unusable.staged.files or state.version is None:
             self.store.publish(
                 QUARANTINE,
-                staged,
-                replace=replaced,
+                unusable.staged,
+                replace=unusable.replaced,
                 base=state.version,
                 dates=list(closure.ranges),
-                metadata=self.metadata(quarantined=count),
-                record=self.recorded(state, horizon=horizon, inputs=looked_at),
+                metadata=self.metadata(quarantined=unusable.rows),
+                record=self.recorded(state, horizon=horizon, inputs=unusable.inputs),
             )
-        return count, found
 
     def _quarantined(self, fresh: Sequence[str]) -> tuple[DataFrame | None, list[str]]:
         """What is in the quarantine, without rows of inputs that have changed since.
@@ -328,3 +386,8 @@ def counted_by(record: Record | None, paths: Iterable[str], everywhere: Dates) -
         path: everywhere | (record.inputs[path].counted if path in record.inputs else none)
         for path in paths
     }
+
+
+def duplicates_of(sums: Totals, past: Past | None) -> int:
+    """How many rows were copies of events that count."""
+    return sums.rows - sums.accepted - (past.rows - past.events if past else 0)

@@ -6,19 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
-from backfill.compute import Definition, Sliced
-from backfill.engines import Engine
-from backfill.operators.session import last_event
-from backfill.windows import SessionWindow
-
-
-def bounds(definition: Definition, engine: Engine) -> tuple[Column, Column]:
-    """The start, and the last event of a session or the end of an aligned window; µs."""
-    start, end = F.unix_micros("window_start"), F.unix_micros("window_end")
-    window = definition.window
-    if isinstance(window, SessionWindow):
-        end = last_event(end, window, engine.rules_for(window))
-    return start, end
+from backfill.compute import Definition, Sliced, bounds
 
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:

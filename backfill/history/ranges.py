@@ -19,11 +19,12 @@ from backfill.events import spark_errors
 from backfill.history.closure import Followed, follow
 from backfill.history.dates import Dates, date_of, midnight
 from backfill.history.exchange import Place, given_way, overlaps
-from backfill.history.partial import Exchange, PartialRun, counted_by, hull
+from backfill.history.partial import Exchange, PartialRun, Pending, counted_by, duplicates_of, hull
 from backfill.history.reading import events_of
 from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.state import State
 from backfill.operators.calendar import local_date
+from backfill.quality.events import Counted
 from backfill.tables import LiveFile
 from backfill.windows import SessionWindow
 
@@ -62,19 +63,43 @@ class _Made:
         exchange: for the table.
         reached: the dates of what was looked at.
         every: all windows that hold an event of the range, those that are not published too.
+        held: how many events they hold.
+        assigned: how many the engine assigns to them.
     """
 
     exchange: Exchange
     reached: Dates
     every: Built
+    held: int
+    assigned: int
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """What a region came to.
+
+    Attributes:
+        covered: the covered dates of each table after this run.
+        past: what is beyond retention.
+        facts: for `history`.
+        counted: the events, for the gate.
+    """
+
+    pending: list[Pending]
+    covered: Mapping[str, Dates]
+    past: Past | None
+    facts: Mapping[str, Any]
+    counted: Counted
 
 
 class RangeRun(PartialRun):
     """Computes the windows of [from, to), whatever was published of them."""
 
-    def __init__(self, *arguments: Any, dates: Dates, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, dates: Dates, until: dt.date | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self.dates = dates
+        self.dates, self.until = dates, until
 
     def execute(self) -> RunResult:
         """Runs, once."""
@@ -114,56 +139,88 @@ class RangeRun(PartialRun):
         ]
 
     def _compute(self) -> RunResult:
-        results: dict[str, WindowResult] = {}
-        sums: Totals | None = None
-        closure = self.dates
         horizon = self._horizon()
-        for region in self.regions():
-            sliced, sums = self._sliced(region)
-            if horizon is None:
-                raise self.nothing_usable()
-            covered = self._covered(sliced, region)
-            pending = []
-            every: dict[str, Built] = {}
-            for state in region.states:
-                made = self._window(state, sliced, region, sums, horizon, covered[state.name])
-                pending.append((state, made.exchange, self.dates | made.reached))
-                every[state.name] = made.every
-                self.progress(f"{state.name}: {made.exchange.rows:,} windows computed")
-            past = self._past(region, sums, horizon, every)
-            facts = {
-                "from": self.dates.ranges[0][0],
-                "to": self.dates.ranges[0][1],
-                "read": sums.rows,
-                "accepted": sums.accepted - (past.events if past else 0),
-                "duplicates": _duplicates(sums, past),
-            }
-            for state, exchange, dates in pending:
-                results[state.name] = self.commit(
-                    state,
-                    exchange,
-                    counted=self.dates,
-                    covered=covered[state.name],
-                    closure=dates,
-                    horizon=horizon,
-                    facts=facts,
-                )
-                closure |= dates
-        assert sums is not None
+        if horizon is None:
+            raise self.nothing_usable()
         fresh = [
             path for path in self.fresh(self.inputs) if self.reader.may_hold(path, self.span())
         ]
-        unusable, found = self.quarantine(fresh, closure, horizon, past)
+        computed = [self._region(region, horizon) for region in self.regions()]
+        last = computed[-1]
+        unusable = self.unusable(fresh, last.past)
+        checks = self.audit(
+            replace(
+                last.counted,
+                read=last.counted.read + unusable.rows,
+                quarantined=unusable.rows,
+                until=None if self.until is None else midnight(self.until, self.spec.timezone),
+                latest=horizon,
+            ),
+            {
+                each.state.name: self.written(each, self.dates, horizon)
+                for region in computed
+                for each in region.pending
+            },
+        )
+        results: dict[str, WindowResult] = {}
+        closure = self.dates
+        for region in computed:
+            for each in region.pending:
+                results[each.state.name] = self.commit(
+                    each.state,
+                    each.exchange,
+                    counted=self.dates,
+                    covered=region.covered[each.state.name],
+                    closure=each.closure,
+                    horizon=horizon,
+                    facts={
+                        **region.facts,
+                        "changed": self.changed(each.exchange.staged, each.exchange.replaced),
+                    },
+                )
+                closure |= each.closure
+        self.quarantine(unusable, closure, horizon)
         return RunResult(
             run_id=self.id,
-            read=sums.rows + unusable,
-            accepted=sums.accepted - (past.events if past else 0),
-            duplicates=_duplicates(sums, past),
-            quarantined=found,
+            read=last.facts["read"] + unusable.rows,
+            accepted=last.facts["accepted"],
+            duplicates=last.facts["duplicates"],
+            quarantined=unusable.reasons,
             windows={name: results[name] for name in self.definitions},
             horizon_us=horizon,
             seconds=time.monotonic() - self.began,
+            checks=checks,
         )
+
+    def _region(self, region: Region, horizon: int) -> _Computed:
+        """Computes and writes a region's windows."""
+        sliced, sums = self._sliced(region)
+        covered = self._covered(sliced, region)
+        pending = []
+        every: dict[str, Built] = {}
+        for state in region.states:
+            made = self._window(state, sliced, region, sums, horizon, covered[state.name])
+            closure = self.dates | made.reached
+            pending.append(Pending(state, made.exchange, closure, made.held, made.assigned))
+            every[state.name] = made.every
+            self.progress(f"{state.name}: {made.exchange.rows:,} windows computed")
+        past = self._past(region, sums, horizon, every)
+        facts = {
+            "from": self.dates.ranges[0][0],
+            "to": self.dates.ranges[0][1],
+            "read": sums.rows,
+            "accepted": sums.accepted - (past.events if past else 0),
+            "duplicates": duplicates_of(sums, past),
+        }
+        counted = Counted(
+            sliced=sliced,
+            events=self.reader.events(region.counted, region.read),
+            id=self.spec.id,
+            read=sums.rows,
+            quarantined=0,
+            span=region.read,
+        )
+        return _Computed(pending, covered, past, facts, counted)
 
     def span(self) -> Span:
         """The range, µs, [low, high)."""
@@ -214,7 +271,8 @@ class RangeRun(PartialRun):
             state, ours, Place(region.span, None), _inclusive(region.read), horizon
         )
         reached = self.hull(region.read[0], region.read[1] - 1)
-        return _Made(exchange, reached, replace(built, frame=every))
+        assigned = sums.assigned[state.name]
+        return _Made(exchange, reached, replace(built, frame=every), events or 0, assigned)
 
     def _session(
         self,
@@ -235,7 +293,7 @@ class RangeRun(PartialRun):
         whole = replace(sliced, frame=frame)
         built = whole.build(definition)
         every = self.kept(built.frame)
-        self._check(state.name, every, frame)
+        held_events, assigned = self._check(state.name, every, frame)
         here = replace(built, frame=every)
         inside = every.where(overlaps(here, region.span))
         if held is not None:
@@ -252,11 +310,12 @@ class RangeRun(PartialRun):
             state, ours, Place(region.span, over), (min(edges), max(edges)), horizon
         )
         if not found.steps:
-            return _Made(exchange, self.dates, here)
+            return _Made(exchange, self.dates, here, held_events, assigned)
         first, last = found.low, found.high
         bounds = [each for each in (first, *edges) if each is not None]
         ends = [each - 1 for each in (last,) if each is not None]
-        return _Made(exchange, self.hull(min(bounds), max([*edges, *ends])), here)
+        reached = self.hull(min(bounds), max([*edges, *ends]))
+        return _Made(exchange, reached, here, held_events, assigned)
 
     def _past(
         self, region: Region, sums: Totals, horizon: int, every: Mapping[str, Built]
@@ -267,10 +326,13 @@ class RangeRun(PartialRun):
             return None
         return self.past(self.reader.events(region.counted, region.span), every, limit)
 
-    def _check(self, name: str, windows: DataFrame, slices: DataFrame) -> None:
-        """The sessions hold every event of the slices."""
-        held, assigned = (each.agg(F.sum(EVENTS)).collect()[0][0] for each in (windows, slices))
-        check_held(name, held or 0, assigned or 0)
+    def _check(self, name: str, windows: DataFrame, slices: DataFrame) -> tuple[int, int]:
+        """How many events the sessions hold, and how many there are: as many."""
+        held, assigned = (
+            each.agg(F.sum(EVENTS)).collect()[0][0] or 0 for each in (windows, slices)
+        )
+        check_held(name, held, assigned)
+        return held, assigned
 
     def _held(
         self, state: State, sliced: Sliced, definition: Definition, region: Region
@@ -358,10 +420,6 @@ class RangeRun(PartialRun):
             state.name: new | (Dates() if state.record is None else state.record.covered)
             for state in region.states
         }
-
-
-def _duplicates(sums: Totals, past: Past | None) -> int:
-    return sums.rows - sums.accepted - (past.rows - past.events if past else 0)
 
 
 def _inclusive(span: Span) -> Span:

@@ -23,12 +23,14 @@ from backfill.history.dates import ALL, Dates
 from backfill.history.exchange import Place, of_keys
 from backfill.history.merge import LATE, merged
 from backfill.history.origins import Origins
-from backfill.history.partial import Exchange, Seen, hull
+from backfill.history.partial import Pending, Seen, duplicates_of, hull
 from backfill.history.rebuild import RebuildingRun
 from backfill.history.record import Record
 from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.state import State
 from backfill.operators.calendar import local_date
+from backfill.quality.checks import Outcome
+from backfill.quality.events import Counted
 from backfill.windows import SessionWindow
 
 
@@ -47,6 +49,24 @@ class _Found:
     behind: int
     bounds: tuple[int, int] | None
     seen: Seen
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """What late events of tables that have counted the same came to.
+
+    Attributes:
+        horizon: µs.
+        past: what is beyond retention.
+        facts: for `history`.
+        counted: the events, for the gate.
+    """
+
+    pending: list[Pending]
+    horizon: int
+    past: Past | None
+    facts: Mapping[str, int]
+    counted: Counted
 
 
 class RecomputeRun(RebuildingRun):
@@ -95,69 +115,82 @@ class RecomputeRun(RebuildingRun):
                 way_out="Name the column of arrival (a time or a whole number) in events.arrival, "
                 "or run the dates: backfill run JOB --from DATE --to DATE",
             )
+        found = map(self._merged, self.groups(self.definitions))
+        merged = [late for late in found if late is not None]
+        fresh = self.fresh(self.inputs)
+        if not merged and not fresh:
+            return None
+        last = merged[-1] if merged else None
+        horizon = None if last is None else last.horizon
+        unusable = self.unusable(fresh, None if last is None else last.past)
+        checks: tuple[Outcome, ...] = ()
+        if last is not None:
+            read = sum(late.counted.read for late in merged) + unusable.rows
+            checks = self.audit(
+                replace(last.counted, read=read, quarantined=unusable.rows),
+                {
+                    each.state.name: self.written(each, each.closure, late.horizon)
+                    for late in merged
+                    for each in late.pending
+                },
+            )
         results: dict[str, WindowResult] = {}
-        read = accepted = duplicates = 0
         closure = Dates()
-        horizon: int | None = None
-        past: Past | None = None
-        for group in self.groups(self.definitions):
-            record = group[0].settled
-            for state in group:
-                _ = state.settled
-            late = self.late_inputs(record)
-            if not late:
-                continue
-            names = [state.name for state in group]
-            events = self._late_events(record, late)
-            sliced, sums = self.sliced(events, names)
-            self.progress(f"{sums.accepted:,} late events")
-            read, accepted = read + sums.rows, accepted + sums.accepted
-            duplicates += sums.rows - sums.accepted
-            known = [each for each in (record.horizon, sums.horizon) if each is not None]
-            horizon = max(known)
-            pending = []
-            every: dict[str, Built] = {}
-            for state in group:
-                exchange, dates, every[state.name] = self._window(
-                    state, record, names, sliced, sums, horizon
-                )
-                pending.append((state, exchange, dates))
-                self.progress(f"{state.name}: {exchange.rows:,} windows changed")
-            past = self._past(events, sums, horizon, every)
-            if past is not None:
-                accepted -= past.events
-                duplicates -= past.rows - past.events
-            for state, exchange, dates in pending:
-                results[state.name] = self.commit(
-                    state,
-                    exchange,
+        for late in merged:
+            for each in late.pending:
+                results[each.state.name] = self.commit(
+                    each.state,
+                    each.exchange,
                     counted=ALL,
                     covered=Dates(),
-                    closure=dates,
-                    horizon=horizon,
-                    facts={
-                        "late": sums.accepted,
-                        "read": sums.rows,
-                        "accepted": sums.accepted,
-                        "duplicates": sums.rows - sums.accepted,
-                        "changed": exchange.rows,
-                    },
+                    closure=each.closure,
+                    horizon=late.horizon,
+                    facts={**late.facts, "changed": each.exchange.rows},
                 )
-                closure |= dates
-        fresh = self.fresh(self.inputs)
-        if not results and not fresh:
-            return None
-        unusable, found = self.quarantine(fresh, closure, horizon, past)
+                closure |= each.closure
+        self.quarantine(unusable, closure, horizon)
         return RunResult(
             run_id=self.id,
-            read=read + unusable,
-            accepted=accepted,
-            duplicates=duplicates,
-            quarantined=found,
+            read=sum(late.facts["read"] for late in merged) + unusable.rows,
+            accepted=sum(late.facts["accepted"] for late in merged),
+            duplicates=sum(late.facts["duplicates"] for late in merged),
+            quarantined=unusable.reasons,
             windows=results,
             horizon_us=horizon,
             seconds=time.monotonic() - self.began,
+            checks=checks,
         )
+
+    def _merged(self, group: Sequence[State]) -> _Merged | None:
+        """Merges late events into tables that have counted the same; None where there are none."""
+        record = group[0].settled
+        for state in group:
+            _ = state.settled
+        late = self.late_inputs(record)
+        if not late:
+            return None
+        names = [state.name for state in group]
+        events = self._late_events(record, late)
+        sliced, sums = self.sliced(events, names)
+        self.progress(f"{sums.accepted:,} late events")
+        horizon = max(each for each in (record.horizon, sums.horizon) if each is not None)
+        pending = []
+        every: dict[str, Built] = {}
+        for state in group:
+            made, every[state.name] = self._window(state, record, names, sliced, sums, horizon)
+            pending.append(made)
+            self.progress(f"{state.name}: {made.exchange.rows:,} windows changed")
+        past = self._past(events, sums, horizon, every)
+        facts = {
+            "late": sums.accepted,
+            "read": sums.rows,
+            "accepted": sums.accepted - (past.events if past else 0),
+            "duplicates": duplicates_of(sums, past),
+        }
+        counted = Counted(
+            sliced=sliced, events=events, id=self.spec.id, read=sums.rows, quarantined=0
+        )
+        return _Merged(pending, horizon, past, facts, counted)
 
     def _late_events(self, record: Record, late: Mapping[str, Dates]) -> DataFrame:
         """The late events, without those that were counted before."""
@@ -197,11 +230,11 @@ class RecomputeRun(RebuildingRun):
         sliced: Sliced,
         sums: Totals,
         horizon: int,
-    ) -> tuple[Exchange, Dates, Built]:
+    ) -> tuple[Pending, Built]:
         """The windows that the late events change, written beside those that they do not.
 
         Returns:
-            The exchange, its dates, and all windows that hold late events.
+            What is to be published, and all windows that hold late events.
         """
         definition = self.definitions[state.name]
         built = Built(sliced.frame, definition, sliced)
@@ -214,7 +247,8 @@ class RecomputeRun(RebuildingRun):
         held = self.starts(record.covered) | origins.any()
         wanted = held & (lasting | behind)
         found = self._found(whole, starts, wanted, origins, behind)
-        check_held(state.name, found.late, sums.assigned[state.name])
+        assigned = sums.assigned[state.name]
+        check_held(state.name, found.late, assigned)
         final = extents = whole.where(wanted)
         bounds = found.bounds
         seen: Seen | None = found.seen
@@ -227,7 +261,7 @@ class RecomputeRun(RebuildingRun):
         others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
         every = others.unionByName(final.select(*others.columns))
         dates = Dates() if bounds is None else self.hull(*bounds)
-        return exchange, dates, replace(built, frame=every)
+        return Pending(state, exchange, dates, found.late, assigned), replace(built, frame=every)
 
     def _past(
         self, events: DataFrame, sums: Totals, horizon: int, every: Mapping[str, Built]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from backfill.history.dates import ALL, NONE, Dates
@@ -59,19 +60,24 @@ class Record:
     version: int | None = None
     expired: int | None = None
 
-    def json(self) -> dict[str, Any]:
-        """As a JSON document."""
+    def json(self, home: Path) -> dict[str, Any]:
+        """As a JSON document.
+
+        Args:
+            home: the job file's folder; inputs below it are written relative to it, so that a
+                project that moves keeps what it has counted.
+        """
         return {
             "form": _FORM,
             "settings": dict(self.settings),
             "covered": self.covered.json(),
-            "late": list(self.late),
+            "late": [_near(path, home) for path in self.late],
             "horizon": self.horizon,
             "schema": self.schema,
             "version": self.version,
             "expired": self.expired,
             "inputs": {
-                path: [
+                _near(path, home): [
                     each.size,
                     each.modified_ms,
                     each.digest,
@@ -84,18 +90,18 @@ class Record:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Record:
-        """What `json` gave."""
+    def from_json(value: Mapping[str, Any], home: Path) -> Record:
+        """What `json` gave, in the folder where the job file is now."""
         return Record(
             settings=value["settings"],
             covered=Dates.from_json(value["covered"]),
-            late=tuple(value["late"]),
+            late=tuple(_far(path, home) for path in value["late"]),
             horizon=value["horizon"],
             schema=value["schema"],
             version=value["version"],
             expired=value.get("expired"),
             inputs={
-                path: Input(
+                _far(path, home): Input(
                     size,
                     modified_ms,
                     digest,
@@ -157,3 +163,12 @@ class Record:
 
     def _counted(self, path: str) -> Dates:
         return self.inputs[path].counted if path in self.inputs else Dates()
+
+
+def _near(path: str, home: Path) -> str:
+    below = f"{home}/"
+    return f"./{path.removeprefix(below)}" if path.startswith(below) else path
+
+
+def _far(path: str, home: Path) -> str:
+    return f"{home}/{path.removeprefix('./')}" if path.startswith("./") else path

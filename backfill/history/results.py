@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from backfill.history.dates import Range
+from backfill.quality.checks import Outcome
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class RunResult:
         chunks: the runs that this one stands for, if it was cut into several.
         failures: chunks that failed, and why.
         skipped: ranges that were not run, and why.
+        checks: what came of each check of what was published.
     """
 
     run_id: str
@@ -65,6 +67,7 @@ class RunResult:
     chunks: tuple[RunResult, ...] = ()
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    checks: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _state(spec: JobSpec, store: DeltaStore, name: str) -> State:
     found = None if version is None else store.record(name, version=version)
     if found is None:
         return State(name, version, None, {})
-    record = Record.from_json(found)
+    record = Record.from_json(found, spec.path.parent)
     now = settings(spec, name)
     stale = {each: old for each, old in record.settings.items() if now.get(each) != old}
     stale |= {each: "absent" for each in now if each not in record.settings}

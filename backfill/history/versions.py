@@ -19,7 +19,7 @@ Commit = Mapping[str, Any]
 #: The kind of a commit that only lays rows out anew.
 COMPACT = "compact"
 
-_TEXTS = ("kind", "user", "from", "to", "chunk_of")
+_TEXTS = ("kind", "user", "from", "to", "chunk_of", "published_anyway")
 _COUNTS = ("read", "late", "accepted", "duplicates", "quarantined")
 _TABLE_COUNTS = ("rows", "changed")
 
@@ -61,9 +61,9 @@ def runs(store: DeltaStore, names: Iterable[str]) -> list[dict[str, Any]]:
 
     Returns:
         For each `run_id`, `time` (UTC, of its last commit), what is known of `kind`, `user`,
-        `from`, `to`, `chunk_of` and the counts `read`, `late`, `accepted`, `duplicates` and
-        `quarantined`, and its `tables`: by name `version`, `rows` and `changed`. None stands for
-        what is not known.
+        `from`, `to`, `chunk_of`, `published_anyway` (the reason) and the counts `read`, `late`,
+        `accepted`, `duplicates` and `quarantined`, and its `tables`: by name `version`, `rows`
+        and `changed`. None stands for what is not known.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in names:

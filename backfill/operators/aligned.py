@@ -32,6 +32,9 @@ class Layout(Protocol):
     def count(self, at: Column) -> Column:
         """How many windows hold the instant."""
 
+    def is_one(self, start: Column, end: Column) -> Column:
+        """Whether there is a window with these bounds."""
+
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""
 

@@ -107,6 +107,10 @@ class CalendarWindows:
         """How many windows hold the instant."""
         return F.lit(1) if self.one_each else F.size(self.windows(at))
 
+    def is_one(self, start: Column, end: Column) -> Column:
+        """Whether there is a window with these bounds."""
+        return _holds(self.windows(start), start, end)
+
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""
         return end > horizon
@@ -144,6 +148,10 @@ class CalendarCumulating:
         """How many windows hold the instant."""
         return F.size(self.windows(at))
 
+    def is_one(self, start: Column, end: Column) -> Column:
+        """Whether there is a window with these bounds."""
+        return _holds(self.windows(start), start, end)
+
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""
         return end > horizon
@@ -177,6 +185,10 @@ class CalendarCumulating:
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
     """Computes a value once, however often it is used: Spark would write it out each time."""
     return F.transform(F.array(value), use)[0]
+
+
+def _holds(windows: Column, start: Column, end: Column) -> Column:
+    return F.exists(windows, lambda each: (each[START] == start) & (each[END] == end))
 
 
 def _next_step(at: Column, start: Column, width: int) -> Column:

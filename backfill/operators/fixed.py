@@ -57,6 +57,11 @@ class FixedWindows:
         first, last = self.range(at)
         return F.greatest(F.floor((last - first) / self.advance) + 1, F.lit(0))
 
+    def is_one(self, start: Column, end: Column) -> Column:
+        """Whether there is a window with these bounds."""
+        own = (floor_to(start, self.advance, self.offset) == start) & (end - start == self.size)
+        return own & (start >= 0) if self.clips else own
+
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""
         return end > horizon - self.shift
@@ -94,6 +99,12 @@ class FixedCumulating:
         """How many windows hold the instant."""
         start, first = self._range(at)
         return F.floor((start + self.size - first) / self.step) + 1
+
+    def is_one(self, start: Column, end: Column) -> Column:
+        """Whether there is a window with these bounds."""
+        length = end - start
+        steps = (length > 0) & (length <= self.size) & (F.pmod(length, F.lit(self.step)) == 0)
+        return (floor_to(start, self.size, self.offset) == start) & steps
 
     def is_open(self, end: Column, horizon: int) -> Column:
         """Whether an event at the horizon could still join the window that ends there."""

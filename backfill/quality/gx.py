@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,15 @@ def load() -> Any:
 
         import backfill.quality.expectations  # noqa: F401  # registers ours beside its own
     return great_expectations
+
+
+def begin_to_load() -> None:
+    """Loads the package beside other work: it takes seconds, as Spark does to start.
+
+    For a process that does nothing else meanwhile, such as a command line: Python's filters of
+    warnings are changed for as long as it takes.
+    """
+    threading.Thread(target=load, daemon=True).start()
 
 
 @contextmanager

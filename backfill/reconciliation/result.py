@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backfill.quality.checks import Outcome
 from backfill.reconciliation.causes import UNEXPLAINED, Explanation
 from backfill.reconciliation.matching import Difference
 
@@ -37,6 +38,7 @@ class Reconciled:
         batch, stream: the numbers of windows of both sides.
         ordered: the order in which events arrived is known.
         undecoded: rows of the stream that could not be decoded.
+        checks: what came of each check of the job.
     """
 
     window: str
@@ -46,6 +48,7 @@ class Reconciled:
     stream: int
     ordered: bool
     undecoded: int = 0
+    checks: tuple[Outcome, ...] = ()
 
     @property
     def causes(self) -> dict[str, int]:
@@ -68,10 +71,13 @@ class Reconciled:
     def ok(self, accept: Collection[str] = ()) -> bool:
         """Whether nothing differs but for proved causes that are accepted, or possible ones.
 
-        And all of the stream could be decoded.
+        And all of the stream could be decoded, and no check failed that is no mere warning.
         """
-        return not self.undecoded and all(
-            _accepted(each.explanation, accept) for each in self.differences
+        failed = any(not each.success and each.check.severity == "error" for each in self.checks)
+        return (
+            not failed
+            and not self.undecoded
+            and all(_accepted(each.explanation, accept) for each in self.differences)
         )
 
 

@@ -11,14 +11,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.compute import Definition
+from backfill.compute import Definition, bounds
 from backfill.compute import Key as KeyColumns
 from backfill.durations import fixed
 from backfill.engines import Engine
 from backfill.errors import ReplayError
 from backfill.history.base import BaseRun, Progress
 from backfill.history.exchange import of_keys
-from backfill.history.published import bounds
 from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK

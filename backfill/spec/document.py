@@ -25,6 +25,10 @@ _MOST_NODES = 20_000
 _MOST_LEVELS = 50
 
 
+class Quoted(str):
+    """Text that was written in quotes, or as a block: surely no number."""
+
+
 @dataclass
 class Document:
     """A read file.
@@ -119,7 +123,9 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.value(each, (*place, i)) for i, each in enumerate(node.value)]
         plain = isinstance(node, yaml.ScalarNode) and node.style is None
-        return None if plain and node.value in _NULL else str(node.value)
+        if not plain:
+            return Quoted(node.value)
+        return None if node.value in _NULL else str(node.value)
 
     def _pairs(self, node: yaml.MappingNode, place: Place) -> Iterator[tuple[str, yaml.Node]]:
         seen: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from backfill.aggregates import Aggregate
 from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import EventRules, SourceOptions
+from backfill.quality.checks import Check
+from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
 from backfill.spec.names import is_url
 from backfill.spec.settings import JobFile, context
@@ -26,7 +29,6 @@ from backfill.windows import Window
 
 # Settings of the interface that a later version reads.
 _LATER = {
-    ("checks",),
     ("tables", "catalog"),
     ("tables", "schema"),
 }
@@ -57,6 +59,7 @@ class JobSpec:
         windows: by name, in the file's order.
         tables: the folder of the tables, absolute.
         stream: the streaming operator's output and settings; its path is made absolute.
+        checks: what is checked before anything is published.
     """
 
     path: Path
@@ -73,6 +76,7 @@ class JobSpec:
     windows: Mapping[str, WindowSpec]
     tables: Path
     stream: Stream
+    checks: Checks
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> JobSpec:
@@ -90,7 +94,7 @@ class JobSpec:
             file = JobFile.model_validate(document.value, context=context(document.value))
         except ValidationError as error:
             raise _told(error.errors(include_url=False), document) from None
-        spec = _spec(Path(os.path.abspath(path)), file)
+        spec = _spec(Path(os.path.abspath(path)), file, document)
         if spec.source.holds(spec.tables):
             raise JobFileError(
                 "the tables would lie among the events that are read",
@@ -124,7 +128,7 @@ class JobSpec:
         )
 
 
-def _spec(path: Path, file: JobFile) -> JobSpec:
+def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
     source, events = file.source, file.events
     windows = {
         name: WindowSpec(each.window, types.MappingProxyType(each.aggregates))
@@ -153,7 +157,23 @@ def _spec(path: Path, file: JobFile) -> JobSpec:
         windows=types.MappingProxyType(windows),
         tables=Path(_absolute(path, file.tables.path)),
         stream=_located(path, file.stream),
+        checks=_checks(path, file, document),
     )
+
+
+def _checks(path: Path, file: JobFile, document: Document) -> Checks:
+    suites: dict[str, list[Check]] = {}
+    try:
+        for name, listed in file.checks.items():
+            for each in listed:
+                if isinstance(each, Suite):
+                    from backfill.quality.suites import suite_checks
+
+                    found = suite_checks(Path(_absolute(path, each.path)), each.severity)
+                    suites.setdefault(name, []).extend(found)
+        return collected(file.checks, file.windows, suites)
+    except JobFileError as error:
+        raise error.within(document.where(("checks",))) from None
 
 
 def _located(file: Path, stream: Stream) -> Stream:
@@ -183,7 +203,7 @@ def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError
         if cause.has_value:
             facts["value"] = cause.value
         if cause.field and cause.field != place[-1]:
-            place = (*place, *cause.field.split("."))
+            place = (*place, *map(_part, cause.field.split(".")))
     elif error["type"] == "extra_forbidden":
         problem, facts["way_out"] = _unknown(place)
     else:
@@ -194,6 +214,11 @@ def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError
     if place[:2] == _SECRET or error["type"].endswith("_type"):
         facts.pop("value", None)
     return document.line(place), JobFileError(problem, field=document.where(place), **facts)
+
+
+def _part(text: str) -> str | int:
+    """A part of a place: `[2]` is a position in a list."""
+    return int(text[1:-1]) if re.fullmatch(r"\[\d+\]", text) else text
 
 
 def _unknown(place: Place) -> tuple[str, str | None]:

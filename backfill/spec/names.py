@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from backfill.columns import RESERVED
 from backfill.errors import JobFileError
 
-TABLES = frozenset({"events", "quarantine", "reconciliation"})
+TABLES = frozenset({"builtin", "events", "quarantine", "reconciliation"})
 _WINDOW = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*", re.ASCII)
 _AGGREGATE = re.compile(r"[\w-]+")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")

@@ -20,6 +20,7 @@ from backfill.durations import Fixed
 from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, check_zone
 from backfill.spec import names
+from backfill.spec.checks import Settings
 from backfill.spec.parts import (
     Columns,
     FixedSpan,
@@ -217,6 +218,7 @@ class JobFile(Part):
     tables: Tables
     retention: Annotated[FixedSpan, AfterValidator(positive)] | None = None
     stream: Stream = Stream()
+    checks: Settings = Field(default_factory=dict)
 
 
 def engine(name: object) -> engines.Engine:

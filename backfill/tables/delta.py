@@ -21,7 +21,7 @@ from backfill.tables.discard import discard_files
 from backfill.tables.entries import read_commit, versions
 from backfill.tables.live import LiveFile, live_with_statistics
 from backfill.tables.log import checked_name, live_files, local_folder, open_table, required_table
-from backfill.tables.reading import read_files
+from backfill.tables.reading import read_files, read_staged
 from backfill.tables.record import read_record, record_run, write_record
 from backfill.tables.restore import restore_version
 from backfill.tables.staging import StagedFiles, write_files
@@ -127,6 +127,10 @@ class DeltaStore:
             partition_by=partition_by,
             sort_by=sort_by,
         )
+
+    def read_staged(self, spark: SparkSession, staged: StagedFiles) -> DataFrame:
+        """The rows of files that are not published yet, as the table will have them."""
+        return read_staged(spark, staged)
 
     def discard(self, staged: StagedFiles) -> None:
         """Deletes files that were staged and not published; published ones stay."""

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from backfill.errors import ColumnError, TableError, did_you_mean
-from backfill.tables.log import local_folder, required_table
+from backfill.tables.log import checked_name, local_folder, required_table
+from backfill.tables.staging import STAGING
 
 Direction = Literal["ascending", "descending"]
 
@@ -33,6 +34,7 @@ def look_up(
     end_inclusive: bool = False,
     limit: int | None = None,
     order_by: Sequence[tuple[str, Direction]] = ((_START, "ascending"),),
+    run: str | None = None,
 ) -> pa.Table:
     """The windows of a table that have these keys and overlap this range of time.
 
@@ -48,6 +50,7 @@ def look_up(
         limit: at most so many rows; None for all.
         order_by: columns and directions; ties are put in the order of the columns that identify
             a window.
+        run: look into what this run wrote and did not publish, instead of the table.
 
     Returns:
         The public columns (none that begin with an underscore, nor the partition column `date`);
@@ -58,7 +61,7 @@ def look_up(
         ColumnError: a column that the table does not have, a key's value that is not of its
             column's type, or an order that the column does not have.
     """
-    dataset = required_table(local_folder(path)).to_pyarrow_dataset()
+    dataset = _dataset(local_folder(path), run)
     columns = [name for name in dataset.schema.names if name != _DATE and name[:1] != "_"]
     conditions = [_key_condition(dataset.schema, columns, *pair) for pair in key.items()]
     conditions += _time_conditions(start_us, end_us, end_inclusive)
@@ -70,6 +73,22 @@ def look_up(
         return _smallest(scanner, order, limit)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise TableError(f"the table cannot be read: {error}", field=str(path)) from error
+
+
+def _dataset(folder: Path, run: str | None) -> ds.Dataset:
+    if run is None:
+        return required_table(folder).to_pyarrow_dataset()
+    staged = folder / STAGING / checked_name(run, "run")
+    if not staged.is_dir():
+        raise TableError(
+            "nothing is kept that this run wrote and did not publish",
+            field=str(folder),
+            value=run,
+            way_out="Look at what is published: without --run",
+        )
+    # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
+    files = [str(each) for each in sorted(staged.rglob("*.parquet"))]
+    return ds.dataset(files, format="parquet")
 
 
 def _key_condition(

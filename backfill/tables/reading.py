@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.columns import column
@@ -14,6 +14,7 @@ from backfill.errors import TableError
 from backfill.tables.log import live_files
 from backfill.tables.schema import spark_schema
 from backfill.tables.session import session_conf
+from backfill.tables.staging import StagedFiles
 
 # Above 32 paths Spark lists them by a job with a task for each, which takes seconds; the driver
 # alone does it in a fraction of one.
@@ -37,7 +38,6 @@ def read_files(
     Raises:
         TableError: files of this version are not there any more, or not files of it.
     """
-    schema = spark_schema(table.schema())
     paths: Collection[str] = live_files(table)
     if files is not None:
         foreign = [path for path in files if path not in paths]
@@ -47,6 +47,17 @@ def read_files(
             )
         paths = dict.fromkeys(files)
     check_present(folder, table.version(), paths)
+    return _rows(spark, folder, table.schema(), paths)
+
+
+def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
+    """The rows of staged files, as the table will have them."""
+    paths = [file.path for file in staged.files]
+    return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
+
+
+def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[str]) -> DataFrame:
+    schema = spark_schema(delta)
     if not paths:
         return spark.createDataFrame([], schema)
     with session_conf(spark, _LISTING_CONF):

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.cli import main
+from backfill.quality.gx import load
 
 HOSTILE = "[red]x[/red]\x1b[31m\u202e[/]" + "y" * 100
 
@@ -24,6 +25,7 @@ windows:
     aggregates: {n: count, total: sum(amount), pages: collect_list(page), top: max(amount)}
   daily: {tumbling: {size: 1 day}, aggregates: {n: count}}
 tables: {path: out}
+checks: {builtin: {quarantined_share: off}}
 """
 
 
@@ -62,6 +64,12 @@ class Answer:
 
 
 Call = Callable[..., Answer]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded() -> None:
+    """Great Expectations, which a command would load beside pytest's filters of warnings."""
+    load()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ events: {key: user, time: at%s}
 windows:
   sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value)}}
 tables: {path: out}
+checks: {builtin: {quarantined_share: off}}
 """
 
 Row = tuple[str, int, int, int]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill import Job
 from backfill.errors import TableError
 from backfill.history.base import BaseRun
 from backfill.history.dates import Dates
@@ -126,3 +127,31 @@ def test_the_quarantine_follows_an_input_that_changed(world: World) -> None:
     world.run(1, 2)
     assert quarantined() == ["8", "9"]
     world.check()
+
+
+def test_a_project_that_moves_keeps_what_it_has_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path / "here", spark, with_id=True)
+    world.write("a", [Event("u", at(0), 1, id="1"), Event("u", at(1), 2, id="2")])
+    world.run_all()
+    world.folder = world.folder.rename(tmp_path / "there")
+    world.job = Job.load(world.folder / "job.yaml")
+    assert world.recompute() is False
+    world.write("b", [Event("u", at(0, minutes=10), 3, id="3")])
+    assert world.recompute() is True
+    world.check()
+
+
+def test_history_tells_how_many_windows_each_run_changed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark, windows=("sessions",))
+    world.write("a", [Event(f"u{i}", at(i), i) for i in range(3)])
+    world.run_all()
+    world.run_all()
+    world.write("b", [Event("u1", at(1, minutes=10), 1), Event("new", at(1), 1)])
+    world.run(1, 2)
+    changed = [each["tables"]["sessions"]["changed"] for each in world.job.history()]
+    # The last event's session was open and is not any more, since the horizon stays: no change.
+    assert changed == [2, 0, 3]

@@ -37,6 +37,7 @@ windows:
   exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
   hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
 tables: {path: out}
+checks: {builtin: {quarantined_share: off}}
 %s
 """
 
@@ -130,7 +131,7 @@ class World:
     def covered(self, name: str = "sessions") -> Dates:
         record = self.job.store.record(name)
         assert record is not None
-        return Record.from_json(record).covered
+        return Record.from_json(record, self.folder).covered
 
     def check(self) -> None:
         """Every table is what its counted events make, on its covered dates."""

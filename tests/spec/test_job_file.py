@@ -276,7 +276,7 @@ BAD = [
     ("tables:", "stream: {key_format: text}\ntables:", ["stream.key_format: no such encoding"]),
     ("tables:", "stream: {columns: {a: n, b: N}}\ntables:", ["stream.columns: 'n' and 'N' diff"]),
     ("tables:", "stream: {firing: late}\ntables:", ["stream.firing: ", "accumulating, delta"]),
-    ("tables:", "checks: {builtin: {x: off}}\ntables:", ["9: checks: is not supported yet"]),
+    ("tables:", "checks: {builtin: {x: off}}\ntables:", ["9: checks.builtin.x: no such check"]),
     ("tables: {path: out}", "", ["job.yaml:1: tables: is missing"]),
     ("tables: {path: out}", "tables: out", ["9: tables: must be a mapping"]),
 ]

@@ -1,0 +1,44 @@
+"""`backfill validate`: check what is published."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from backfill.cli.checks import as_documents, print_failed
+from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.output import print_json, print_line, tell
+from backfill.cli.selection import From, To
+
+
+def validate(
+    job: JobFile,
+    window: Annotated[str | None, typer.Argument(metavar="[WINDOW]", help="Only this one.")] = None,
+    start: From = None,
+    end: To = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    spark: Settings = None,
+    remote: Remote = None,
+) -> None:
+    """Check published windows, and the events that they were made from."""
+    from backfill.job import Job
+
+    loaded = Job.load(job)
+    outcomes = loaded.validate(
+        window,
+        spark_session(spark, remote, checks=loaded.spec.checks),
+        start=start,
+        end=end,
+        progress=tell,
+    )
+    failed = [each for each in outcomes if not each.success and each.check.severity == "error"]
+    if as_json:
+        print_json({"ok": not failed, "checks": as_documents(outcomes)})
+    else:
+        print_failed(outcomes)
+        good = sum(each.success for each in outcomes)
+        print_line(f"{good} of {len(outcomes)} checks succeeded.")
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,128 @@
+"""The checks that every job has, without being asked for.
+
+Each is about a number that a run measures beside its work (`metrics`); what breaks it is counted
+in one pass over what was written, and Great Expectations judges the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from backfill.durations import DAY_US, Fixed
+from backfill.quality.checks import Severity
+from backfill.windows import SessionWindow, Window
+
+#: What a check is about.
+Scope = Literal["events", "windows", "sessions", "aligned", "reconciliation"]
+
+#: The tables that are no window's.
+EVENTS: Literal["events"] = "events"
+RECONCILIATION: Literal["reconciliation"] = "reconciliation"
+#: What stands for all of these checks in a job file.
+BUILTIN = "builtin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builtin:
+    """A check, as it is without a setting of the job file.
+
+    Attributes:
+        name: as the job file has it.
+        about: what has to hold, for people.
+        scope: what it is about.
+        severity: what becomes of a run that breaks it.
+        limit: a share, or a span of time; None where nothing may break it.
+        least: the limit is the smallest value that is well, not the largest.
+    """
+
+    name: str
+    about: str
+    scope: Scope
+    severity: Severity = "error"
+    limit: float | Fixed | None = None
+    least: bool = False
+
+
+BUILTINS: Mapping[str, Builtin] = {
+    each.name: each
+    for each in (
+        Builtin(
+            name="key_present",
+            about="every event has a key, where the engine wants one",
+            scope="events",
+        ),
+        Builtin(name="time_present", about="every event has a time", scope="events"),
+        Builtin(
+            name="inside_range",
+            about="event times lie inside the dates that they were read for",
+            scope="events",
+        ),
+        Builtin(
+            name="counted_once",
+            about="no event (key, time and id) is counted twice; looked at for one key of 64",
+            scope="events",
+        ),
+        Builtin(
+            name="quarantined_share",
+            about="the share of rows that can't be used is small",
+            scope="events",
+            limit=0.1,
+        ),
+        Builtin(
+            name="freshness",
+            about="the latest event is not long before the end of the range",
+            scope="events",
+            severity="warn",
+            limit=Fixed(DAY_US),
+        ),
+        Builtin(
+            name="bounds",
+            about="a window ends after it starts, and stands under its date",
+            scope="windows",
+        ),
+        Builtin(name="counts", about="a window holds at least one event", scope="windows"),
+        Builtin(name="unique", about="there is one row for each key and window", scope="windows"),
+        Builtin(
+            name="conservation",
+            about="windows hold each event as often as the engine assigns it",
+            scope="windows",
+        ),
+        Builtin(
+            name="history",
+            about="rows and events of a date are near those of the same weekday before",
+            scope="windows",
+            severity="warn",
+            limit=0.5,
+        ),
+        Builtin(
+            name="gap",
+            about="sessions of a key are further apart than the gap",
+            scope="sessions",
+        ),
+        Builtin(
+            name="size",
+            about="windows have the size and alignment of their definition",
+            scope="aligned",
+        ),
+        Builtin(
+            name="match_rate",
+            about="most windows of batch and stream are alike",
+            scope="reconciliation",
+            severity="warn",
+            limit=0.9,
+            least=True,
+        ),
+        Builtin(
+            name="unexplained",
+            about="every difference has a cause",
+            scope="reconciliation",
+        ),
+    )
+}
+
+
+def scopes(window: Window) -> tuple[Scope, ...]:
+    """What of the checks is about a window's table."""
+    return "windows", ("sessions" if isinstance(window, SessionWindow) else "aligned")

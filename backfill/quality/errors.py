@@ -1,0 +1,43 @@
+"""What stops a run whose checks fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from backfill.errors import BackfillError
+from backfill.quality.builtin import EVENTS
+from backfill.quality.checks import Outcome
+
+
+class ChecksFailed(BackfillError):
+    """Checks that are no mere warnings failed, and nothing was published.
+
+    Attributes:
+        run_id: of the run; what it wrote is kept under it.
+        outcomes: of all checks, those that are well among them.
+    """
+
+    exit_code = 1
+
+    def __init__(self, job: Path, run_id: str, outcomes: Sequence[Outcome]) -> None:
+        self.run_id, self.outcomes = run_id, tuple(outcomes)
+        failed = [
+            f"{each.table}: {each.check.name}"
+            for each in outcomes
+            if not each.success and each.check.severity == "error"
+        ]
+        # What is wrong with events is seen in what could not be used of them.
+        tables = dict.fromkeys(
+            "quarantine" if each.table == EVENTS else each.table
+            for each in outcomes
+            if not each.success and each.check.severity == "error"
+        )
+        super().__init__(
+            f"nothing was published, for {len(failed)} "
+            f"check{'' if len(failed) == 1 else 's'} failed ({'; '.join(failed)})",
+            field=f"run {run_id}",
+            way_out="Look at what was written: "
+            + ", ".join(f"backfill show {job} {name} --run {run_id}" for name in tables)
+            + "; or publish it all the same: --publish-anyway REASON",
+        )

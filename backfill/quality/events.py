@@ -1,0 +1,105 @@
+"""What a run's events are measured by, over their slices: nothing is read again for it.
+
+Only whether an event was counted twice needs the events' ids, and so another look at them; that
+is taken for some of the keys, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import EVENTS, FIRST, LAST, TIME, column
+from backfill.compute import Sliced
+
+#: One key of so many is looked at for events that were counted twice.
+SAMPLED = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """The events that a run counted.
+
+    Attributes:
+        sliced: their slices, kept.
+        events: normalised and usable, duplicates among them.
+        id: the column of the event id, if the job has one.
+        read: rows, those that can't be used among them.
+        quarantined: these.
+        span: the times that they were read for, µs, [low, high); None for no bound.
+        until: the end of the range of dates that was asked for, µs; None where none was.
+        latest: the largest event time of all, µs.
+    """
+
+    sliced: Sliced
+    events: DataFrame
+    id: str | None
+    read: int
+    quarantined: int
+    span: tuple[int | None, int | None] = (None, None)
+    until: int | None = None
+    latest: int | None = None
+
+
+def measure_events(counted: Counted) -> dict[str, float]:
+    """By the names of the built-in checks: events that break one, shares, spans in µs."""
+    sliced, (low, high) = counted.sliced, counted.span
+    keys = sliced.key.inner
+    keyless = F.lit(False)
+    if keys and not sliced.engine.null_key:
+        keyless = reduce(and_, [F.col(each).isNull() for each in keys])
+    outside = F.lit(False)
+    if low is not None:
+        outside |= F.col(FIRST) < low
+    if high is not None:
+        outside |= F.col(LAST) >= high
+    timeless = F.col(FIRST).isNull() | F.col(LAST).isNull()
+    row = sliced.frame.agg(
+        *(
+            F.sum(F.when(broken, F.col(EVENTS)).otherwise(0)).alias(name)
+            for name, broken in (
+                ("key_present", keyless),
+                ("time_present", timeless),
+                ("inside_range", outside & ~timeless),
+            )
+        )
+    ).collect()[0]
+    found: dict[str, float] = {name: row[name] or 0 for name in row.__fields__}
+    found["quarantined_share"] = counted.quarantined / counted.read if counted.read else 0.0
+    if counted.until is not None and counted.latest is not None:
+        found["freshness"] = max(0, counted.until - counted.latest)
+    if counted.id is not None:
+        found["counted_once"] = _twice(counted, counted.id)
+    return found
+
+
+def _twice(counted: Counted, id: str) -> int:
+    """Among some keys: events that are counted, less different ones that there are."""
+    sliced = counted.sliced
+    inner = [F.col(each) for each in sliced.key.inner]
+    (held,) = sliced.frame.where(_sampled(inner)).agg(F.sum(EVENTS)).collect()[0]
+    own = [
+        # 0.0 and -0.0 are one key, and would be two to the hash.
+        column(name) + F.lit(0.0).cast(type)
+        if isinstance(type, T.FloatType | T.DoubleType)
+        else column(name)
+        for name, type in zip(sliced.key.names, sliced.key.types, strict=True)
+    ]
+    identity = F.when(column(id).isNotNull(), F.struct(*own, F.col(TIME), column(id)))
+    # Rows without an id are events each.
+    nameless, different = (
+        counted.events.where(_sampled(own))
+        .agg(F.count_if(column(id).isNull()), F.count_distinct(identity))
+        .collect()[0]
+    )
+    return int(max(0, (held or 0) - nameless - different))
+
+
+def _sampled(keys: Sequence[Column]) -> Column:
+    return F.pmod(F.xxhash64(*keys), F.lit(SAMPLED)) == 0 if keys else F.lit(True)

@@ -1,0 +1,114 @@
+"""Checks of events: each fails on events that break it, and only it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from backfill.aggregates import count
+from backfill.columns import FIRST, LAST
+from backfill.compute import Definition, slice_events
+from backfill.engines import ENGINES
+from backfill.quality import events as measuring
+from backfill.quality.events import Counted, measure_events
+from backfill.windows import SessionWindow
+from tests.quality.published import MINUTE
+
+SESSIONS = Definition(SessionWindow(gap="30m"), {"n": count()})
+ROWS = [
+    ("a", 0, "1"),
+    ("a", 0, "1"),
+    ("a", 5 * MINUTE, None),
+    ("a", 5 * MINUTE, None),
+    ("b", 90 * MINUTE, "2"),
+    (None, 7 * MINUTE, "3"),
+]
+
+
+@pytest.fixture(autouse=True)
+def every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "SAMPLED", 1)
+
+
+def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "flink") -> Counted:
+    """Five events and a copy, counted rightly or not."""
+    events = spark.createDataFrame(ROWS, "key string, _time bigint, id string")
+    sliced = slice_events(
+        events,
+        [SESSIONS],
+        key=["key"],
+        engine=ENGINES[engine],
+        zone="UTC",
+        id="id" if deduplicate else None,
+        arrival=(),
+    )
+    return Counted(sliced=sliced, events=events, id="id", read=10, quarantined=1)
+
+
+def broken(of: Counted) -> dict[str, float]:
+    found = measure_events(of)
+    assert found.pop("quarantined_share") == 0.1
+    return {name: number for name, number in found.items() if number}
+
+
+def test_what_is_well(spark: SparkSession) -> None:
+    assert broken(counted(spark)) == {}
+
+
+def test_an_event_that_is_counted_twice(spark: SparkSession) -> None:
+    assert broken(counted(spark, deduplicate=False)) == {"counted_once": 1}
+
+
+def test_keys_that_the_engine_does_not_take(spark: SparkSession) -> None:
+    assert broken(counted(spark, engine="plain")) == {"key_present": 1}
+
+
+def test_events_without_a_time(spark: SparkSession) -> None:
+    right = counted(spark)
+    empty = F.lit(None).cast("bigint")
+    first = F.when(F.col("_key0") == "b", empty).otherwise(F.col(FIRST))
+    frame = right.sliced.frame.withColumns({FIRST: first})
+    assert broken(replace(right, sliced=replace(right.sliced, frame=frame))) == {"time_present": 1}
+    assert LAST in frame.columns
+
+
+@pytest.mark.parametrize(
+    ("span", "outside"),
+    [
+        ((0, 90 * MINUTE + 1), 0),
+        ((0, 90 * MINUTE), 1),
+        ((1, None), 3),  # the slice of the first event, with all its events
+        ((None, None), 0),
+    ],
+)
+def test_events_outside_of_their_range(
+    spark: SparkSession, span: tuple[int | None, int | None], outside: int
+) -> None:
+    found = measure_events(replace(counted(spark), span=span))
+    assert found["inside_range"] == outside
+
+
+def test_how_old_the_latest_event_is(spark: SparkSession) -> None:
+    right = counted(spark)
+    assert "freshness" not in measure_events(right)
+    assert measure_events(replace(right, until=100, latest=40))["freshness"] == 60
+    assert measure_events(replace(right, until=100, latest=400))["freshness"] == 0
+
+
+def test_zeros_of_both_signs_are_one_key(spark: SparkSession) -> None:
+    rows = [(0.0, 0, "1"), (-0.0, 0, "1"), (-0.0, 5, "2")]
+    events = spark.createDataFrame(rows, "key double, _time bigint, id string")
+    sliced = slice_events(
+        events,
+        [SESSIONS],
+        key=["key"],
+        engine=ENGINES["plain"],
+        zone="UTC",
+        id="id",
+        arrival=(),
+    )
+    found = measure_events(Counted(sliced=sliced, events=events, id="id", read=3, quarantined=0))
+    assert found["counted_once"] == 0
