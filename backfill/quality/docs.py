@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backfill.quality import gx
-from backfill.quality.results import in_utc
+from backfill.quality.utc import in_utc
 
 if TYPE_CHECKING:
     from backfill.quality.view import OfflineView

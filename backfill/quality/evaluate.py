@@ -8,13 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 
-from backfill.columns import column, quoted
 from backfill.quality import gx
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Validation
-from backfill.quality.results import in_utc, outcome, told
+from backfill.quality.results import outcome, told
+from backfill.quality.utc import in_utc, with_times_of_utc
 from backfill.tables.session import session_conf
 
 # What succeeds needs no examples, and each look for some reads the frame again.
@@ -23,12 +21,13 @@ _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 _COMPLETE = {"result_format": "COMPLETE"}
 # What Great Expectations calls the frame for a query, and leaves behind.
 _VIEW = "tmp_view"
-# These look at the columns' types, and at no row.
-_OF_TYPES = frozenset(
+# These look at the columns' types, and at no row; ours sees to times itself.
+_AS_IT_IS = frozenset(
     {
         "expect_column_type_to_be",
         "expect_column_values_to_be_in_type_list",
         "expect_column_values_to_be_of_type",
+        "expect_sessions_to_be_apart",
     }
 )
 
@@ -64,11 +63,10 @@ def evaluate(
         for part, rows in _parts(frame, places):
             batch = _batch(context, rows, table)
             found |= _results(batch, part, _COUNTS)
-            # Where nothing could be counted there is nothing to show either.
-            failed = {k: v for k, v in part.items() if not found[k].success and found[k].result}
+            failed = {k: v for k, v in part.items() if not found[k].success}
+            of_rows = {k: v for k, v in failed.items() if found[k].result.get("unexpected_count")}
             queries = {k: v for k, v in failed.items() if v.expectation == QUERY}
-            others = {k: v for k, v in failed.items() if k not in queries}
-            found |= _results(batch, others, _with_examples(frame, key))
+            found |= _results(batch, of_rows, _with_examples(frame, key))
             found |= _results(batch, queries, _COMPLETE)
         if isinstance(frame, DataFrame) and any(each.expectation == QUERY for each in checks):
             frame.sparkSession.catalog.dropTempView(_VIEW)
@@ -87,29 +85,18 @@ def evaluate(
 
 def _parts(frame: Any, checks: Mapping[int, Check]) -> Iterator[tuple[dict[int, Check], Any]]:
     """The checks by the frame that they are made on."""
-    of_types = {place: each for place, each in checks.items() if each.expectation in _OF_TYPES}
-    others = {place: each for place, each in checks.items() if place not in of_types}
-    if of_types:
-        yield of_types, frame
+    as_it_is = {place: each for place, each in checks.items() if each.expectation in _AS_IT_IS}
+    others = {place: each for place, each in checks.items() if place not in as_it_is}
+    if as_it_is:
+        yield as_it_is, frame
     if others:
-        yield others, _in_utc(frame) if isinstance(frame, DataFrame) else frame
+        yield others, with_times_of_utc(frame) if isinstance(frame, DataFrame) else frame
 
 
 def _session_in_utc(frame: Any) -> AbstractContextManager[None]:
     if not isinstance(frame, DataFrame):
         return nullcontext()
     return session_conf(frame.sparkSession, {"spark.sql.session.timeZone": "UTC"})
-
-
-def _in_utc(frame: DataFrame) -> DataFrame:
-    """The frame with its timestamps as local times of UTC: Python has instants in its own zone."""
-    names = [each.name for each in frame.schema if isinstance(each.dataType, TimestampType)]
-    epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
-    local = {
-        name: F.expr(f"timestampadd(MICROSECOND, unix_micros({quoted(name)}), {epoch})")
-        for name in names
-    }
-    return frame.select(*(local.get(name, column(name)).alias(name) for name in frame.columns))
 
 
 def _batch(context: Any, frame: Any, table: str) -> Any:

@@ -27,6 +27,7 @@ from backfill.columns import column as exactly
 from backfill.durations import fixed
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.times import instant
+from backfill.quality.utc import with_times_of_utc
 
 TOO_NEAR = "sessions.too_near"
 EVENTS_SUM = "column.events_sum"
@@ -63,7 +64,7 @@ class SessionsTooNear(TableMetricProvider):
         found = []
         if counts[1] and limit:
             order = [exactly(asked["start"]), exactly(asked["end"])]
-            found = rows.where(near).orderBy(*order).limit(limit).collect()
+            found = with_times_of_utc(rows.where(near).orderBy(*order).limit(limit)).collect()
         return {"rows": counts[0], "near": counts[1], "examples": [row.asDict() for row in found]}
 
     @metric_value(engine=PandasExecutionEngine)

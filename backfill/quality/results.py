@@ -14,6 +14,7 @@ import numpy as np
 from backfill.launch import telling_line
 from backfill.printable import printable
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome
+from backfill.quality.utc import in_utc
 
 # Where a query's rows are among the details.
 _ROWS = "unexpected_rows"
@@ -83,13 +84,6 @@ def _problem(info: Mapping[str, Any]) -> str | None:
         return None
     python = _PYTHON_ERROR.search(raised)
     return printable(python[1] if python else telling_line(raised) or raised)
-
-
-def in_utc(moment: dt.datetime) -> dt.datetime:
-    """The moment without its zone, in UTC; without one, it is that already."""
-    if moment.tzinfo is None:
-        return moment
-    return moment.astimezone(dt.timezone.utc).replace(tzinfo=None)
 
 
 def _plain(value: Any) -> Any:

@@ -134,6 +134,18 @@ def test_hostile_values_are_text(tmp_path: Path) -> None:
     assert page.tags <= harmless.tags | {"h3", "p", "ul", "li"}
 
 
+def test_hostile_parameters_are_text() -> None:
+    """Also within lists and dictionaries, of which Great Expectations' view escapes nothing."""
+    from backfill.quality.view import OfflineView, _escaped
+
+    for value in (HOSTILE, [HOSTILE], {HOSTILE: HOSTILE}):
+        template = {"template": "must be $value", "params": {"value": value}}
+        content = _escaped({"string_template": template})
+        text = OfflineView().render_string_template(content["string_template"])
+        assert "<script" not in text
+        assert "&lt;script" in text
+
+
 def test_built_again_it_is_the_same(tmp_path: Path) -> None:
     def files() -> dict[str, bytes]:
         return {str(each): each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
