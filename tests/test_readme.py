@@ -25,10 +25,17 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_job_file(tmp_path: Path) -> None:
-    (text,) = blocks("yaml")
+    """The whole one, and the checks that it can have besides."""
+    text, checks = blocks("yaml")
+    suite = {"name": "s", "expectations": [{"type": "expect_table_row_count_to_be_between"}]}
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "sessions.json").write_text(json.dumps(suite), encoding="utf-8")
     path = tmp_path / "job.yaml"
-    path.write_text(text, encoding="utf-8")
-    assert list(JobSpec.load(path).windows) == ["sessions", "daily", "trailing", "growing"]
+    path.write_text(text + checks, encoding="utf-8")
+    job = JobSpec.load(path)
+    assert list(job.windows) == ["sessions", "daily", "trailing", "growing"]
+    assert [each.severity for each in job.checks.own["sessions"]] == ["warn", "error"]
+    assert "history" not in job.checks.builtin
 
 
 def test_what_the_demo_prints(samples: Path) -> None:

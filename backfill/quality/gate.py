@@ -212,11 +212,12 @@ def as_check(builtin: Builtin) -> Check:
     # What the numbers count is broken already by the limit: they are to be none.
     if limit is None or builtin.name == "history":
         limit = 0
-    bound = "min_value" if builtin.least else "max_value"
+    # Of one row: the cheapest expectation of a number that there is.
+    bound = "min" if builtin.least else "max"
     return Check(
         name=builtin.name,
-        expectation="expect_column_values_to_be_between",
-        arguments={"column": builtin.name, bound: limit},
+        expectation=f"expect_column_{bound}_to_be_between",
+        arguments={"column": builtin.name, f"{bound}_value": limit},
         severity=builtin.severity,
         builtin=True,
         about=builtin.about,
