@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
+from backfill.history.exchange import of_keys
+from backfill.reconciliation.gathering import SIDE
 
 #: A double is told from another from its tenth digit on, before both are looked at exactly.
 _DIGITS = 10
@@ -52,6 +54,14 @@ class Sides:
     def counted(self) -> tuple[int, int]:
         """The numbers of windows on both sides."""
         return self.batch.count(), self.stream.count()
+
+    def both(self, differing: DataFrame) -> DataFrame:
+        """The windows of these keys, those of the stream marked in SIDE."""
+        ours, theirs = (
+            of_keys(side, differing, self.keys, "left_semi").withColumn(SIDE, F.lit(streams))
+            for side, streams in ((self.batch, False), (self.stream, True))
+        )
+        return ours.unionByName(theirs)
 
     def _summed(self, side: DataFrame) -> DataFrame:
         """A checksum of each key's windows that does not depend on their order."""
