@@ -74,6 +74,9 @@ def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
     for first in (plain, *of_settings(case, widest)):
         if first.causes and _gives_all(case, first.rows):
             return first
+        if len(first.rows) != len(case.stream):
+            # No fault of the output makes more rows of them, or fewer.
+            continue
         for second in of_output(case, widest, first.rows):
             if _gives_all(case, second.rows):
                 return _both(first, second)

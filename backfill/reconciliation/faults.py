@@ -45,16 +45,21 @@ def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterat
 
 def _roundings(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
     """All values rounded alike, or only those that differ."""
-    theirs = {row.bounds: row for row in difference.stream}
-    differ = {
-        name
+    theirs = {row.bounds: row.values for row in difference.stream}
+    # What differs between rows of the same bounds: from our value, and to the stream's.
+    apart = [
+        (name, value, theirs[row.bounds][name])
         for row in rows
-        for name in row.values
         if row.bounds in theirs
-        and not case.same(only(row, [name]), only(theirs[row.bounds], [name]))
-    }
-    for digits in range(MOST_DIGITS + 1):
+        for name, value in row.values.items()
+        if value != theirs[row.bounds][name]
+        and not case.same(only(row, [name]), Row(*row.bounds, {name: theirs[row.bounds][name]}))
+    ]
+    differ = {name for name, _, _ in apart}
+    for digits in range(MOST_DIGITS + 1) if apart else ():
         for how in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
+            if not all(rounded(ours, digits, how) == other for _, ours, other in apart):
+                continue
             evidence = {"digits": digits, "how": how.removeprefix("ROUND_").lower()}
             for names in (None, differ):
                 found = [
@@ -68,9 +73,8 @@ def _roundings(case: Case, difference: Difference, rows: Sequence[Row]) -> Itera
                     )
                     for row in rows
                 ]
-                if found != list(rows):
-                    told = evidence if names is None else {**evidence, "of": sorted(names)}
-                    yield _hypothesis("rounded", found, told)
+                told = evidence if names is None else {**evidence, "of": sorted(names)}
+                yield _hypothesis("rounded", found, told)
 
 
 def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:

@@ -21,7 +21,7 @@ from backfill.history.exchange import of_keys
 from backfill.history.published import bounds
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
-from backfill.reconciliation.compare import Sides
+from backfill.reconciliation.compare import BATCH, DIFFERS, STREAM, Sides
 from backfill.reconciliation.gathering import floored
 from backfill.reconciliation.given import Given
 from backfill.reconciliation.keyed import Keyed
@@ -171,14 +171,16 @@ class _Reconciling(BaseRun):
     def of(self, stream: DataFrame, sample: float | None) -> Reconciled:
         """Compares."""
         sides = self._sides(stream, sample)
-        differing = sides.differing().persist()
-        self.stack.callback(differing.unpersist)
+        # One pass over both sides says how many windows and keys there are, and which differ.
+        beside = sides.beside().persist()
+        self.stack.callback(beside.unpersist)
+        differing = beside.where(DIFFERS).select(*sides.keys)
         parts: list[Part] = []
         found: list[Explained] = []
         ordered = True
         with self.stack:
-            batch, theirs = sides.counted()
-            count = differing.count()
+            totals = beside.agg(F.sum(BATCH), F.sum(STREAM), F.count_if(DIFFERS))
+            batch, theirs, count = (each or 0 for each in totals.collect()[0])
             self.progress(f"{batch:,} windows and {theirs:,}; {count:,} keys differ")
             if count:
                 received = self._received()
