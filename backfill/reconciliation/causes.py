@@ -4,7 +4,27 @@ A cause is proved where the replay under it gives exactly what the stream wrote,
 that was tried does so equally well. Causes are tried from the least to the most that they assume:
 the operator as it is described; then one fault besides, of the output, of its settings, of its
 input; then a fault of each of two of these kinds.
-"""
+
+| cause | the rows differ since |
+|---|---|
+| late | events came too late, for all their windows or for some |
+| pending | the window had not closed when the input ended |
+| engine_loss | a store hid, deleted or left over what it should not have |
+| overlap | the engine had forgotten a session, and began another too near to it |
+| redelivered | an event came twice, and a batch counts it once |
+| retention | what is past it is dropped, or gone from the batch |
+| restart | the operator's clock was lost, and it took what is late otherwise |
+| tombstone_missing | a row that was taken back is still there |
+| gap_edge | events exactly one gap apart are one session to one of the two only |
+| end_convention | windows end, or begin to be, elsewhere: an end with the gap or without it, the other side closed, no windows or no events before the epoch |
+| zone_shift | the stream's windows are moved by an offset of a zone |
+| wrong_gap, wrong_size | the stream's windows are other ones |
+| rounded | the stream's values have fewer digits |
+| float_order | doubles were added in another order, which moved the sum by more than the bound within which they count as equal |
+| missing_in_stream | the stream never saw events, or its operator does not take them (no key) |
+| missing_in_batch | the table lacks events that the source has, or has values that are not theirs |
+| unexplained | nothing that was tried gives what the stream wrote |
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from backfill.reconciliation.causes import Case
 from backfill.reconciliation.clocks import END_CLOCK
 from backfill.reconciliation.doubles import Doubles, same_rows
+from backfill.reconciliation.evidence import with_events
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.gathering import (
     NUMBER,
@@ -84,7 +85,8 @@ class Keyed:
             )
             alike, explained = self._key(key, operator, batch, stream, given.get(key, ([], {})))
             matched += alike
-            found += explained
+            at = dict(zip(places.get(key, ()), rows.get(key, ()), strict=True))
+            found += [replace(e, explanation=with_events(e.explanation, at)) for e in explained]
         all_told = members(found, events, numbers) if self.others else None
         bare = [replace(each, explanation=replace(each.explanation, rows=())) for each in found]
         return Part(count, matched, bare, all_told)

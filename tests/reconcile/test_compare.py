@@ -128,6 +128,11 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
         "lost": (("missing_in_stream",), True),
         "broken": (("unexplained",), False),
     }
+    evidence = {each.key[0]: each.explanation.evidence for each in found.differences}
+    late = {"time_us": 130 * SECOND, "partition": "0", "place": 5, "id": "late130"}
+    assert evidence["late"]["dropped"][1] == {**late, "late_by_us": 700 * SECOND}
+    assert [each["place"] for each in evidence["twice"]["copies"]] == [7]
+    assert [each["id"] for each in evidence["lost"]["left_out"]] == ["lost1100", "lost1130"]
     # Alike are both of fine, those of clock and other, and the one of lost that is there.
     assert (found.matched, found.batch, found.stream) == (5, 9, 7)
     assert sum(found.causes.values()) == len(found.differences) == 4
