@@ -34,8 +34,12 @@ FLINK = ENGINES["flink"]
 #: SQL's OVER is no window of a job's; and on the clock of Berlin windows of two hours begin at
 #: other instants than on that of UTC, where the batch's do.
 NOT_COMPARED = {"sql-over-range", "sql-over-rows", "sql-tumble-berlin"}
+#: One of each kind; the others take a minute together.
+QUICK = {"session-10s", "session-10s-late-60s-delta", "hopping-10s-apart", "sql-group-session"}
 COMPARED = [
-    each
+    pytest.param(
+        each, id=each.folder.name, marks=() if each.folder.name in QUICK else pytest.mark.slow
+    )
     for runner in ("datastream", "sql")
     for each in recordings(runner)
     if each.folder.name not in NOT_COMPARED
@@ -106,7 +110,7 @@ def explained(recording: Recording, rows: dict[Any, list[Row]]) -> list[Explanat
     return found
 
 
-@pytest.mark.parametrize("recording", COMPARED, ids=lambda each: each.folder.name)
+@pytest.mark.parametrize("recording", COMPARED)
 def test_every_difference_is_proved(spark: SparkSession, recording: Recording) -> None:
     given = recording.settings
     options: dict[str, Any] = {}
