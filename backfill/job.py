@@ -291,6 +291,10 @@ class Job:
     ) -> Reconciled:
         """Compares a published table with what a streaming operator wrote, and says why it differs.
 
+        The events of the keys that differ are replayed: up to 500,000 here, more of them in parts
+        by Spark's workers, which then need backfill installed. One key has to fit into the memory
+        of one of these.
+
         Args:
             window: the table.
             spark: as for `run`.

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,6 +63,8 @@ def session(
         settings = {**_EVERYWHERE, **conf}
     else:
         _use_java()
+        # Workers are of the Python that runs this: it has the packages that they need.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings = {**_EVERYWHERE, **_in_this_process(), **conf, _JVM_OPTIONS: _jvm_options(conf)}
     return _start(settings)
 

@@ -9,19 +9,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import late, report
+from benchmarks import late, reconcile, report
 from benchmarks.data import VISITS
 from benchmarks.measure import Measured, measure, session
 from benchmarks.scenarios import SCENARIOS, Scenario
 
-NAMES = [each.name for each in (*SCENARIOS, *late.UPKEEP)]
+TABLES: tuple[report.Subject, ...] = (*SCENARIOS, *late.UPKEEP, *reconcile.COMPARISONS)
 
 
 def main() -> int:
     """0, or 1 where a contender's windows differ from ours."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", action="append", choices=NAMES, help="a scenario; may be repeated"
+        "--only",
+        action="append",
+        choices=[each.name for each in TABLES],
+        help="a scenario; may be repeated",
     )
     parser.add_argument(
         "--events",
@@ -37,12 +40,14 @@ def main() -> int:
     console = Console(width=max(100, Console().width))
     factor = arguments.events / VISITS.events
     spark = session()
-    results: list[tuple[Scenario | late.Upkeep, list[Measured]]] = []
-    for scenario in (*SCENARIOS, *late.UPKEEP):
+    results: list[tuple[report.Subject, list[Measured]]] = []
+    for scenario in TABLES:
         if arguments.only and scenario.name not in arguments.only:
             continue
         if isinstance(scenario, Scenario):
             measured = measure(spark, scenario, factor=factor, runs=arguments.runs)
+        elif isinstance(scenario, reconcile.Comparison):
+            measured = reconcile.measure(spark, scenario, factor=factor, runs=arguments.runs)
         else:
             measured = late.measure(spark, scenario, factor=factor, runs=arguments.runs)
         report.show(console, scenario, factor, measured)

@@ -14,21 +14,22 @@ from rich.table import Table
 from benchmarks.data import Dataset
 from benchmarks.late import Upkeep
 from benchmarks.measure import Measured
+from benchmarks.reconcile import Comparison
 from benchmarks.scenarios import Scenario
 
+Subject = Scenario | Upkeep | Comparison
 
-def title(scenario: Scenario | Upkeep, factor: float) -> str:
+
+def title(scenario: Subject, factor: float) -> str:
     dataset = _dataset(scenario).scaled(factor)
     return f"{scenario.title}: {dataset.events:,} events, {dataset.keys:,} keys"
 
 
-def _dataset(scenario: Scenario | Upkeep) -> Dataset:
-    return scenario.dataset if isinstance(scenario, Scenario) else scenario.works[0].dataset
+def _dataset(scenario: Subject) -> Dataset:
+    return scenario.works[0].dataset if isinstance(scenario, Upkeep) else scenario.dataset
 
 
-def show(
-    console: Console, scenario: Scenario | Upkeep, factor: float, measured: list[Measured]
-) -> None:
+def show(console: Console, scenario: Subject, factor: float, measured: list[Measured]) -> None:
     table = Table(title=title(scenario, factor))
     table.add_column("", no_wrap=True)
     for heading in ("seconds", "MiB", "windows", "to ours", "wanted", "reached"):
@@ -49,9 +50,7 @@ def show(
             console.print(f"{each.name} is not timed; it differs from ours: {each.differs}")
 
 
-def document(
-    results: list[tuple[Scenario | Upkeep, list[Measured]]], factor: float
-) -> dict[str, Any]:
+def document(results: list[tuple[Subject, list[Measured]]], factor: float) -> dict[str, Any]:
     return {
         "machine": {
             "cores": os.cpu_count(),

@@ -56,6 +56,7 @@ def reconcile(
     allowed_lateness: Annotated[str | None, typer.Option(metavar="SPAN")] = None,
     retention: Annotated[str | None, typer.Option(metavar="SPAN")] = None,
     emit: Annotated[str | None, typer.Option(metavar="POLICY")] = None,
+    api: Annotated[str | None, typer.Option(help="Of Flink: datastream, sql or sql-group.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
@@ -87,6 +88,7 @@ def reconcile(
         allowed_lateness=allowed_lateness,
         retention=retention,
         emit=emit,
+        api=api,
     )
     accepted = [each.strip() for each in accept.split(",") if each.strip()]
     ok = found.ok(accepted)

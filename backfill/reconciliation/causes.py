@@ -4,19 +4,44 @@ A cause is proved where the replay under it gives exactly what the stream wrote,
 that was tried does so equally well. Causes are tried from the least to the most that they assume:
 the operator as it is described; then one fault besides, of the output, of its settings, of its
 input; then a fault of each of two of these kinds.
-"""
+
+| cause | the rows differ since |
+|---|---|
+| late | events came too late, for all their windows or for some |
+| pending | the window had not closed when the input ended |
+| engine_loss | a store hid, deleted or left over what it should not have |
+| overlap | the engine had forgotten a session, and began another too near to it |
+| redelivered | an event came twice, and a batch counts it once |
+| retention | what is past it is dropped, or gone from the batch |
+| restart | the operator's clock was lost, and it took what is late otherwise |
+| tombstone_missing | a row that was taken back is still there |
+| gap_edge | events exactly one gap apart are one session to one of the two only |
+| end_convention | windows end, or begin to be, elsewhere: an end with the gap or without it, the other side closed, no windows or no events before the epoch |
+| zone_shift | the stream's windows are moved by an offset of a zone |
+| wrong_gap, wrong_size | the stream's windows are other ones |
+| rounded | the stream's values have fewer digits |
+| float_order | doubles were added in another order, which moved the sum by more than the bound within which they count as equal |
+| missing_in_stream | the stream never saw events, or its operator does not take them (no key) |
+| missing_in_batch | the table lacks events that the source has, or has values that are not theirs |
+| unexplained | nothing that was tried gives what the stream wrote |
+"""  # noqa: E501
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.rows import Row, Slack, same_values
+from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed
+from backfill.windows import SessionWindow
 
+T = TypeVar("T")
+#: No more replays than this are made to look for events that the stream left out or repeated.
+MOST_TRIES = 2_000
 UNEXPLAINED = "unexplained"
 POSSIBLE = "possible"
 
@@ -29,11 +54,14 @@ class Explanation:
         causes: in order of weight; the first counts.
         proved: the replay under them gives the stream's rows, and no other does.
         evidence: what shows it.
+        rows: those about the difference that the stream holds under these causes, each with the
+            arrivals of its events.
     """
 
     causes: tuple[str, ...]
     proved: bool
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True)
@@ -45,28 +73,82 @@ class Case:
         events: of the key, in order of arrival, redelivered copies among them.
         stream: all the stream's rows of the key.
         differences: to be explained.
-        slack: by aggregate, for sums of doubles.
+        doubles: those that are added up.
         copies: for each event (by arrival) that is a copy of an earlier one, that one's arrival.
         expired: what ended before it is past the batch's retention, µs.
+        batch: what the batch does, as an operator to which nothing is late; None: as `plain`.
+        made: what has been replayed of the key, by what it was replayed under: a key with many
+            differences is replayed once for each fault that is tried, and not for each difference.
     """
 
     operator: Operator
     events: Sequence[Event]
     stream: Sequence[Row]
     differences: Sequence[Difference]
-    slack: Mapping[str, Slack] = field(default_factory=dict)
+    doubles: Doubles = field(default_factory=lambda: Doubles((), {}, 1))
     copies: Mapping[Any, Any] = field(default_factory=dict)
     expired: int | None = None
+    batch: Operator | None = None
+    made: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What has been made under this name, or is now."""
+        if name not in self.made:
+            self.made[name] = make()
+        found: T = self.made[name]
+        return found
+
+    @property
+    def tries(self) -> int:
+        """How many replays may still be made to look for faults."""
+        among = self.operator.among
+        return MOST_TRIES if among is None else min(MOST_TRIES, among.joint.tries)
 
     def same(self, one: Row, other: Row) -> bool:
         """Whether two rows say the same."""
-        return one.bounds == other.bounds and same_values(one.values, other.values, self.slack)
+        return one.bounds == other.bounds and same_rows(one, other, self.doubles)
 
     def gives(self, made: Sequence[Row], hull: tuple[int, int]) -> bool:
         """Whether these rows are the stream's, as far as they meet a span of time."""
-        ours = sorted((r for r in made if _meets(r, hull)), key=_by_bounds)
-        theirs = sorted((r for r in self.stream if _meets(r, hull)), key=_by_bounds)
+        ours = sorted((r for r in made if self.meets(r, hull)), key=_by_bounds)
+        theirs = sorted((r for r in self.stream if self.meets(r, hull)), key=_by_bounds)
         return len(ours) == len(theirs) and all(map(self.same, ours, theirs))
+
+    def meets(self, row: Row, hull: tuple[int, int]) -> bool:
+        """Whether a row has an instant of a span; windows that only touch have none in common."""
+        low, high = hull
+        if self.sessions:
+            return row.start <= high and row.end >= low
+        return row.start < high and row.end > low
+
+    def concerns(self, row: Row, hull: tuple[int, int]) -> bool:
+        """Whether a row belongs to the difference of this span: sessions that meet it.
+
+        Other windows, though they overlap it, only if they have its bounds.
+        """
+        return self.meets(row, hull) if self.sessions else row.bounds == hull
+
+    def within(self, event: Event, hull: tuple[int, int]) -> bool:
+        """Whether an event is in a span, as it would be in a window of these bounds."""
+        time = self.floored(event)
+        if time is None:
+            return False
+        low, high = hull
+        if self.sessions:
+            return low <= time <= high
+        closed = self.operator.engine.rules.closed
+        return low < time <= high if closed == "right" else low <= time < high
+
+    def floored(self, event: Event) -> int | None:
+        """The event's time as the rows have it."""
+        return (
+            None if event.time is None else event.time - event.time % self.operator.engine.tick_us
+        )
+
+    @property
+    def sessions(self) -> bool:
+        """Whether the windows are sessions, whose bounds are events."""
+        return isinstance(self.operator.window, SessionWindow)
 
 
 @dataclass(frozen=True)
@@ -90,10 +172,6 @@ class Hypothesis:
 
 #: Makes hypotheses of a fault, for one difference.
 Fault = Callable[[Case, Difference, Replayed], Iterator[Hypothesis]]
-
-
-def _meets(row: Row, hull: tuple[int, int]) -> bool:
-    return row.start <= hull[1] and row.end >= hull[0]
 
 
 def _by_bounds(row: Row) -> tuple[int, int, str]:

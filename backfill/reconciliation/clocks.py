@@ -37,10 +37,12 @@ def with_clock(
         delay: what a watermark stays behind, µs.
         keys: columns that are all NULL where an event has no key.
     """
-    # Events without a key do not reach an operator that drops them.
+    # Events without a key, or before the epoch, do not reach an operator that drops them.
     keyed: Column = F.lit(True)
     if keys and streaming.null_key == "drop":
         keyed = F.coalesce(*(F.col(each).cast("string") for each in keys)).isNotNull()
+    if not engine.before_epoch:
+        keyed &= F.col(TIME) >= 0
     before_event = streaming.clock == "watermark"
     behind = delay + streaming.lag_ticks * engine.tick_us if before_event else 0
     group = [PARTITION] if streaming.feed == "partitions" else []

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
+from backfill.history.exchange import of_keys
+from backfill.reconciliation.gathering import SIDE
 
 #: A double is told from another from its tenth digit on, before both are looked at exactly.
 _DIGITS = 10
-_ROWS, _BITS, _SUM = "_rows", "_bits", "_sum"
+#: Of each key: the numbers of windows, and whether these differ.
+BATCH, STREAM, DIFFERS = "_batch_windows", "_stream_windows", "_differs"
+_SIGN, _BITS, _SUM = "_sign", "_bits", "_sum"
 
 
 @dataclass(frozen=True)
@@ -34,36 +36,40 @@ class Sides:
     keys: Sequence[str]
     values: Mapping[str, T.DataType]
 
-    def differing(self) -> DataFrame:
-        """The keys whose windows are not all alike."""
-        ours, theirs = (self._summed(each) for each in (self.batch, self.stream))
-        renamed = theirs.select(*(F.col(each).alias(f"_their{each}") for each in theirs.columns))
-        same = [F.col(each).eqNullSafe(F.col(f"_their{each}")) for each in self.keys]
-        sums = (_ROWS, _BITS, _SUM)
-        apart = [~F.col(each).eqNullSafe(F.col(f"_their{each}")) for each in sums]
-        joined = ours.join(renamed, reduce(and_, same, F.lit(True)), "full_outer")
-        here = F.col(_ROWS).isNotNull()
-        keys = [
-            F.when(here, F.col(each)).otherwise(F.col(f"_their{each}")).alias(each)
-            for each in self.keys
-        ]
-        return joined.where(reduce(or_, apart)).select(*keys)
+    def beside(self) -> DataFrame:
+        """Each key: how many windows both sides have of it, and whether they differ.
 
-    def counted(self) -> tuple[int, int]:
-        """The numbers of windows on both sides."""
-        return self.batch.count(), self.stream.count()
-
-    def _summed(self, side: DataFrame) -> DataFrame:
-        """A checksum of each key's windows that does not depend on their order."""
+        By a checksum of its windows that does not depend on their order, and no join: what is
+        alike on both sides cancels out.
+        """
         parts = [F.col(START), F.col(END)]
         parts += [_canonical(column(name), type) for name, type in self.values.items()]
-        row = side.select(*self.keys, F.xxhash64(*parts).alias(_BITS))
-        return row.groupBy(*self.keys).agg(
-            F.count(F.lit(1)).alias(_ROWS),
-            F.bit_xor(_BITS).alias(_BITS),
-            # Two rows that are alike cancel each other out above; here they do not.
-            F.sum(F.shiftrightunsigned(_BITS, 32)).alias(_SUM),
+        ours, theirs = (
+            side.select(*self.keys, F.lit(sign).alias(_SIGN), F.xxhash64(*parts).alias(_BITS))
+            for side, sign in ((self.batch, 1), (self.stream, -1))
         )
+        bits, sign = F.col(_BITS), F.col(_SIGN)
+        counted = (
+            ours.unionByName(theirs)
+            .groupBy(*self.keys)
+            .agg(
+                F.count_if(sign > 0).alias(BATCH),
+                F.count_if(sign < 0).alias(STREAM),
+                F.bit_xor(bits).alias(_BITS),
+                # Two rows of one side that are alike cancel each other out above; here they do not.
+                F.sum(F.shiftrightunsigned(bits, 32) * sign).alias(_SUM),
+            )
+        )
+        alike = (F.col(BATCH) == F.col(STREAM)) & (F.col(_BITS) == 0) & (F.col(_SUM) == 0)
+        return counted.select(*self.keys, BATCH, STREAM, (~alike).alias(DIFFERS))
+
+    def both(self, differing: DataFrame) -> DataFrame:
+        """The windows of these keys, those of the stream marked in SIDE."""
+        ours, theirs = (
+            of_keys(side, differing, self.keys, "left_semi").withColumn(SIDE, F.lit(streams))
+            for side, streams in ((self.batch, False), (self.stream, True))
+        )
+        return ours.unionByName(theirs)
 
 
 def _canonical(value: Column, type: T.DataType) -> Column:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from backfill.engines import PLAIN
 from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation, Hypothesis
 from backfill.reconciliation.faults import (
     of_input,
@@ -16,19 +17,39 @@ from backfill.reconciliation.faults import (
 )
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.rows import Row
-from backfill.replay import Event, Replayed, replay
-from backfill.windows import SessionWindow
+from backfill.replay import Event, Replayed
 
 #: The causes that a replay shows by itself, in the order in which they count.
-_SHOWN = ("late", "retention", "pending", "engine_loss", "overlap", "redelivered", "restart")
+_SHOWN = (
+    "missing_in_stream",
+    "late",
+    "retention",
+    "pending",
+    "engine_loss",
+    "overlap",
+    "redelivered",
+    "restart",
+    "end_convention",
+)
+#: Those of them that hang on the order in which events arrived, those of other keys too.
+_OF_ORDER = {"late", "retention", "pending", "engine_loss", "overlap", "restart"}
+
+#: What it is called that the replay dropped an event. Where an engine's time begins at the epoch
+#: is a convention of its own.
+_DROPPED = {
+    "late": "late",
+    "past_retention": "retention",
+    "no_key": "missing_in_stream",
+    "before_epoch": "end_convention",
+}
 
 
 def explain(case: Case) -> list[Explanation]:
     """Why each difference is there, in the order of `case.differences`."""
     case = _renumbered(case)
     base = case.operator.replay(case.events)
-    rows = case.operator.rows(base.final)
-    settled = not case.stream or _gives_all(case, rows)
+    rows = case.operator.written(base)
+    settled = not case.stream or not case.tries or _gives_all(case, rows)
     everywhere = None if settled else _one_for_all(case, base)
     found = []
     for difference in case.differences:
@@ -36,6 +57,8 @@ def explain(case: Case) -> list[Explanation]:
             found.append(_shown(case, difference, Hypothesis((), rows, base)))
         elif everywhere is not None:
             found.append(_shown(case, difference, everywhere))
+        elif not case.tries:
+            found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
             found.append(_searched(case, difference, base))
     return found
@@ -47,10 +70,13 @@ def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
         tuple(row for each in case.differences for row in each.batch),
         tuple(row for each in case.differences for row in each.stream),
     )
-    plain = Hypothesis((), case.operator.rows(base.final), base)
+    plain = Hypothesis((), case.operator.written(base), base)
     for first in (plain, *of_settings(case, widest)):
         if first.causes and _gives_all(case, first.rows):
             return first
+        if len(first.rows) != len(case.stream):
+            # No fault of the output makes more rows of them, or fewer.
+            continue
         for second in of_output(case, widest, first.rows):
             if _gives_all(case, second.rows):
                 return _both(first, second)
@@ -62,7 +88,7 @@ def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
 
 def _searched(case: Case, difference: Difference, base: Replayed) -> Explanation:
     """One fault that gives the stream's rows about a difference; then one of the output besides."""
-    plain = Hypothesis((), case.operator.rows(base.final), base)
+    plain = Hypothesis((), case.operator.written(base), base)
     kinds: list[Iterator[Hypothesis]] = [of_restarts(case, base)]
     if difference.stream:
         kinds = [
@@ -111,12 +137,8 @@ def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
 
 def _not_replayed(case: Case, difference: Difference) -> Explanation:
     """Nothing gives the rows: an event that only the stream can have seen, or nobody knows."""
-    known = {each.time for each in case.events}
-    strange = [
-        row
-        for row in difference.stream
-        if isinstance(case.operator.window, SessionWindow) and not {row.start, row.end} <= known
-    ]
+    known = {case.floored(each) for each in case.events}
+    strange = [r for r in difference.stream if case.sessions and not {*r.bounds} <= known]
     if strange:
         bounds = [list(row.bounds) for row in strange]
         return Explanation(("missing_in_batch",), False, {"no_event_at": bounds})
@@ -125,36 +147,59 @@ def _not_replayed(case: Case, difference: Difference) -> Explanation:
 
 def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation:
     """What the replay shows about a difference, besides the fault that it assumes."""
-    low, high = difference.hull
+    hull = difference.hull
     evidence: dict[str, Any] = dict(found.evidence)
     shown: set[str] = set()
     if found.replayed is not None:
         shown = _facts(case, difference, found.replayed, evidence)
-    if case.expired is not None and not difference.batch and high < case.expired:
+    if case.expired is not None and not difference.batch and hull[1] < case.expired:
         shown.add("retention")
     causes = (*found.causes, *(each for each in _SHOWN if each in shown - set(found.causes)))
+    rows = [row for row in found.rows if case.concerns(row, hull)]
     if causes:
-        return Explanation(causes, found.proved, evidence)
-    # The operator, fed with the source's events, gives what the stream has: so the batch is off.
-    batch = [row for row in difference.batch if low <= row.start <= high]
-    plain = _in_batch(case)
-    agrees = len(batch) == len([r for r in plain if r.start <= high and r.end >= low]) and all(
-        any(case.same(row, each) for each in plain) for row in batch
-    )
-    return Explanation(("gap_edge",) if agrees else ("missing_in_batch",), True, evidence)
+        # What an unknown order of arrival decides, another order may decide otherwise.
+        sure = case.operator.ordered or not case.operator.drops or not _OF_ORDER & {*causes}
+        return Explanation(causes, found.proved and sure, evidence, rows)
+    # The operator, fed with the source's events, gives what the stream has: so it is the batch's
+    # conventions that are others, or the order in which it adds, or its events.
+    made = [row for row in case.once("batch", lambda: _in_batch(case)) if case.concerns(row, hull)]
+    made.sort(key=lambda row: row.bounds)
+    batch = sorted(difference.batch, key=lambda row: row.bounds)
+    pairs = list(zip(batch, made, strict=False))
+    if len(batch) != len(made) or any(ours.bounds != each.bounds for ours, each in pairs):
+        return Explanation(("missing_in_batch",), True, evidence, rows)
+    if not all(case.same(ours, each) for ours, each in pairs):
+        by_arrival = {each.arrival: each for each in case.events}
+        ordered = all(
+            case.doubles.some_order(each, ours.values, [by_arrival[n] for n in each.written])
+            for ours, each in pairs
+        )
+        cause = "float_order" if ordered else "missing_in_batch"
+        return Explanation((cause,), True, evidence, rows)
+    if difference.status == "value_differs":
+        # What differs is none of the values that are replayed.
+        return Explanation(("missing_in_batch",), True, evidence, rows)
+    return Explanation((_convention(case),), True, evidence, rows)
+
+
+def _convention(case: Case) -> str:
+    """What an engine's other rules are called: of the gap's edge, or of where windows are."""
+    ours = case.batch.engine.rules if case.batch is not None else PLAIN.rules
+    theirs = case.operator.engine.rules
+    edge = case.sessions and ours.gap_inclusive != theirs.gap_inclusive
+    return "gap_edge" if edge else "end_convention"
 
 
 def _facts(
     case: Case, difference: Difference, made: Replayed, evidence: dict[str, Any]
 ) -> set[str]:
-    low, high = difference.hull
+    hull = difference.hull
     shown = set()
-    times = {each.arrival: each.time for each in case.events}
-    reasons = {"late": "late", "past_retention": "retention"}
+    near = {each.arrival for each in case.events if case.within(each, hull)}
     lost = [
-        (each.arrival, each.late_by, reasons[each.reason])
+        (each.arrival, each.late_by, _DROPPED[each.reason])
         for each in made.dropped
-        if each.reason in reasons and low <= (times[each.arrival] or 0) <= high
+        if each.reason in _DROPPED and each.arrival in near
     ]
     lost += [
         (each.arrival, each.late_by, "late")
@@ -164,41 +209,34 @@ def _facts(
     for arrival, late_by, cause in sorted(set(lost), key=repr):
         shown.add(cause)
         evidence.setdefault("dropped", []).append({"arrival": arrival, "late_by_us": late_by})
-    stored = "retention" in case.operator.takes
     for windows, cause in (
         (made.pending, "pending"),
         (made.lost, "engine_loss"),
-        (made.begun_anew, "engine_loss" if stored else "overlap"),
-        (made.superseded, "engine_loss" if stored else "overlap"),
+        (made.begun_anew, "engine_loss" if case.operator.stores else "overlap"),
+        (made.superseded, "engine_loss" if case.operator.stores else "overlap"),
     ):
-        rows = [r for r in case.operator.rows(windows) if r.start <= high and r.end >= low]
+        rows = [row for row in case.operator.rows(windows) if case.concerns(row, hull)]
         if rows:
             shown.add(cause)
             evidence.setdefault(cause, []).extend(list(row.bounds) for row in rows)
     gone = {each.arrival for each in made.dropped}
-    copies = [
-        arrival
-        for arrival in case.copies
-        if arrival not in gone and low <= (times.get(arrival) or 0) <= high
-    ]
+    copies = sorted(near & case.copies.keys() - gone)
     if copies:
         shown.add("redelivered")
-        evidence["copies"] = sorted(copies)
+        evidence["copies"] = copies
     return shown
 
 
 def _in_batch(case: Case) -> list[Row]:
     """What a batch makes of the source's events, each counted once."""
     operator = case.operator
+    batch = case.batch or replace(operator, engine=PLAIN, settings={}, end_clock=None)
     events = [
         replace(each, clock=None, watermark=None, batch=None)
         for each in case.events
         if each.arrival not in case.copies
     ]
-    made = replay(
-        events, operator.window, aggregates=operator.aggregates, timezone=operator.timezone
-    )
-    return [Row(each.start, each.end, each.values) for each in made.final]
+    return batch.rows(batch.replay(events).final)
 
 
 def _gives_all(case: Case, rows: Sequence[Row]) -> bool:
@@ -219,7 +257,12 @@ def _both(first: Hypothesis, second: Hypothesis) -> Hypothesis:
 
 
 def _renumbered(case: Case) -> Case:
-    """Arrivals as even numbers: there is room for a copy right behind each event."""
+    """Arrivals as even numbers: there is room for a copy right behind each event.
+
+    Those of a key among others are so already, by their places among all.
+    """
+    if case.operator.among is not None:
+        return case
     ordered: list[Event] = sorted(case.events, key=lambda each: each.arrival)
     places = {each.arrival: 2 * place for place, each in enumerate(ordered)}
     events = [replace(each, arrival=places[each.arrival]) for each in ordered]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from backfill.durations import Fixed
 from backfill.reconciliation.causes import Case, Hypothesis
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.rows import Row
+from backfill.reconciliation.rows import Row, only
 from backfill.replay import Event, Replayed, Window
 from backfill.windows import (
     CumulatingWindow,
@@ -24,10 +25,8 @@ from backfill.windows import Window as Definition
 
 _QUARTER = 15 * 60 * 1_000_000
 _FURTHEST = 14 * 3600 * 1_000_000
-#: No more replays than this are made to look for events that the stream left out or repeated.
-_MOST_TRIES = 2_000
 _MOST_LEFT_OUT = 3
-_MOST_DIGITS = 6
+MOST_DIGITS = 6
 
 
 def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
@@ -41,15 +40,41 @@ def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterat
             ended = [row._replace(end=row.end + reach) for row in rows]
             if all(row.start <= row.end for row in ended):
                 yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
-    for digits in range(_MOST_DIGITS + 1):
+    yield from _roundings(case, difference, rows)
+
+
+def _roundings(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
+    """All values rounded alike, or only those that differ."""
+    theirs = {row.bounds: row.values for row in difference.stream}
+    # What differs between rows of the same bounds: from our value, and to the stream's.
+    apart = [
+        (name, value, theirs[row.bounds][name])
+        for row in rows
+        if row.bounds in theirs
+        for name, value in row.values.items()
+        if value != theirs[row.bounds][name]
+        and not case.same(only(row, [name]), Row(*row.bounds, {name: theirs[row.bounds][name]}))
+    ]
+    differ = {name for name, _, _ in apart}
+    for digits in range(MOST_DIGITS + 1) if apart else ():
         for how in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN):
-            rounded = [
-                row._replace(values={n: _rounded(v, digits, how) for n, v in row.values.items()})
-                for row in rows
-            ]
-            if rounded != list(rows):
-                evidence = {"digits": digits, "how": how.removeprefix("ROUND_").lower()}
-                yield _hypothesis("rounded", rounded, evidence)
+            if not all(rounded(ours, digits, how) == other for _, ours, other in apart):
+                continue
+            evidence = {"digits": digits, "how": how.removeprefix("ROUND_").lower()}
+            for names in (None, differ):
+                found = [
+                    row._replace(
+                        values={
+                            name: rounded(value, digits, how)
+                            if names is None or name in names
+                            else value
+                            for name, value in row.values.items()
+                        }
+                    )
+                    for row in rows
+                ]
+                told = evidence if names is None else {**evidence, "of": sorted(names)}
+                yield _hypothesis("rounded", found, told)
 
 
 def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
@@ -60,67 +85,80 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
         flipped = replace(rules, gap_inclusive=not rules.gap_inclusive)
         other = replace(operator, engine=replace(operator.engine, rules=flipped))
         evidence = {"gap_inclusive": flipped.gap_inclusive}
-        yield _replayed(other, case.events, "gap_edge", evidence)
-        for gap, bounds in _gaps(case):
-            wrong = operator.with_window(SessionWindow(gap=Fixed(gap)))
-            yield _replayed(wrong, case.events, "wrong_gap", bounds)
+        yield case.once("gap_edge", lambda: _replayed(other, case.events, "gap_edge", evidence))
+        yield from case.once("wrong_gap", lambda: _wrong_gaps(case))
     else:
         for size in sorted({row.end - row.start for row in difference.stream}):
             changed = _sized(window, size)
             if changed is not None:
-                wrong = operator.with_window(changed)
-                yield _replayed(wrong, case.events, "wrong_size", {"size_us": size})
+                yield case.once(("wrong_size", size), partial(_wrong_size, case, changed, size))
 
 
 def of_restarts(case: Case, base: Replayed) -> Iterator[Hypothesis]:
-    """A restart that nobody told of lets events pass that are late otherwise."""
+    """A restart that nobody told of lets events pass that are late otherwise.
+
+    Its state was found on disk, or restored from the changelog, which tells the store the time.
+    """
     operator = case.operator
     if "restarts" not in operator.takes or operator.settings.get("restarts"):
         return
+    told = operator.settings.get("restored")
+    kinds = (False, True) if told is None and "restored" in operator.takes else (told,)
     for arrival in sorted({each.arrival for each in base.dropped if each.reason == "late"}):
-        again = replace(operator, settings={**operator.settings, "restarts": (arrival,)})
-        # The clock that the events bring is of an operator that was not restarted.
-        bare = [replace(each, clock=None) for each in case.events]
-        found = _replayed(again, bare, "restart", {"before_arrival": arrival})
-        yield replace(found, proved=False)
+        for restored in kinds:
+            name = "restart", arrival, restored
+            yield case.once(name, partial(_restarted, case, arrival, restored))
+
+
+def _restarted(case: Case, arrival: Any, restored: bool | None) -> Hypothesis:
+    settings: dict[str, Any] = {"restarts": (arrival,)}
+    if restored is not None:
+        settings["restored"] = restored
+    operator = case.operator
+    again = replace(operator, settings={**operator.settings, **settings}, end_clock=None)
+    # The clock that the events bring is of an operator that was not restarted.
+    bare = [replace(each, clock=None) for each in case.events]
+    evidence = {"before_arrival": arrival, "restored": bool(restored)}
+    return replace(_replayed(again, bare, "restart", evidence), proved=False)
 
 
 def of_tombstones(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
     """Rows that the operator had sent and taken back, but that are still there."""
-    rows = case.operator.rows(base.final)
+    rows = case.operator.written(base)
     final = {row.bounds for row in rows}
     sent = [
-        Window(each.key, each.start, each.end, each.values)
+        Window(each.key, each.start, each.end, each.values, None, each.events)
         for each in base.emissions
         if each.values is not None
     ]
     gone = [row for row in case.operator.rows(sent) if row.bounds not in final]
-    left = [row for row in difference.stream if any(case.same(row, each) for each in gone)]
+    left = {
+        each.bounds: each for each in gone if any(case.same(row, each) for row in difference.stream)
+    }
     if left:
-        bounds = [list(row.bounds) for row in left]
-        yield Hypothesis(("tombstone_missing",), [*rows, *left], base, {"left_over": bounds})
+        evidence = {"left_over": [list(each) for each in left]}
+        yield Hypothesis(("tombstone_missing",), [*rows, *left.values()], base, evidence)
 
 
 def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
     """Events that the stream never saw, or saw twice."""
-    low, high = difference.hull
-    near = [each for each in case.events if each.time is not None and low <= each.time <= high]
+    near = [each for each in case.events if case.within(each, difference.hull)]
     name = "missing_in_stream" if case.operator.ordered or not case.operator.drops else "late"
     sure = case.operator.ordered or not case.operator.drops
-    tried = 0
+    tried, most = 0, case.tries
     groups: list[list[Event]] = [near, list(case.events)] if near else []
-    rows = [row for row in case.operator.rows(base.final) if row.start <= high and row.end >= low]
-    groups += [[e for e in near if row.start <= e.time <= row.end] for row in rows]  # type: ignore[operator]
+    rows = [row for row in case.operator.written(base) if case.meets(row, difference.hull)]
+    groups += [[each for each in near if case.within(each, row.bounds)] for row in rows]
     for group in groups:
         found = _without(case, group, name, sure)
         yield replace(found, evidence={**found.evidence, "all_of_a_window": True})
     for many in range(1, _MOST_LEFT_OUT + 1):
         for few in combinations(near, many):
             tried += 1
-            if tried > _MOST_TRIES:
+            if tried > most:
                 return
             yield _without(case, few, name, sure)
-    for event in near[:_MOST_TRIES]:
+    for event in near[:most]:
         again = replace(event, arrival=event.arrival + 1)
         events = sorted([*case.events, again], key=lambda each: each.arrival)
         evidence = {"repeated": [event.arrival]}
@@ -138,7 +176,7 @@ def _replayed(
     operator: Operator, events: Sequence[Event], cause: str, evidence: Mapping[str, Any]
 ) -> Hypothesis:
     made = operator.replay(events)
-    return Hypothesis((cause,), operator.rows(made.final), made, evidence)
+    return Hypothesis((cause,), operator.written(made), made, evidence)
 
 
 def _hypothesis(cause: str, rows: Sequence[Row], evidence: Mapping[str, Any]) -> Hypothesis:
@@ -162,7 +200,7 @@ def _shifts(stream: Sequence[Row], rows: Sequence[Row]) -> list[int]:
 def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Gaps that would cut the events as the stream did, and between which bounds they lie."""
     stream = sorted(case.stream, key=lambda row: row.bounds)
-    times = sorted({each.time for each in case.events if each.time is not None})
+    times = sorted({time for each in case.events if (time := case.floored(each)) is not None})
     inside, between = 0, None
     for before, after in pairwise(times):
         together = any(row.start <= before and after <= row.end for row in stream)
@@ -186,6 +224,23 @@ def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield tick, {"at_least_us": 0, "less_than_us": between}
 
 
+def _wrong_gaps(case: Case) -> list[Hypothesis]:
+    return [
+        _replayed(
+            case.operator.with_window(SessionWindow(gap=Fixed(gap))),
+            case.events,
+            "wrong_gap",
+            bounds,
+        )
+        for gap, bounds in _gaps(case)
+    ]
+
+
+def _wrong_size(case: Case, window: Definition, size: int) -> Hypothesis:
+    wrong = case.operator.with_window(window)
+    return _replayed(wrong, case.events, "wrong_size", {"size_us": size})
+
+
 def _sized(window: Definition, size: int) -> Definition | None:
     """The same window of another size; None where that is its size, or it has no fixed one."""
     if isinstance(window, SessionWindow | CumulatingWindow):
@@ -197,7 +252,8 @@ def _sized(window: Definition, size: int) -> Definition | None:
     return TumblingWindow(size=Fixed(size), offset=window.offset)
 
 
-def _rounded(value: Any, digits: int, how: str) -> Any:
+def rounded(value: Any, digits: int, how: str) -> Any:
+    """A double or a decimal with so many digits behind the point; others as they are."""
     if isinstance(value, bool) or not isinstance(value, float | Decimal):
         return value
     try:

@@ -1,21 +1,29 @@
-"""Rows of Spark as windows and events of each key."""
+"""Arrow tables as windows and events of each key: the same on the driver and in a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import datetime as dt
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Row as SparkRow
+import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START, TIME
 from backfill.reconciliation.clocks import CLOCK, PARTITION, PLACE
-from backfill.reconciliation.rows import Row, Slack
-from backfill.reconciliation.sources import Field
+from backfill.reconciliation.rows import Row
 from backfill.replay import Event
 
+#: True for windows of the stream, false for those of the batch.
+SIDE = "_streams"
+
+#: Of a row in its table.
+NUMBER = "_number"
+
 Key = tuple[Any, ...]
+Values = dict[str, Any]
 
 
 def floored(at: Column, tick: int) -> Column:
@@ -23,34 +31,50 @@ def floored(at: Column, tick: int) -> Column:
     return at if tick == 1 else F.floor(at / tick) * tick
 
 
-def windows_by_key(side: DataFrame, keys: Sequence[str]) -> dict[Key, list[Row]]:
-    """One side's windows."""
-    found: dict[Key, list[Row]] = {}
-    for row in side.collect():
-        values = row.asDict()
-        key = tuple(values.pop(each) for each in keys)
-        start, end = values.pop(START), values.pop(END)
-        found.setdefault(key, []).append(Row(start, end, values))
-    return found
-
-
-def rows_by_key(rows: Iterable[SparkRow], keys: Sequence[str]) -> dict[Key, list[dict[str, Any]]]:
-    """Rows as mappings, without the key's columns."""
-    found: dict[Key, list[dict[str, Any]]] = {}
+def by_key(table: pa.Table, keys: Sequence[str]) -> dict[Key, list[Values]]:
+    """The rows of each key, without its columns, but with their numbers in the table."""
+    rows = table.to_pylist()
+    for number, row in enumerate(rows):
+        row[NUMBER] = number
+    for field in table.schema:
+        if pa.types.is_nested(field.type) or pa.types.is_timestamp(field.type):
+            for row in rows:
+                row[field.name] = _comparable(row[field.name], field.type)
+    found: dict[Key, list[Values]] = {}
     for row in rows:
-        values = row.asDict()
-        found.setdefault(tuple(values.pop(each) for each in keys), []).append(values)
+        key = tuple(_itself(row.pop(each)) for each in keys)
+        found.setdefault(key, []).append(row)
     return found
+
+
+def windows_of(rows: Sequence[Values]) -> list[Row]:
+    """The windows of one key and side."""
+    bounds = (START, END, SIDE, NUMBER)
+    return [
+        Row(row[START], row[END], {name: row[name] for name in row if name not in bounds})
+        for row in rows
+    ]
+
+
+def in_order(rows: Sequence[Values]) -> list[Values]:
+    """Events as they arrived."""
+    return sorted(rows, key=lambda row: (row[PARTITION], row[PLACE], row[TIME], repr(row)))
 
 
 def events_of(
-    key: Key, rows: Sequence[Mapping[str, Any]], fields: Sequence[str]
+    key: Key | None, rows: Sequence[Values], fields: Sequence[str], places: Iterable[int]
 ) -> tuple[list[Event], dict[int, int]]:
-    """The events in order of arrival, and which are copies of earlier ones."""
-    order = sorted(rows, key=lambda row: (row[PARTITION], row[PLACE], row[TIME], repr(row)))
+    """The events of a key, and which are copies of earlier ones.
+
+    Args:
+        key: None where it is no key.
+        rows: in order of arrival.
+        fields: what the events hold.
+        places: their arrivals.
+    """
     events, copies = [], {}
     first: dict[tuple[Any, ...], int] = {}
-    for place, row in enumerate(order):
+    for place, row in zip(places, rows, strict=True):
         events.append(
             Event(
                 key=key,
@@ -71,16 +95,21 @@ def events_of(
     return events, copies
 
 
-def slack_of(field: Field, events: Sequence[Event]) -> Slack:
-    """How far apart sums of these values can be."""
-    values = [
-        each.value[field.expression]
-        for each in events
-        if field.expression is not None and each.value[field.expression] is not None
-    ]
-    return Slack(len(values), sum(abs(float(each)) for each in values))
+def _comparable(value: Any, type: pa.DataType) -> Any:
+    """Structs as tuples, which have an order, maps as mappings, which have none; times in UTC."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(type):
+        return value if type.tz is None else value.astimezone(dt.timezone.utc)
+    if not pa.types.is_nested(type):
+        return value
+    if pa.types.is_struct(type):
+        return tuple(_comparable(value[each.name], each.type) for each in type)
+    if pa.types.is_map(type):
+        return {key: _comparable(each, type.item_type) for key, each in value}
+    return [_comparable(each, type.value_type) for each in value]
 
 
-def only(row: Row, names: Collection[str]) -> Row:
-    """The row with some of its values."""
-    return row._replace(values={name: row.values[name] for name in row.values if name in names})
+def _itself(value: Any) -> Any:
+    """NaN is a key like others, but equal to itself only as one object."""
+    return math.nan if isinstance(value, float) and value != value else value

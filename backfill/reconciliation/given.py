@@ -10,7 +10,7 @@ from backfill.errors import JobFileError
 from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.spec import JobSpec
 
-_OF_THE_OPERATOR = ("grace", "watermark_delay", "allowed_lateness", "retention", "emit")
+_OF_THE_OPERATOR = ("grace", "watermark_delay", "allowed_lateness", "retention", "emit", "api")
 _OF_THE_OUTPUT = ("columns", "bytes", "key_format", "value_format", "topic", "firing", "panes")
 
 
@@ -49,10 +49,10 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> G
         format=known["format"],
         **{name: known[name] for name in _OF_THE_OUTPUT if known.get(name)},
     )
-    operator = {name: known[name] for name in _OF_THE_OPERATOR if known.get(name) is not None}
-    operator = {name: value if name == "emit" else str(value) for name, value in operator.items()}
-    if "emit" not in operator and FORMS[options.format].emit is not None:
-        operator["emit"] = FORMS[options.format].emit
+    operator = {name: str(known[name]) for name in _OF_THE_OPERATOR if known.get(name) is not None}
+    emit = FORMS[options.format].emit
+    if emit is not None:
+        operator.setdefault("emit", emit)
     if options.deltas:
         operator["accumulation"] = "discarding"
     return Given(options, operator)

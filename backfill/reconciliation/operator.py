@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backfill.engines import Engine
+from backfill.engines import PLAIN, Engine
+from backfill.reconciliation.joint import Among
 from backfill.reconciliation.rows import Row
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
@@ -25,6 +26,7 @@ class Operator:
         settings: arguments of `replay`: grace, retention, emit, restarts, and so on.
         ordered: the order in which events arrived is known.
         end_clock: where the clock stood when the input ended, µs; None where it is not known.
+        among: the key among others that it hangs on; None where it is replayed alone.
     """
 
     window: Window
@@ -34,6 +36,7 @@ class Operator:
     settings: Mapping[str, Any] = field(default_factory=dict)
     ordered: bool = True
     end_clock: int | None = None
+    among: Among | None = field(default=None, compare=False)
 
     @property
     def takes(self) -> frozenset[str]:
@@ -41,12 +44,24 @@ class Operator:
         return frozenset(n for each in self.engine.streaming.values() for n in each.settings)
 
     @property
+    def stores(self) -> bool:
+        """Whether its windows are in a store, which hides and deletes them by retention."""
+        return "retention" in self.takes
+
+    @property
     def drops(self) -> bool:
         """Whether the engine drops late events at all."""
         return any(each.late != "never" for each in self.engine.streaming.values())
 
+    @property
+    def drops_null_keys(self) -> bool:
+        """Whether events without a key do not reach it."""
+        return any(each.null_key == "drop" for each in self.engine.streaming.values())
+
     def replay(self, events: Sequence[Event]) -> Replayed:
-        """What it makes of these events."""
+        """What it makes of these events of a key."""
+        if self.among is not None:
+            return self.among.replay(replace(self, among=None), events)
         clocked = bool(events) and all(each.clock is not None for each in events)
         return replay(
             events,
@@ -59,6 +74,15 @@ class Operator:
             **self.settings,
         )
 
+    def written(self, made: Replayed) -> list[Row]:
+        """What stands in its output when all is read that it wrote.
+
+        A store's sessions that were merged into others do, where nothing took them back; of
+        panes, a reader knows by their bounds that they are in another.
+        """
+        left = made.superseded if self.stores else ()
+        return self.rows([*made.final, *left])
+
     def rows(self, windows: Iterable[Made]) -> list[Row]:
         """Windows as both sides are compared: sessions from first to last event."""
         back = 0
@@ -70,3 +94,13 @@ class Operator:
     def with_window(self, window: Window) -> Operator:
         """The same with another window."""
         return replace(self, window=window)
+
+
+def without_loss(engine: Engine, window: Window) -> Engine:
+    """An engine that cuts windows as a batch under this one does: nothing is late, none pending."""
+    return replace(
+        PLAIN,
+        rules=engine.rules_for(window),
+        tick_us=engine.tick_us,
+        before_epoch=engine.before_epoch,
+    )

@@ -18,6 +18,7 @@ from backfill.events.failures import spark_errors
 from backfill.events.files import for_spark, list_files, local_path
 from backfill.events.model import CORRUPT, SOURCE, InputFile, shown
 from backfill.reconciliation.options import StreamOptions
+from backfill.reconciliation.sink import not_committed
 
 _ONCE = "_once"
 
@@ -102,6 +103,8 @@ def fields_of(value: Value, prefix: str = "") -> dict[str, Value]:
 def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Written:
     """The rows at the stream's path, in order of file and row.
 
+    Of the folder of a file sink of Spark's, those of the files that it has committed.
+
     Args:
         spark: classic or Spark Connect.
         options: path and columns.
@@ -114,7 +117,9 @@ def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Writ
     try:
         with spark_errors():
             kind, source = _source(spark, options.path, zone)
-            rows = open_source(spark, source).frame
+            opened = open_source(spark, source)
+            left = not_committed(options.path, [each.path for each in opened.snapshot.inputs])
+            rows = opened.frame.where(~F.col(SOURCE).isin(left)) if left else opened.frame
     except SourceError as error:
         # The same files as a source has; but of the stream, which has other settings.
         field = (error.field or "source").replace("source", "stream", 1)

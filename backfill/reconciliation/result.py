@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from backfill.quality.checks import Outcome
 from backfill.reconciliation.causes import UNEXPLAINED, Explanation
 from backfill.reconciliation.matching import Difference
@@ -25,6 +27,24 @@ class Explained:
     key: tuple[Any, ...]
     difference: Difference
     explanation: Explanation
+
+
+@dataclass(frozen=True)
+class Part:
+    """What came of some keys.
+
+    Attributes:
+        windows: how many the batch has of them.
+        matched: how many of these are alike on both sides.
+        explained: all other windows, by key.
+        members: the events of the windows in there, for aggregates that are not replayed; None
+            where all are.
+    """
+
+    windows: int
+    matched: int
+    explained: Sequence[Explained]
+    members: pa.Table | None
 
 
 @dataclass(frozen=True)

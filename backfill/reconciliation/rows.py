@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from math import isnan
 from typing import Any, NamedTuple
-
-#: Half the distance from 1.0 to the next double: what one addition can be off by, at most.
-_UNIT = 2.0**-53
 
 
 class Row(NamedTuple):
@@ -32,20 +29,15 @@ class Row(NamedTuple):
 
 
 class Slack(NamedTuple):
-    """How far the order of additions can move a sum of doubles.
+    """How far the order of additions can move a value.
 
     Attributes:
-        numbers: how many were added.
-        magnitude: the sum of their absolute values.
+        most: so far.
+        squared: that is how far its square can be moved.
     """
 
-    numbers: int
-    magnitude: float
-
-    @property
-    def most(self) -> float:
-        """N * 2^-53 * sum of absolute values (Higham 2002, section 4.2)."""
-        return self.numbers * _UNIT * self.magnitude
+    most: float
+    squared: bool = False
 
 
 def same_value(one: Any, other: Any, slack: Slack | None = None) -> bool:
@@ -55,7 +47,11 @@ def same_value(one: Any, other: Any, slack: Slack | None = None) -> bool:
             return one is None and other is None
         if isnan(one) or isnan(other):
             return isnan(one) and isnan(other)
-        return bool(one == other or (slack is not None and abs(one - other) <= slack.most))
+        if one == other or slack is None:
+            return bool(one == other)
+        if slack.squared:
+            one, other = one * one, other * other
+        return bool(abs(one - other) <= slack.most)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, str):
         return list(one) == list(other)
     return bool(one == other)
@@ -66,6 +62,11 @@ def same_values(
 ) -> bool:
     """Whether all values are the same."""
     return all(same_value(one[name], other[name], slack.get(name)) for name in one)
+
+
+def only(row: Row, names: Collection[str]) -> Row:
+    """The row with some of its values."""
+    return row._replace(values={name: row.values[name] for name in row.values if name in names})
 
 
 def _is_number(value: Any) -> bool:

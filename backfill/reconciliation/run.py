@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,39 +16,31 @@ from backfill.compute import Definition, bounds
 from backfill.compute import Key as KeyColumns
 from backfill.durations import fixed
 from backfill.engines import Engine
-from backfill.errors import ReplayError
 from backfill.history.base import BaseRun, Progress
 from backfill.history.exchange import of_keys
-from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
-from backfill.reconciliation.compare import Sides
-from backfill.reconciliation.explain import explain
-from backfill.reconciliation.gathering import (
-    Key,
-    events_of,
-    floored,
-    only,
-    rows_by_key,
-    slack_of,
-    windows_by_key,
-)
+from backfill.reconciliation.compare import BATCH, DIFFERS, STREAM, Sides
+from backfill.reconciliation.gathering import floored
 from backfill.reconciliation.given import Given
-from backfill.reconciliation.matching import Difference, match
-from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.result import Explained, Reconciled
-from backfill.reconciliation.rows import Row, same_values
-from backfill.reconciliation.sources import fields_of, keys_of, received
+from backfill.reconciliation.keyed import Keyed
+from backfill.reconciliation.operator import Operator, without_loss
+from backfill.reconciliation.parts import in_parts
+from backfill.reconciliation.recount import recounted
+from backfill.reconciliation.result import Explained, Part, Reconciled
+from backfill.reconciliation.sources import Received, fields_of, keys_of, received
 from backfill.reconciliation.stream import decode
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore
-from backfill.windows import SessionWindow
 
-#: So many events of keys that differ are replayed at once, on the driver.
+#: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
+#: replayed by Spark's workers.
 MOST_EVENTS = 500_000
+#: A part is about this share of what the driver would take: workers have less memory.
+_SHARES = 10
 _PARTS = 10_000
 
 
@@ -160,10 +153,14 @@ class _Reconciling(BaseRun):
         self.name, self.system = name, engine
         self.definition: Definition = self.definitions[name]
         self.fields, self.columns = fields_of(self.definition.aggregates)
-        self.streaming, kind = choose(engine, self.definition.window, None, rolling=False)
+        self.others = {
+            name: each for name, each in self.definition.aggregates.items() if each.python is None
+        }
         self.settings = {k: v for k, v in settings.items() if v is not None}
-        takes = OPERATORS[kind].takes
-        resolved = resolve(self.settings, engine, self.streaming, takes)
+        own = {k: v for k, v in self.settings.items() if k != "api"}
+        api = self.settings.get("api")
+        self.streaming, kind = choose(engine, self.definition.window, api, rolling=False)
+        resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
         # With a cache, or emission on close, a key's output depends on other keys' events.
         self.apart = OPERATORS[kind].apart(resolved)
         self.checkpoint: Batches | None = (
@@ -172,25 +169,25 @@ class _Reconciling(BaseRun):
 
     def of(self, stream: DataFrame, sample: float | None) -> Reconciled:
         """Compares."""
-        keys = keys_of(self)
         sides = self._sides(stream, sample)
-        differing = sides.differing().persist()
-        self.stack.callback(differing.unpersist)
-        with self.stack:
-            batch, theirs = sides.counted()
-            count = differing.count()
-            self.progress(f"{batch:,} windows and {theirs:,}; {count:,} keys differ")
-            ours = windows_by_key(of_keys(sides.batch, differing, keys, "left_semi"), keys)
-            others = windows_by_key(of_keys(sides.stream, differing, keys, "left_semi"), keys)
-            alike = batch - sum(map(len, ours.values()))
-            events, ordered, slack = self._events(sides, differing) if count else ({}, True, {})
+        # One pass over both sides says how many windows and keys there are, and which differ.
+        beside = sides.beside().persist()
+        self.stack.callback(beside.unpersist)
+        differing = beside.where(DIFFERS).select(*sides.keys)
+        parts: list[Part] = []
         found: list[Explained] = []
-        for key in sorted({*ours, *others}, key=repr):
-            matched, explained = self._key(
-                key, ours.get(key, []), others.get(key, []), events.get(key, []), slack, ordered
-            )
-            alike += matched
-            found += explained
+        ordered = True
+        with self.stack:
+            totals = beside.agg(F.sum(BATCH), F.sum(STREAM), F.count_if(DIFFERS))
+            batch, theirs, count = (each or 0 for each in totals.collect()[0])
+            self.progress(f"{batch:,} windows and {theirs:,}; {count:,} keys differ")
+            if count:
+                received = self._received()
+                parts, ordered = self._parts(sides, differing, received)
+                bound = {name: received.bound[each] for name, each in self.others.items()}
+                found = recounted(self.spark, parts, bound)
+        alike = batch + sum(each.matched - each.windows for each in parts)
+        found.sort(key=lambda each: repr(each.key))
         return Reconciled(self.name, alike, found, batch, theirs, ordered)
 
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
@@ -212,96 +209,70 @@ class _Reconciling(BaseRun):
             batch, theirs = batch.where(part), theirs.where(part)
         return Sides(batch, theirs, keys, values)
 
-    def _events(
-        self, sides: Sides, differing: DataFrame
-    ) -> tuple[dict[Key, list[dict[str, Any]]], bool, frozenset[str]]:
-        """The events of these keys, by key; whether their order is known; sums of doubles."""
+    def _received(self) -> Received:
+        """All events, as the operator received them."""
         delay = fixed(self.settings.get("watermark_delay", "0s"), field="watermark_delay").us
-        every, ordered = received(
-            self, self.system, self.streaming, self.columns, delay, self.checkpoint
+        return received(
+            self,
+            self.system,
+            self.streaming,
+            self.columns,
+            delay,
+            self.checkpoint,
+            list(self.others.values()),
         )
-        own = of_keys(every, differing, sides.keys, "left_semi")
-        if not self.apart and self.streaming.clock != "none":
-            own, ordered = own.drop(CLOCK, END_CLOCK), False
-        rows = own.limit(MOST_EVENTS + 1).collect()
-        if len(rows) > MOST_EVENTS:
-            raise ReplayError(
-                f"the keys that differ have more than {MOST_EVENTS:,} events, which is what is "
-                "replayed at once",
-                field=self.name,
-                way_out="Look at a part of the keys: --sample 1%",
-            )
-        self.progress(f"replaying {len(rows):,} events")
-        doubles = frozenset(
-            name
-            for name, kind in sides.values.items()
-            if isinstance(kind, T.DoubleType | T.FloatType)
-        )
-        return rows_by_key(rows, sides.keys), ordered, doubles
 
-    def _key(
-        self,
-        key: Key,
-        batch: list[Row],
-        stream: list[Row],
-        rows: Sequence[Mapping[str, Any]],
-        doubles: Collection[str],
-        ordered: bool,
-    ) -> tuple[int, list[Explained]]:
-        fields = self.fields
-        events, copies = events_of(key, rows, list(self.columns))
-        slack = {name: slack_of(fields[name], events) for name in doubles}
-        sessions = isinstance(self.definition.window, SessionWindow)
-        matched, differences = match(
-            batch, stream, lambda a, b: same_values(a.values, b.values, slack), sessions=sessions
-        )
-        if not differences:
-            return matched, []
-        told = {name for name, each in fields.items() if each.python is not None}
-        ends = [row[END_CLOCK] for row in rows if ordered and END_CLOCK in row]
+    def _parts(
+        self, sides: Sides, differing: DataFrame, received: Received
+    ) -> tuple[list[Part], bool]:
+        """What came of the keys that differ, and whether the order of their events counted."""
+        windows, every, ordered = sides.both(differing), received.frame, received.ordered
+        if not self.apart and self.streaming.clock != "none":
+            every = every.drop(CLOCK, END_CLOCK)
+            tables = _gathered(windows, every) if ordered else None
+            if tables is not None:
+                self.progress(f"replaying {tables[1].num_rows:,} events of all keys together")
+                return [self._keyed(sides, ordered=True, joint=True).explained(*tables)], True
+            ordered = False
+        keyed = self._keyed(sides, ordered=ordered, joint=False)
+        events = of_keys(every, differing, sides.keys, "left_semi")
+        tables = _gathered(windows, events)
+        if tables is not None:
+            self.progress(f"replaying {tables[1].num_rows:,} events")
+            return [keyed.explained(*tables)], ordered
+        parts = -(-max(windows.count(), events.count()) * _SHARES // MOST_EVENTS)
+        self.progress(f"replaying keys of more than {MOST_EVENTS:,} events in {parts:,} parts")
+        return in_parts(keyed, windows, events, parts), ordered
+
+    def _keyed(self, sides: Sides, *, ordered: bool, joint: bool) -> Keyed:
+        record = self.states[self.name].record
         operator = Operator(
             window=self.definition.window,
             engine=self.system,
-            aggregates={name: each for name, each in fields.items() if name in told},
+            aggregates=self.fields,
             timezone=self.spec.timezone,
             settings=self.settings,
             ordered=ordered,
-            end_clock=ends[0] if ends else None,
         )
-        limit = self.limit(self._horizon())
-        case = Case(
+        return Keyed(
             operator=operator,
-            events=events,
-            stream=[only(row, told) for row in stream],
-            differences=[
-                Difference(
-                    tuple(only(row, told) for row in each.batch),
-                    tuple(only(row, told) for row in each.stream),
-                )
-                for each in differences
-            ],
-            slack=slack,
-            copies=copies,
-            expired=limit,
+            batch=replace(
+                operator, engine=without_loss(self.spec.engine, self.definition.window), settings={}
+            ),
+            others=tuple(self.others),
+            columns=tuple(self.columns),
+            doubles=frozenset(
+                name
+                for name, kind in sides.values.items()
+                if name in self.fields and isinstance(kind, T.DoubleType | T.FloatType)
+            ),
+            keys=tuple(sides.keys),
+            expired=self.limit(None if record is None else record.horizon),
+            joint=joint,
         )
-        found = explain(case)
-        return matched, [
-            Explained(key, difference, self._admitted(difference, each, told))
-            for difference, each in zip(differences, found, strict=True)
-        ]
 
-    def _admitted(
-        self, difference: Difference, found: Explanation, told: Collection[str]
-    ) -> Explanation:
-        """An aggregate without a form in Python is not replayed: its differences have no cause."""
-        if len(told) == len(self.definition.aggregates) or difference.status != "value_differs":
-            return found
-        one, other = difference.batch[0].values, difference.stream[0].values
-        if any(one[name] != other[name] for name in told):
-            return found
-        names = sorted(set(self.definition.aggregates) - set(told))
-        return Explanation((UNEXPLAINED,), False, {"not_replayed": names})
 
-    def _horizon(self) -> int | None:
-        record = self.states[self.name].record
-        return None if record is None else record.horizon
+def _gathered(*frames: DataFrame) -> list[pa.Table] | None:
+    """The rows, where the driver takes so many of each."""
+    tables = [each.limit(MOST_EVENTS + 1).toArrow() for each in frames]
+    return tables if all(each.num_rows <= MOST_EVENTS for each in tables) else None

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, to_column
+from backfill.aggregates.bound import Bound, bind
 from backfill.columns import TIME, column, key_name
 from backfill.engines import Engine
 from backfill.events.model import SOURCE
@@ -27,22 +28,24 @@ class Field:
     """An aggregate over fields that Spark has evaluated.
 
     Attributes:
-        python: the name of its form in Python; None where it has none.
+        python: the name of its form in Python.
         expression: the field that is aggregated; None: the event itself.
         where: a field that is true for events that count; None: all do.
     """
 
-    python: str | None
+    python: str
     expression: str | None
     where: str | None
 
 
 def fields_of(aggregates: Mapping[str, Aggregate]) -> tuple[dict[str, Field], dict[str, Column]]:
-    """The aggregates over plain fields, and these fields as columns of the events."""
+    """Aggregates that have a form in Python over plain fields, and these as columns of events."""
     fields: dict[str, Field] = {}
     columns: dict[str, Column] = {}
     for number, (name, each) in enumerate(aggregates.items()):
         value = where = None
+        if each.python is None:
+            continue
         if each.expression is not None:
             value = f"x{number}"
             columns[value] = to_column(each.expression)
@@ -51,6 +54,23 @@ def fields_of(aggregates: Mapping[str, Aggregate]) -> tuple[dict[str, Field], di
             columns[where] = F.coalesce(to_column(each.where), F.lit(False))
         fields[name] = Field(each.python, value, where)
     return fields, columns
+
+
+@dataclass(frozen=True)
+class Received:
+    """Events as an operator received them.
+
+    Attributes:
+        frame: key columns, TIME (µs, not floored), the fields, PARTITION, PLACE, the batch and
+            the id where there are any, and CLOCK and END_CLOCK where the order is known; besides,
+            what aggregates without a form in Python are made of.
+        ordered: the order in which they arrived is known.
+        bound: aggregates without a form in Python, bound to their columns.
+    """
+
+    frame: DataFrame
+    ordered: bool
+    bound: Mapping[Aggregate, Bound]
 
 
 @dataclass(frozen=True)
@@ -101,16 +121,21 @@ def received(
     columns: Mapping[str, Column],
     delay: int,
     checkpoint: Batches | None,
-) -> tuple[DataFrame, bool]:
-    """All events of the source, as the operator received them; and whether their order is known.
+    others: Sequence[Aggregate],
+) -> Received:
+    """All events of the source, as the operator received them.
 
-    Returns:
-        Key columns, TIME (µs, not floored), the fields, PARTITION, PLACE, the batch and the id
-        where there are any, and CLOCK and END_CLOCK where the order is known.
+    Args:
+        run: the comparison.
+        engine: whose operator.
+        streaming: its interface.
+        columns: the fields, by name.
+        delay: what a watermark stays behind, µs.
+        checkpoint: what a Spark query's tells.
+        others: aggregates without a form in Python.
     """
-    rules = replace(
-        run.rules(), tick_us=1, null_key=engine.null_key, before_epoch=engine.before_epoch
-    )
+    # What the engine does not take is dropped by the replay, which so tells of it.
+    rules = replace(run.rules(), tick_us=1, null_key=True, before_epoch=True)
     usable = replace(run.reader, rules=rules).events(dict.fromkeys(run.inputs, ALL))
     types = {field.name: field.dataType for field in usable.schema.fields}
     arrivals = arrivals_of(run, streaming, types, checkpoint)
@@ -118,7 +143,8 @@ def received(
     partition = F.lit(0) if arrivals.partition is None else arrivals.partition
     id = F.lit(None).cast("string") if run.spec.id is None else column(run.spec.id).cast("string")
     batch = F.lit(None) if arrivals.batch is None else arrivals.batch
-    events = usable.select(
+    names = run.spec.arrival or run.source.arrival
+    wanted = [
         *(column(name).alias(inner) for name, inner in zip(run.spec.key, keys, strict=True)),
         F.col(TIME),
         partition.cast("string").alias(PARTITION),
@@ -126,19 +152,21 @@ def received(
         batch.cast("bigint").alias(_BATCH),
         id.alias(_ID),
         *(value.alias(name) for name, value in columns.items()),
-    )
+        *(column(name).alias(f"_arrival{i}") for i, name in enumerate(names) if others),
+    ]
+    events, bound = bind(usable, wanted, others, len(names))
     if not arrivals.known:
-        return events, False
+        return Received(events, False, bound)
     if checkpoint is not None:
         clock = F.lit(0).cast("bigint")
         for number in sorted(checkpoint.watermarks):
             judged = F.lit(checkpoint.clock(number)).cast("bigint")
             clock = F.when(F.col(_BATCH) == number, judged).otherwise(clock)
         end = F.lit(checkpoint.last).cast("bigint")
-        return events.withColumns({CLOCK: clock, END_CLOCK: end}), True
+        return Received(events.withColumns({CLOCK: clock, END_CLOCK: end}), True, bound)
     if streaming.feed == "batches":
-        return _by_batch(events, delay, streaming.clock_grain), True
-    return with_clock(events, engine, streaming, delay, keys), True
+        return Received(_by_batch(events, delay, streaming.clock_grain), True, bound)
+    return Received(with_clock(events, engine, streaming, delay, keys), True, bound)
 
 
 def _by_batch(events: DataFrame, delay: int, grain: int) -> DataFrame:

@@ -23,6 +23,7 @@ STREAM_FORMATS = (
     "table",
 )
 _EMITS = ("on_update", "on_close", "suppressed", "append", "update", "complete")
+_APIS = ("datastream", "sql", "sql-group")
 _ENCODINGS = ("string", "long", "double", "json")
 
 
@@ -64,6 +65,7 @@ class Stream(Part):
         allowed_lateness: for how long after it closed a window takes events (Flink, Beam).
         retention: for how long a store keeps windows (Kafka Streams).
         emit: when the operator emits.
+        api: through which of its interfaces an engine with several computes the window.
         topic: whether Kafka records are of the output topic or of the changelog.
         key_format, value_format: how keys and values of Kafka records are encoded.
         bytes: how bytes are written in text files.
@@ -78,6 +80,7 @@ class Stream(Part):
     allowed_lateness: Lateness | None = None
     retention: Lateness | None = None
     emit: Annotated[str, one_of("policy of emission", _EMITS)] | None = None
+    api: Annotated[str, one_of("interface", _APIS)] | None = None
     topic: Annotated[str, one_of("kind of topic", ("output", "changelog"))] | None = None
     key_format: Encoding | None = None
     value_format: Encoding | None = None

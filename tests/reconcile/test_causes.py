@@ -13,11 +13,12 @@ from backfill import HoppingWindow, SessionWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.engines import engine
 from backfill.reconciliation.causes import Case, Explanation
+from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, same_values
-from backfill.replay import Event, replay
+from backfill.replay import Event, Replayed, replay
 from backfill.windows import Window
 
 SECOND = 1_000_000
@@ -290,3 +291,84 @@ def test_without_the_order_of_arrival_lateness_is_possible_and_not_proved() -> N
     assert causes(explained(operator, events, batch_of(events), [])) == [
         (("missing_in_stream",), True)
     ]
+
+
+def test_a_restart_whose_state_was_restored() -> None:
+    events = [event(0, 0), event(101, 1, 2), event(20, 2, 4), event(40, 3, 8)]
+    untold, _ = stream_of(events, grace="10s")
+    for restored in (False, True):
+        # Restored, the store knows how far time had come, and hides the session of second 0.
+        _, stream = stream_of(events, grace="10s", restarts=(2,), restored=restored)
+        assert len(stream) == (4 if restored else 2)
+        found = explained(untold, events, batch_of(events), stream)
+        assert causes(found) == ([(("restart", "engine_loss"), False)] if restored else [])
+    assert found[0].evidence["restored"] is True
+
+
+def test_windows_that_an_engine_clips_at_the_epoch() -> None:
+    window = HoppingWindow(size="60s", advance="20s")
+    events = [event(10, 0), event(-30, 1, 2), event(500, 2, 4)]
+    operator, stream = stream_of(events, window, grace="1h", retention="1d")
+    assert min(row.start for row in stream) == 0
+    found = explained(operator, events, batch_of(events, window), stream)
+    # Four that begin before the epoch: of the event before it, of that after it, of both.
+    assert causes(found) == [(("end_convention",), True)] * 4
+
+
+def test_events_without_a_key_do_not_reach_an_operator_that_drops_them() -> None:
+    events = [replace(each, key=None) for each in visits()]
+    operator, stream = stream_of(events, grace="10s", retention="1d")
+    assert stream == []
+    found = explained(operator, events, batch_of(visits()), stream)
+    assert causes(found) == [(("missing_in_stream",), True)] * 3
+
+
+def test_doubles_that_differ_by_the_order_in_which_they_were_added() -> None:
+    prices = [1.5e308, -1.5e308, 1.5e308, -1.5e308]
+    events = [replace(event(i, i), value={"amount": 1, "price": p}) for i, p in enumerate(prices)]
+    operator, stream = stream_of(events, grace="10s", retention="1d")
+    assert stream[0].values["mean"] == 0.0
+    doubles = Doubles(events, {"mean": AGGREGATES["mean"]}, 1_000)
+
+    def of(mean: float) -> list[tuple[tuple[str, ...], bool]]:
+        batch = [row._replace(values={**row.values, "mean": mean}) for row in batch_of(events)]
+        return causes(explained(operator, events, batch, stream, doubles=doubles))
+
+    # Both of one sign first, and it overflows; then the others, and it is no number.
+    assert of(float("nan")) == [(("float_order",), True)]
+    assert of(float("inf")) == [(("float_order",), True)]
+    # No order of additions gives this.
+    assert of(1e300) == [(("missing_in_batch",), True)]
+
+
+def test_doubles_within_what_the_order_can_do_are_alike() -> None:
+    events = [replace(event(i, i), value={"price": p}) for i, p in enumerate([0.1, 0.2, 0.3])]
+    events.append(replace(event(900, 4), value={"price": 1e9}))
+    aggregates = {"total": agg.sum("price"), "spread": agg.stddev("price")}
+    doubles = Doubles(events, aggregates, 1_000)
+    one = Row(0, 2 * SECOND, {"total": 0.1 + (0.2 + 0.3), "spread": 0.1})
+    near = one._replace(values={"total": (0.1 + 0.2) + 0.3, "spread": 0.1 + 1e-17})
+    assert one.values != near.values
+    assert same_rows(one, near, doubles)
+    # The bound is that of the window's own events, whatever others the key has.
+    far = one._replace(values={**one.values, "total": 0.6 + 1e-12})
+    assert not same_rows(one, far, doubles)
+
+
+def test_a_key_is_replayed_once_for_a_setting_however_much_of_it_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [event(1_000 * i, i, amount=i + 1) for i in range(12)]
+    operator, stream = stream_of(events, grace="10s", retention="1d")
+    stream = [row._replace(values={**row.values, "total": -7}) for row in stream]
+    tried: list[bool] = []
+    replayed = Operator.replay
+
+    def replay_and_note(own: Operator, events: Sequence[Event]) -> Replayed:
+        tried.append(own.engine.rules.gap_inclusive)
+        return replayed(own, events)
+
+    monkeypatch.setattr(Operator, "replay", replay_and_note)
+    found = explained(operator, events, batch_of(events), stream)
+    assert causes(found) == [(("unexplained",), False)] * 12
+    assert tried.count(False) == 1

@@ -15,6 +15,7 @@ from backfill import Job, SessionWindow
 from backfill import aggregates as agg
 from backfill.columns import END, START
 from backfill.engines import engine
+from backfill.reconciliation import run
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.run import compare
 from backfill.replay import Event, replay
@@ -78,7 +79,7 @@ def job_of(folder: Path, events: Sequence[Event], arrival: str) -> Job:
     return Job.load(folder / "job.yaml")
 
 
-def written(events: Sequence[Event]) -> Stream:
+def written(events: Sequence[Event], **settings: str) -> Stream:
     made = replay(
         events,
         SessionWindow(gap="60s"),
@@ -86,6 +87,7 @@ def written(events: Sequence[Event]) -> Stream:
         aggregates=AGGREGATES,
         grace="10s",
         retention="1d",
+        **settings,
     )
     return [
         (each.key, each.start, each.end, *(each.values[name] for name in AGGREGATES))
@@ -93,7 +95,9 @@ def written(events: Sequence[Event]) -> Stream:
     ]
 
 
-def reconciled(job: Job, spark: SparkSession, stream: Stream) -> Reconciled:
+def reconciled(
+    job: Job, spark: SparkSession, stream: Stream, said: list[str] | None = None, **settings: str
+) -> Reconciled:
     names = ", ".join(["n bigint", "big bigint", "total bigint", "mean double"])
     frame = spark.createDataFrame(stream, f"_key0 string, {START} bigint, {END} bigint, {names}")
     return compare(
@@ -103,8 +107,8 @@ def reconciled(job: Job, spark: SparkSession, stream: Stream) -> Reconciled:
         "sessions",
         frame,
         engine("kafka-streams"),
-        settings={"grace": "10s", "retention": "1d"},
-        progress=lambda message: None,
+        settings={"grace": "10s", "retention": "1d", **settings},
+        progress=(said if said is not None else []).append,
     )
 
 
@@ -124,6 +128,11 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
         "lost": (("missing_in_stream",), True),
         "broken": (("unexplained",), False),
     }
+    evidence = {each.key[0]: each.explanation.evidence for each in found.differences}
+    late = {"time_us": 130 * SECOND, "partition": "0", "place": 5, "id": "late130"}
+    assert evidence["late"]["dropped"][1] == {**late, "late_by_us": 700 * SECOND}
+    assert [each["place"] for each in evidence["twice"]["copies"]] == [7]
+    assert [each["id"] for each in evidence["lost"]["left_out"]] == ["lost1100", "lost1130"]
     # Alike are both of fine, those of clock and other, and the one of lost that is there.
     assert (found.matched, found.batch, found.stream) == (5, 9, 7)
     assert sum(found.causes.values()) == len(found.differences) == 4
@@ -146,6 +155,37 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
         "twice": True,
     }
     assert found.ok(["redelivered", "possible"])
+
+
+def test_keys_that_hang_on_each_other_are_replayed_together(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(tmp_path, EVENTS, "[partition, offset]")
+    job.run(spark)
+    # On close, which events of other keys come decides what is sent at all.
+    stream = written(EVENTS, emit="on_close")
+    said: list[str] = []
+    found = reconciled(job, spark, stream, said, emit="on_close")
+    assert f"replaying {len(EVENTS)} events of all keys together" in said
+    assert found.ordered
+    causes = {
+        each.key[0]: (each.explanation.causes, each.explanation.proved)
+        for each in found.differences
+    }
+    assert causes == {
+        "late": (("late",), True),
+        "twice": (("redelivered",), True),
+        "other": (("pending",), True),
+        "broken": (("pending",), True),
+    }
+
+    # Where the driver has no room for all events, each key is replayed by itself; and no order
+    # of its own events proves what became of it.
+    monkeypatch.setattr(run, "MOST_EVENTS", len(EVENTS) - 1)
+    found = reconciled(job, spark, stream, said, emit="on_close")
+    assert not found.ordered
+    assert len(found.differences) == 4
+    assert not any(each.explanation.proved for each in found.differences)
 
 
 @pytest.mark.slow

@@ -93,3 +93,40 @@ def test_every_difference_of_a_real_query_is_explained(
     assert document["differing"] == sum(document["causes"].values())
     assert document["possible"] > 0
     assert "<svg" in (tmp_path / "p.html").read_text()
+
+
+@pytest.mark.slow
+def test_every_difference_of_the_samples_own_job_is_proved(
+    spark: SparkSession, samples: Path
+) -> None:
+    """Its events come in several batches, some of them late and some twice, some not usable."""
+    files = sorted((samples / "events").rglob("*.parquet"))
+    assert len(files) > 3
+    for number, path in enumerate(files, 1):
+        # In order of the day on which they were received.
+        os.utime(path, (number, number))
+    job = Job.load(samples / "job.yaml")
+    job.run(spark)
+    done = job.stream(spark, to=samples / "streamed", files_per_batch=1, watermark_delay="2h")
+    for window, rows in (("sessions", 406), ("hourly", 467), ("trailing", 6_346)):
+        assert done[window].batches > 3
+        found = reconcile(
+            job,
+            window,
+            spark,
+            stream=str(samples / "streamed" / window),
+            format="spark-append",
+            checkpoint=str(samples / "streamed" / "_checkpoints" / window),
+            watermark_delay="2h",
+        )
+        told = [each for each in found.differences if not each.explanation.proved]
+        assert (found.unexplained, found.possible, told) == (0, 0, [])
+        # The rows without a user are a group to Spark, and no event to the job.
+        assert {each.key for each in found.differences if not each.difference.batch} == {(None,)}
+        assert set(found.causes) == {"late", "redelivered", "pending", "missing_in_batch"}
+        assert sum(found.causes.values()) == len(found.differences)
+        assert found.batch == rows
+        differing = sum(len(each.difference.batch) for each in found.differences)
+        assert found.matched + differing == found.batch
+        written = sum(len(each.difference.stream) for each in found.differences)
+        assert found.matched + written == found.stream == done[window].rows

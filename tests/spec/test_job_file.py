@@ -45,6 +45,7 @@ stream:
   allowed_lateness: 1m
   retention: 1h
   emit: on_close
+  api: sql
   topic: changelog
   key_format: string
   value_format: json
@@ -100,6 +101,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert dict(spec.stream) == {
         "path": str(tmp_path / "stream_out"),
         "format": "kafka-streams",
+        "api": "sql",
         "grace": Fixed(10_000_000),
         "watermark_delay": Fixed(5_000_000),
         "allowed_lateness": Fixed(60_000_000),

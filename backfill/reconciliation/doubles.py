@@ -1,0 +1,110 @@
+"""How far the order of additions moves what is made of doubles, and what it can move it to.
+
+Sums of the same doubles in two orders are at most n * 2^-53 * sum of absolute values apart from
+the true one (Higham 2002, section 4.2); within that they count as equal. Beyond it they differ,
+and where an order gives each of the two values, that is the cause: `float_order`. So it is where
+they overflow in one order and not in another, or lie on two sides of the true sum.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from backfill.reconciliation.rows import Row, Slack, same_values
+from backfill.replay import Aggregated, Event
+
+#: Half the distance from 1.0 to the next double: what one addition can be off by, at most.
+_UNIT = 2.0**-53
+_ADDED = ("sum", "mean", "variance", "stddev")
+
+
+class Doubles:
+    """The doubles of one key that are added up.
+
+    Args:
+        events: of the key.
+        aggregates: those of doubles, by name.
+        tick: the resolution of the windows' bounds, µs.
+    """
+
+    def __init__(
+        self, events: Iterable[Event], aggregates: Mapping[str, Aggregated], tick: int
+    ) -> None:
+        self._aggregates = {
+            name: each for name, each in aggregates.items() if each.python in _ADDED
+        }
+        timed = [
+            (each.time - each.time % tick, each)
+            for each in (events if self._aggregates else ())
+            if each.time is not None
+        ]
+        timed.sort(key=itemgetter(0))
+        self._times = [time for time, _ in timed]
+        self._events = [event for _, event in timed]
+
+    def slack(self, row: Row) -> dict[str, Slack]:
+        """How far apart values of a window of these bounds can be, by aggregate."""
+        low, high = bisect_left(self._times, row.start), bisect_right(self._times, row.end)
+        inside = self._events[low:high]
+        return {
+            name: _slack(each.python, _values(each, inside))
+            for name, each in self._aggregates.items()
+        }
+
+    def some_order(self, made: Row, other: Mapping[str, Any], events: Sequence[Event]) -> bool:
+        """Whether the other values differ from a row's by the order of additions alone.
+
+        Args:
+            made: the row.
+            other: values of a window of the same events.
+            events: these.
+        """
+        for name, value in other.items():
+            if value == made.values[name] or (value is None and made.values[name] is None):
+                continue
+            aggregate = self._aggregates.get(name)
+            if aggregate is None or not isinstance(value, float):
+                return False
+            values = _values(aggregate, events)
+            if not _some_order(str(aggregate.python), values, value):
+                return False
+        return True
+
+
+def same_rows(one: Row, other: Row, doubles: Doubles) -> bool:
+    """Whether rows of the same bounds have the same values."""
+    alike = same_values(one.values, other.values, {})
+    return alike or same_values(one.values, other.values, doubles.slack(one))
+
+
+def _values(aggregate: Aggregated, events: Iterable[Event]) -> list[float]:
+    where, name = aggregate.where, str(aggregate.expression)
+    found = [each.value[name] for each in events if where is None or each.value[str(where)] is True]
+    return [float(each) for each in found if each is not None]
+
+
+def _slack(python: str | None, values: Sequence[float]) -> Slack:
+    if not values or not all(map(math.isfinite, values)):
+        return Slack(0.0)
+    count = len(values)
+    if python in ("variance", "stddev"):
+        # Twice, since two ways to compute it are compared, and not two orders of one.
+        squares = math.fsum(_UNIT * each * each for each in values)
+        return Slack(2 * count * squares / max(1, count - 1), squared=python == "stddev")
+    bound = count * math.fsum(_UNIT * abs(each) for each in values)
+    return Slack(bound if python == "sum" else bound / count + _UNIT * bound)
+
+
+def _some_order(python: str, values: Sequence[float], value: float) -> bool:
+    if python not in ("sum", "mean") or not all(map(math.isfinite, values)):
+        return False
+    # So small that they do not overflow, however many there are.
+    if not math.isfinite(value):
+        return math.fsum(_UNIT * abs(each) for each in values) > _UNIT * sys.float_info.max
+    true = math.fsum(_UNIT * each for each in values) / (len(values) if python == "mean" else 1)
+    return abs(_UNIT * value - true) <= _UNIT * _slack(python, values).most

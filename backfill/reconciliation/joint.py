@@ -1,0 +1,98 @@
+"""Keys that hang on each other: replayed together, and told apart afterwards.
+
+Behind a cache, or where windows are emitted on close, other keys' events decide what becomes of a
+key's windows: when the cache is flushed, when a segment is deleted. So every replay is one of all
+keys. The one of the operator as it is described serves all keys; one that assumes a fault serves a
+single difference, and only so many of these are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import merge
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from backfill.replay import Event, Replayed
+
+if TYPE_CHECKING:
+    from backfill.reconciliation.operator import Operator
+
+#: So many events are replayed to look for faults, in all; some minutes.
+_MOST_REPLAYED = 20_000_000
+_OF_KEYS = (
+    "final",
+    "emissions",
+    "dropped_windows",
+    "pending",
+    "superseded",
+    "lost",
+    "refused",
+    "begun_anew",
+)
+
+
+class Joint:
+    """All the events that one operator saw.
+
+    Args:
+        operator: as it is described.
+        events: by key, each in order of arrival; arrivals are of all together.
+    """
+
+    def __init__(self, operator: Operator, events: Mapping[Any, Sequence[Event]]) -> None:
+        self._operator = operator
+        self._events = events
+        self._count = sum(map(len, events.values()))
+        self._spent = 0
+        self._whole: dict[Any, Replayed] | None = None
+
+    @property
+    def tries(self) -> int:
+        """How many more replays may be made to look for faults."""
+        return max(0, _MOST_REPLAYED - self._spent) // max(1, self._count)
+
+    def replay(self, key: Any, operator: Operator, events: Sequence[Event]) -> Replayed:
+        """What becomes of a key's windows under an operator, if these are the key's events."""
+        if events is self._events.get(key) and operator == self._operator:
+            if self._whole is None:
+                self._whole = _by_key(_together(operator, self._events), self._events)
+            return self._whole[key]
+        self._spent += self._count
+        together = _together(operator, {**self._events, key: events})
+        return _by_key(together, {key: events})[key]
+
+
+@dataclass(frozen=True)
+class Among:
+    """One key among all."""
+
+    joint: Joint
+    key: Any
+
+    def replay(self, operator: Operator, events: Sequence[Event]) -> Replayed:
+        """The key's part of a replay of all, by the operator, with these events of the key."""
+        return self.joint.replay(self.key, operator, events)
+
+
+def _together(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Replayed:
+    return operator.replay(list(merge(*events.values(), key=attrgetter("arrival"))))
+
+
+def _by_key(made: Replayed, events: Mapping[Any, Sequence[Event]]) -> dict[Any, Replayed]:
+    parts: dict[Any, dict[str, list[Any]]] = {
+        key: {name: [] for name in (*_OF_KEYS, "dropped")} for key in events
+    }
+    for name in _OF_KEYS:
+        for each in getattr(made, name):
+            if each.key in parts:
+                parts[each.key][name].append(each)
+    owner = {each.arrival: key for key, own in events.items() for each in own}
+    for dropped in made.dropped:
+        if dropped.arrival in owner:
+            parts[owner[dropped.arrival]]["dropped"].append(dropped)
+    return {
+        key: replace(made, **{name: tuple(rows) for name, rows in own.items()})
+        for key, own in parts.items()
+    }

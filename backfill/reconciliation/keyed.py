@@ -1,0 +1,152 @@
+"""Some of the keys that differ, explained: all of them on the driver, or a part in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from backfill.reconciliation.causes import Case
+from backfill.reconciliation.clocks import END_CLOCK
+from backfill.reconciliation.doubles import Doubles, same_rows
+from backfill.reconciliation.evidence import with_events
+from backfill.reconciliation.explain import explain
+from backfill.reconciliation.gathering import (
+    NUMBER,
+    SIDE,
+    Key,
+    Values,
+    by_key,
+    events_of,
+    in_order,
+    windows_of,
+)
+from backfill.reconciliation.joint import Among, Joint
+from backfill.reconciliation.matching import Difference, match
+from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.recount import members
+from backfill.reconciliation.result import Explained, Part
+from backfill.reconciliation.rows import Row, only
+from backfill.replay import Event
+from backfill.windows import SessionWindow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keyed:
+    """What explains any key of one comparison; can be pickled.
+
+    Attributes:
+        operator: of aggregates that have a form in Python, over fields of the events.
+        joint: the operator's keys hang on each other, so that events of all of them are given.
+        batch: what the batch does, as an operator to which nothing is late.
+        others: the names of the aggregates that have none.
+        columns: the fields of the events that these are over.
+        doubles: those of the operator's aggregates that are doubles.
+        keys: the columns of the key.
+        expired: what ended before it is past the batch's retention, µs.
+    """
+
+    operator: Operator
+    batch: Operator
+    others: tuple[str, ...]
+    columns: tuple[str, ...]
+    doubles: frozenset[str]
+    keys: tuple[str, ...]
+    expired: int | None
+    joint: bool = False
+
+    def explained(self, windows: pa.Table, events: pa.Table) -> Part:
+        """Matches and explains whole keys.
+
+        Args:
+            windows: of both sides: key columns, SIDE, START, END, values by name.
+            events: of the same keys, or of all where they are `joint`, as `received` gives them.
+        """
+        sides = by_key(windows, self.keys)
+        rows = {key: in_order(own) for key, own in by_key(events, self.keys).items()}
+        numbers, places = self._in_order(rows)
+        given = {
+            key: events_of(self._told(key), own, self.columns, places[key])
+            for key, own in rows.items()
+        }
+        joint = Joint(self.operator, {key: own for key, (own, _) in given.items()})
+        ends = {key: own[0].get(END_CLOCK) for key, own in rows.items()}
+        count = matched = 0
+        found: list[Explained] = []
+        for key, both in sides.items():
+            batch = windows_of([each for each in both if not each[SIDE]])
+            stream = windows_of([each for each in both if each[SIDE]])
+            count += len(batch)
+            operator = replace(
+                self.operator,
+                end_clock=ends.get(key),
+                among=Among(joint, key) if self.joint else None,
+            )
+            alike, explained = self._key(key, operator, batch, stream, given.get(key, ([], {})))
+            matched += alike
+            at = dict(zip(places.get(key, ()), rows.get(key, ()), strict=True))
+            found += [replace(e, explanation=with_events(e.explanation, at)) for e in explained]
+        all_told = members(found, events, numbers) if self.others else None
+        bare = [replace(each, explanation=replace(each.explanation, rows=())) for each in found]
+        return Part(count, matched, bare, all_told)
+
+    def _in_order(
+        self, rows: Mapping[Key, Sequence[Values]]
+    ) -> tuple[dict[Key, list[int]], dict[Key, Sequence[int]]]:
+        """The numbers of the rows by arrival / 2, and the arrivals; of each key, or of all."""
+        numbers = {key: [each[NUMBER] for each in own] for key, own in rows.items()}
+        if not self.joint:
+            return numbers, {key: range(0, 2 * len(own), 2) for key, own in rows.items()}
+        together = in_order([each for own in rows.values() for each in own])
+        every = [each[NUMBER] for each in together]
+        at = {number: 2 * place for place, number in enumerate(every)}
+        return dict.fromkeys(rows, every), {
+            key: [at[each] for each in own] for key, own in numbers.items()
+        }
+
+    def _told(self, key: Key) -> Key | None:
+        """The key as the operator sees it."""
+        null = bool(key) and all(each is None for each in key)
+        return None if null and self.operator.drops_null_keys else key
+
+    def _key(
+        self,
+        key: Key,
+        operator: Operator,
+        batch: list[Row],
+        stream: list[Row],
+        given: tuple[list[Event], dict[int, int]],
+    ) -> tuple[int, list[Explained]]:
+        events, copies = given
+        told = operator.aggregates
+        doubles = Doubles(
+            events, {name: told[name] for name in self.doubles}, operator.engine.tick_us
+        )
+        sessions = isinstance(operator.window, SessionWindow)
+        matched, differences = match(
+            batch, stream, lambda one, other: same_rows(one, other, doubles), sessions=sessions
+        )
+        if not differences:
+            return matched, []
+        case = Case(
+            operator=operator,
+            events=events,
+            stream=[only(row, told) for row in stream],
+            differences=[
+                Difference(
+                    tuple(only(row, told) for row in each.batch),
+                    tuple(only(row, told) for row in each.stream),
+                )
+                for each in differences
+            ],
+            doubles=doubles,
+            copies=copies,
+            expired=self.expired,
+            batch=self.batch,
+        )
+        found = explain(case)
+        return matched, [
+            Explained(key, difference, each)
+            for difference, each in zip(differences, found, strict=True)
+        ]

@@ -1,0 +1,65 @@
+"""Keys of more events than the driver takes: replayed by Spark's workers, in parts.
+
+A part is some of the keys, whole. They go through Arrow rather than as pandas' own columns, in
+which a NULL turns integers into doubles.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.aggregates.base import positive_zero
+from backfill.errors import ReplayError
+from backfill.reconciliation.keyed import Keyed
+from backfill.reconciliation.result import Part
+
+_PART, _FOUND = "_part", "_found"
+
+
+def in_parts(keyed: Keyed, windows: DataFrame, events: DataFrame, parts: int) -> list[Part]:
+    """Explains the keys in so many parts.
+
+    Each has to fit into a worker's memory, and so has each key.
+
+    Args:
+        keyed: what explains them; backfill has to be installed where the workers are.
+        windows: as `Keyed.explained` takes them.
+        events: the same.
+        parts: how many.
+
+    Raises:
+        ReplayError: the workers have no backfill.
+    """
+
+    def explained(ours: pa.Table, theirs: pa.Table) -> pa.Table:
+        found = keyed.explained(ours.drop_columns([_PART]), theirs.drop_columns([_PART]))
+        return pa.table({_FOUND: pa.array([pickle.dumps(found)], pa.binary())})
+
+    types = {field.name: field.dataType for field in windows.schema.fields}
+    typed = events.withColumns({each: F.col(each).cast(types[each]) for each in keyed.keys})
+    sides = [_placed(each, keyed.keys, parts).groupBy(_PART) for each in (windows, typed)]
+    grouped = sides[0].cogroup(sides[1]).applyInArrow(explained, f"{_FOUND} binary")
+    try:
+        return [pickle.loads(row[_FOUND]) for row in grouped.collect()]
+    except PythonException as error:
+        if "No module named 'backfill'" not in str(error):
+            raise
+        raise ReplayError(
+            "the keys that differ have more events than the driver replays, and Spark's workers, "
+            "which replay more, have no backfill",
+            way_out="Install it there, or look at a part of the keys: --sample 1%",
+        ) from error
+
+
+def _placed(rows: DataFrame, keys: Sequence[str], parts: int) -> DataFrame:
+    types = {field.name: field.dataType for field in rows.schema.fields}
+    # A hash tells zeros apart by their sign, and keys do not.
+    hashed = [positive_zero(F.col(each), types[each]) for each in keys]
+    part = F.pmod(F.xxhash64(*hashed), F.lit(parts)) if keys else F.lit(0).cast("bigint")
+    return rows.withColumn(_PART, part)

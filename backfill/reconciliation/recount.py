@@ -1,0 +1,150 @@
+"""Aggregates without a form in Python: Spark makes their values of the windows that were replayed.
+
+A cause is found by bounds and by the aggregates that are replayed. It then has to hold for all
+others: of each window that the stream would have under it, Spark aggregates the events, as a batch
+does, and what comes out has to be what the stream wrote. Values are compared exactly. So an
+aggregate that gives another value when its states are merged in another order, or not at all (a
+sum of doubles of a user's own, a quantile of a sketch over more than 200 values, an approximate
+count of more than some hundred), can be left unexplained where the stream was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from backfill.aggregates.bound import Bound
+from backfill.aggregates.sketches import ApproximateQuantile
+from backfill.columns import EVENTS, FIRST, TIME
+from backfill.reconciliation.causes import UNEXPLAINED, Explanation
+from backfill.reconciliation.faults import MOST_DIGITS, rounded
+from backfill.reconciliation.gathering import Values, by_key
+from backfill.reconciliation.result import Explained, Part
+from backfill.reconciliation.rows import same_value
+
+#: The place of a difference among all, and of a window among the stream's of the difference.
+DIFFERENCE, WINDOW = "_difference", "_window"
+_PLACE = (DIFFERENCE, WINDOW)
+_WAYS = {"half_up": ROUND_HALF_UP, "half_even": ROUND_HALF_EVEN, "down": ROUND_DOWN}
+
+Recounted = Mapping[tuple[int, ...], Values]
+
+
+def members(
+    found: Iterable[Explained], events: pa.Table, numbers: Mapping[Any, Sequence[int]]
+) -> pa.Table:
+    """The events of every window that the stream holds about an explained difference.
+
+    Args:
+        found: the differences.
+        events: rows.
+        numbers: for each key, the numbers of its rows in order of arrival.
+    """
+    taken: list[int] = []
+    places: list[tuple[int, int]] = []
+    for place, each in enumerate(found):
+        made = {row.bounds: row for row in each.explanation.rows}
+        own = numbers.get(each.key, ())
+        for window, row in enumerate(each.difference.stream):
+            if row.bounds in made:
+                # Arrivals are even, those of copies that were made up follow that of the event.
+                inside = [own[arrival // 2] for arrival in made[row.bounds].written]
+                taken += inside
+                places += [(place, window)] * len(inside)
+    rows = events.take(pa.array(taken, pa.int64()))
+    for name, values in zip(_PLACE, zip(*places, strict=True) if places else ((), ()), strict=True):
+        rows = rows.append_column(name, pa.array(values, pa.int64()))
+    return rows
+
+
+def recounted(
+    spark: SparkSession, parts: Sequence[Part], bound: Mapping[str, Bound]
+) -> list[Explained]:
+    """All differences, with the causes that hold for these aggregates too.
+
+    Args:
+        spark: the session.
+        parts: the keys, explained by all other aggregates.
+        bound: the aggregates, by name.
+    """
+    found: list[Explained] = []
+    tables = []
+    for each in parts:
+        if each.members is not None:
+            at = each.members.schema.get_field_index(DIFFERENCE)
+            moved = pc.add(each.members[DIFFERENCE], len(found))
+            tables.append(each.members.set_column(at, DIFFERENCE, moved))
+        found += each.explained
+    if not bound:
+        return found
+    values = _values(spark, pa.concat_tables(tables), bound)
+    sketches = any(isinstance(each.aggregate, ApproximateQuantile) for each in bound.values())
+    return [
+        replace(each, explanation=_admitted(place, each, values, list(bound), sketches))
+        for place, each in enumerate(found)
+    ]
+
+
+def _values(spark: SparkSession, rows: pa.Table, bound: Mapping[str, Bound]) -> Recounted:
+    if not rows.num_rows:
+        return {}
+    own = dict.fromkeys(bound.values())
+    partial = [state for each in own for state in each.partial()]
+    merged = [state for each in own for state in each.merge()]
+    # States of each instant are merged in order of time, as a batch merges those of its slices.
+    slices = spark.createDataFrame(rows).groupBy(*_PLACE, TIME)
+    counted = slices.agg(F.min(TIME).alias(FIRST), F.count(F.lit(1)).alias(EVENTS), *partial)
+    windows = counted.groupBy(*_PLACE).agg(F.sum(EVENTS).alias(EVENTS), *merged)
+    values = windows.select(*_PLACE, *(each.finish(name) for name, each in bound.items()))
+    return {place: only for place, (only,) in by_key(values.toArrow(), _PLACE).items()}
+
+
+def _admitted(
+    place: int, found: Explained, values: Recounted, names: Sequence[str], sketches: bool
+) -> Explanation:
+    """The explanation, if it holds for these aggregates too."""
+    cause = found.explanation
+    if cause.causes[0] == UNEXPLAINED:
+        return cause
+    wrong = []
+    for window, row in enumerate(found.difference.stream):
+        made = values.get((place, window))
+        if made is None:
+            return Explanation((UNEXPLAINED,), False, {"not_replayed": sorted(names)})
+        given = _as_written(made, cause)
+        differ = [name for name in names if not same_value(given[name], row.values[name])]
+        if differ:
+            wrong.append((row.values, made, differ))
+    if not wrong:
+        # A sketch of quantiles is never twice the same: that the batch has another proves nothing.
+        off = sketches and "missing_in_batch" in cause.causes
+        return replace(cause, proved=cause.proved and not off)
+    for digits in range(MOST_DIGITS + 1):
+        for how, way in _WAYS.items():
+            if "rounded" not in cause.causes and all(
+                same_value(rounded(made[name], digits, way), written[name])
+                for written, made, differ in wrong
+                for name in differ
+            ):
+                of = sorted({name for _, _, differ in wrong for name in differ})
+                evidence = {**cause.evidence, "digits": digits, "how": how, "of": of}
+                others = [each for each in cause.causes if each != "missing_in_batch"]
+                return Explanation((*others, "rounded"), cause.proved, evidence)
+    recount = [{name: made[name] for name in differ} for _, made, differ in wrong]
+    return Explanation((UNEXPLAINED,), False, {"recounted": recount})
+
+
+def _as_written(made: Values, cause: Explanation) -> Values:
+    """With the rounding that the cause says."""
+    if "rounded" not in cause.causes:
+        return made
+    digits, way = cause.evidence["digits"], _WAYS[cause.evidence["how"]]
+    of = cause.evidence.get("of", made)
+    return {n: rounded(v, digits, way) if n in of else v for n, v in made.items()}

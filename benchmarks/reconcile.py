@@ -1,0 +1,251 @@
+"""What it costs to compare a table with a stream's output, and to decode one, beside reading."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import yaml
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill import Job
+from backfill.columns import END, START
+from backfill.compute import Key
+from backfill.engines import engine
+from backfill.reconciliation.compare import BATCH, DIFFERS, Sides
+from backfill.reconciliation.stream import StreamOptions, decode
+from benchmarks.data import FOLDER, Dataset
+from benchmarks.measure import Measured, timed
+
+_FOLDER = FOLDER / "reconcile"
+#: Two events to a session: so many windows are half as many as events.
+_WINDOWS = Dataset(name="windows", events=20_000_000, keys=2_000_000, per_session=2)
+_COLUMNS = ("user_id", "window_start", "window_end", "events", "revenue")
+_JOB = {
+    "source": {"path": "events", "format": "parquet"},
+    "events": {"key": ["user_id"], "time": "event_time"},
+    "windows": {
+        "sessions": {
+            "session": {"gap": "30m"},
+            "aggregates": {"events": "count", "revenue": "sum(amount)"},
+        }
+    },
+    "engine": "kafka-streams",
+    "tables": {"path": "out"},
+}
+#: One window of so many is lost, or has another value, in the stream.
+_ONE_OF = 1_000
+#: One record of so many was changed once more, and one of these taken back.
+_CHANGED, _TAKEN_BACK = 5, 25
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to be timed.
+
+    Attributes:
+        name: in the report.
+        act: gives the number of windows, and how these are not as they should be.
+    """
+
+    name: str
+    act: Callable[[Path, SparkSession], tuple[int, str | None]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One table of the report: ours first.
+
+    Attributes:
+        at_least: the ratios of the others' times to ours that are to be reached; None where they
+            only inform.
+    """
+
+    name: str
+    title: str
+    works: tuple[Work, ...]
+    at_least: tuple[float | None, ...]
+    dataset: Dataset = _WINDOWS
+
+
+def _compare(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
+    """Which keys differ, of two tables."""
+    sides = Sides(
+        *(_side(rows) for rows in (_published(folder, spark), _written(folder, spark))),
+        ["_key0"],
+        {"events": T.LongType(), "revenue": T.DoubleType()},
+    )
+    totals = sides.beside().agg(F.sum(BATCH), F.count_if(DIFFERS))
+    windows, differing = totals.collect()[0]
+    off = [spark.read.parquet(str(folder / each)) for each in ("lost", "changed")]
+    keys = off[0].unionByName(off[1]).select("user_id").distinct().count()
+    wrong = None if differing == keys else f"{differing:,} keys differ, of {keys:,}"
+    return windows, wrong
+
+
+def _explain(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
+    """All of it: decoded, compared, and the keys that differ replayed."""
+    job = Job.load(folder / "job.yaml")
+    path = str(folder / "stream")
+    found = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
+    lost, changed = (spark.read.parquet(str(folder / each)).count() for each in ("lost", "changed"))
+    wrong = None
+    if len(found.differences) != lost + changed:
+        wrong = f"{len(found.differences):,} differences found, of {lost + changed:,}"
+    elif found.unexplained != changed:
+        wrong = f"{found.unexplained:,} are unexplained, of {changed:,} without a cause"
+    return found.batch, wrong
+
+
+def _read_both(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
+    for rows in (_published(folder, spark), _written(folder, spark)):
+        rows.select(*_COLUMNS).write.format("noop").mode("overwrite").save()
+    return 0, None
+
+
+def _decode(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
+    job = Job.load(folder / "job.yaml").spec
+    decoded = decode(
+        spark,
+        StreamOptions(path=str(folder / "changelog"), format="kafka-streams"),
+        job.windows["sessions"].window,
+        key=Key(("user_id",), (T.StringType(),)),
+        aggregates={"events": T.LongType()},
+        engine=engine("kafka-streams"),
+        zone="UTC",
+    )
+    counts = decoded.counts()
+    taken_back = spark.read.parquet(str(folder / "taken-back")).count()
+    windows = _published(folder, spark).count() - taken_back
+    wrong = None if counts.windows == windows else f"{counts.windows:,} windows, of {windows:,}"
+    return counts.windows, wrong
+
+
+def _read_records(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
+    records = spark.read.parquet(str(folder / "changelog"))
+    records.write.format("noop").mode("overwrite").save()
+    return 0, None
+
+
+COMPARISONS = (
+    Comparison(
+        name="reconcile",
+        title="a table compared with a stream's, one window of 1,000 another",
+        works=(
+            Work("compared", _compare),
+            Work("both sides read", _read_both),
+            Work("decoded, compared, explained", _explain),
+        ),
+        at_least=(1 / 3, None),
+    ),
+    Comparison(
+        name="changelog",
+        title="a changelog decoded and compacted",
+        works=(Work("decoded", _decode), Work("records read", _read_records)),
+        at_least=(None,),
+    ),
+)
+
+
+def measure(
+    spark: SparkSession, comparison: Comparison, *, factor: float, runs: int
+) -> list[Measured]:
+    """Each once to warm up and to check what comes out, then in turns."""
+    dataset = comparison.dataset.scaled(factor)
+    dataset.make(spark)
+    folder = _prepared(spark, dataset)
+    everyone = [
+        (work, Measured(work.name, at_least=wanted))
+        for work, wanted in zip(comparison.works, (None, *comparison.at_least), strict=True)
+    ]
+    for work, result in everyone:
+        result.rows, result.differs = work.act(folder, spark)
+    for _ in range(runs):
+        for work, result in everyone:
+            if result.differs is None:
+                result.seconds.append(timed(partial(work.act, folder, spark)))
+    ours, *others = (result for _, result in everyone)
+    for result in others:
+        if ours.seconds and result.seconds:
+            result.ratio = result.median / ours.median
+    return [result for _, result in everyone]
+
+
+def _prepared(spark: SparkSession, dataset: Dataset) -> Path:
+    """A job with its table, and what a stream wrote of it: rows, and records of a changelog."""
+    folder = _FOLDER / str(dataset.events)
+    if (folder / "ready").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "events").symlink_to(dataset.path)
+    (folder / "job.yaml").write_text(yaml.safe_dump(_JOB))
+    Job.load(folder / "job.yaml").run(spark)
+    rows = _published(folder, spark).select(*_COLUMNS)
+    number = F.xxhash64("user_id", "window_start")
+    lost = F.pmod(number, F.lit(2 * _ONE_OF)) == 0
+    changed = F.pmod(number, F.lit(2 * _ONE_OF)) == _ONE_OF
+    # Of no window of these events: so it is of no cause either.
+    events = F.when(changed, F.col("events") + 1_000).otherwise(F.col("events"))
+    _write(rows.where(lost), folder / "lost")
+    _write(rows.where(changed), folder / "changed")
+    _write(rows.where(~lost).withColumn("events", events), folder / "stream")
+    _write(rows.where(F.pmod(number, F.lit(_TAKEN_BACK)) == 0), folder / "taken-back")
+    _write(_records(rows, number), folder / "changelog")
+    (folder / "ready").touch()
+    return folder
+
+
+def _records(rows: DataFrame, number: Column) -> DataFrame:
+    """Kafka's: every window's, those of windows that changed, and tombstones; out of order."""
+    end, start = (F.unix_millis(f"window_{each}") for each in ("end", "start"))
+    key = F.concat(F.encode("user_id", "UTF-8"), _long(end), _long(start))
+    placed = rows.select(
+        key.alias("key"),
+        _long(F.col("events")).alias("value"),
+        F.pmod(number, F.lit(4)).cast("int").alias("partition"),
+        F.monotonically_increasing_id().alias("place"),
+        number.alias("number"),
+        end.alias("timestamp"),
+    )
+    # The offset of a Spark's partition begins at a multiple of 2^33; decoders take 48 bits.
+    offset = (F.shiftright("place", 33) * (1 << 28) + F.col("place") % (1 << 33)) * 2
+    first = placed.withColumn("offset", offset)
+    again = first.where(F.pmod("number", F.lit(_CHANGED)) == 0).withColumn(
+        "offset", F.col("offset") + 1
+    )
+    gone = F.pmod("number", F.lit(_TAKEN_BACK)) == 0
+    tombstones = again.withColumn("value", F.when(~gone, F.col("value")))
+    return first.unionByName(tombstones).drop("place", "number")
+
+
+def _long(value: Column) -> Column:
+    """Eight bytes, big-endian; of a number that is not negative."""
+    return F.unhex(F.lpad(F.hex(value), 16, "0"))
+
+
+def _side(rows: DataFrame) -> DataFrame:
+    return rows.select(
+        F.col("user_id").alias("_key0"),
+        F.unix_micros("window_start").alias(START),
+        F.unix_micros("window_end").alias(END),
+        "events",
+        "revenue",
+    )
+
+
+def _written(folder: Path, spark: SparkSession) -> DataFrame:
+    return spark.read.parquet(str(folder / "stream"))
+
+
+def _published(folder: Path, spark: SparkSession) -> DataFrame:
+    return Job.load(folder / "job.yaml").table("sessions", spark)
+
+
+def _write(rows: DataFrame, folder: Path) -> None:
+    rows.write.mode("overwrite").parquet(str(folder))

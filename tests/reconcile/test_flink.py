@@ -1,0 +1,138 @@
+"""What real Flink wrote, decoded, beside a batch over the same events: all of it is proved.
+
+Key by key, as `backfill reconcile` does it, with the watermark as Flink had it at each event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from backfill import SessionWindow
+from backfill import aggregates as agg
+from backfill.engines import ENGINES
+from backfill.reconciliation.causes import Case, Explanation
+from backfill.reconciliation.explain import explain
+from backfill.reconciliation.matching import match
+from backfill.reconciliation.operator import Operator, without_loss
+from backfill.reconciliation.rows import Row, same_values
+from backfill.replay import Event
+from backfill.replay.clocks import NEVER
+from tests.engines.recordings import MS, Recording, recordings
+from tests.reconcile.streams import BOTH, RECORDED, final, stream
+
+KEY = {"key": T.StringType()}
+AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
+SUMS = {"events": "sum", "amount": "sum"}
+FLINK = ENGINES["flink"]
+
+#: SQL's OVER is no window of a job's; and on the clock of Berlin windows of two hours begin at
+#: other instants than on that of UTC, where the batch's do.
+NOT_COMPARED = {"sql-over-range", "sql-over-rows", "sql-tumble-berlin"}
+#: One of each kind; the others take a minute together.
+QUICK = {"session-10s", "session-10s-late-60s-delta", "hopping-10s-apart", "sql-group-session"}
+COMPARED = [
+    pytest.param(
+        each, id=each.folder.name, marks=() if each.folder.name in QUICK else pytest.mark.slow
+    )
+    for runner in ("datastream", "sql")
+    for each in recordings(runner)
+    if each.folder.name not in NOT_COMPARED
+]
+
+
+def settings_of(recording: Recording) -> dict[str, Any]:
+    given = recording.settings
+    settings = {"watermark_delay": given["watermark_delay"]}
+    if "allowed_lateness" in given:
+        settings["allowed_lateness"] = given["allowed_lateness"]
+    if given["runner"] == "sql":
+        settings["api"] = "sql-group" if "FROM events GROUP BY" in given["query"] else "sql"
+    elif given["firing"] == "delta":
+        settings["accumulation"] = "discarding"
+    return settings
+
+
+def events_of(recording: Recording) -> tuple[dict[Any, list[Event]], dict[int, int]]:
+    """By key, with the watermark before each; and the copies of earlier ones.
+
+    Null keys move the watermark; DataStream's were filtered out before the operator.
+    """
+    sql = recording.settings["runner"] == "sql"
+    behind = recording.us("watermark_delay") + (0 if sql else MS)
+    found: dict[Any, list[Event]] = {}
+    copies, first = {}, {}
+    now = NEVER
+    for row in recording.input():
+        if row["arrival"] == recording.restart:
+            now = NEVER
+        key, arrival, time = row["key"], row["arrival"], row["time"] * MS
+        if key is not None or sql:
+            # A key is a tuple of columns, as in a job: one that is NULL is a group.
+            event = Event(
+                key=(key,), time=time, arrival=arrival, value={"amount": row["amount"]}, clock=now
+            )
+            found.setdefault(key, []).append(event)
+            same = key, time, row.get("id", arrival)
+            if same in first:
+                copies[arrival] = first[same]
+            first.setdefault(same, arrival)
+        now = max(now, time - behind)
+    return found, copies
+
+
+def explained(recording: Recording, rows: dict[Any, list[Row]]) -> list[Explanation]:
+    window = recording.window
+    operator = Operator(
+        window=window, engine=FLINK, aggregates=AGGREGATES, settings=settings_of(recording)
+    )
+    batch = replace(operator, engine=without_loss(FLINK, window), settings={})
+    events, copies = events_of(recording)
+    assert rows.keys() <= events.keys()
+    found = []
+    for key, own in events.items():
+        once = [replace(each, clock=None) for each in own if each.arrival not in copies]
+        _, differences = match(
+            batch.rows(batch.replay(once).final),
+            rows.get(key, []),
+            lambda one, other: same_values(one.values, other.values, {}),
+            sessions=isinstance(window, SessionWindow),
+        )
+        if differences:
+            again = {n: copies[n] for n in copies if n in {each.arrival for each in own}}
+            case = Case(operator, own, rows.get(key, []), differences, copies=again, batch=batch)
+            found += explain(case)
+    return found
+
+
+@pytest.mark.parametrize("recording", COMPARED)
+def test_every_difference_is_proved(spark: SparkSession, recording: Recording) -> None:
+    given = recording.settings
+    options: dict[str, Any] = {}
+    if given.get("allowed_lateness", "0s") != "0s" and given["runner"] == "datastream":
+        options["firing"] = given["firing"]
+    decoded = stream(
+        spark,
+        RECORDED / "flink" / recording.folder.name / "output.jsonl.gz",
+        "flink",
+        recording.window,
+        key=KEY,
+        aggregates=BOTH,
+        merged_by=SUMS,
+        **options,
+    )
+    rows: dict[Any, list[Row]] = {}
+    for (key, start, end), (events, amount) in final(decoded).items():
+        rows.setdefault(key, []).append(Row(start, end, {"events": events, "amount": amount}))
+    found = explained(recording, rows)
+    counts = Counter(each.causes[0] for each in found)
+    assert all(each.proved for each in found), [each for each in found if not each.proved]
+    assert set(counts) <= {"late", "redelivered", "overlap"}, counts
+    if given["events"] == "events.jsonl":
+        assert counts["late"] > 0
+        assert counts["redelivered"] > 0
