@@ -153,6 +153,7 @@ def test_runs_of_all_tables(three: Published) -> None:
     assert last == {
         "run_id": "r4",
         "chunk_of": None,
+        "published_anyway": None,
         **several,
         "tables": {
             "sessions": {"version": 3, "rows": 2, "changed": 1},
