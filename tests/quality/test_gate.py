@@ -123,6 +123,7 @@ def test_a_warning_is_published_and_told(
     assert "warn" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_recompute_has_the_gate_too(spark: SparkSession, tmp_path: Path) -> None:
     made = job(tmp_path, GOOD)
     made.run(spark)
@@ -140,6 +141,7 @@ def test_recompute_has_the_gate_too(spark: SparkSession, tmp_path: Path) -> None
     assert versions(strict) != before
 
 
+@pytest.mark.slow
 def test_chunks_that_fail_do_not_stop_the_others(spark: SparkSession, tmp_path: Path) -> None:
     events = [*GOOD, *((f"many{i}", START + DAY) for i in range(30))]
     limit = "checks: {sessions: [{expect_table_row_count_to_be_between: {max_value: 40}}]}"
@@ -162,6 +164,7 @@ def test_a_share_of_rows_that_can_not_be_used(
     assert versions(made) == {"sessions": None, "hopping": None, "quarantine": None}
 
 
+@pytest.mark.slow
 def test_an_old_source_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
     fresh = job(tmp_path / "fresh", GOOD).run(spark, start=date(0), end=date(3))
     stale = job(tmp_path / "stale", GOOD).run(spark, start=date(0), end=date(9))
@@ -169,6 +172,7 @@ def test_an_old_source_is_warned_of(spark: SparkSession, tmp_path: Path) -> None
     assert failed(stale.checks) == {("events", "freshness")}
 
 
+@pytest.mark.slow
 def test_a_date_that_is_unlike_its_weekday_is_warned_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:

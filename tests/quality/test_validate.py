@@ -94,6 +94,7 @@ def made(spark: SparkSession, tmp_path: Path) -> Job:
     return published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS)
 def test_each_check_fails_on_what_breaks_it_and_only_it(
     spark: SparkSession, made: Job, check: str
