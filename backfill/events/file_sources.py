@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import reduce
 
@@ -27,6 +28,7 @@ from backfill.events.model import (
 )
 from backfill.events.parquet import check_footers
 from backfill.events.text import infer_schema, read_text, text_options
+from backfill.tables.session import local_listing
 
 
 def open_files(
@@ -56,7 +58,8 @@ def open_files(
 
 def _open_access_log(spark: SparkSession, listings: tuple[Listing, ...]) -> Source:
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
-        rows = access_log.read_access_log(spark, files)
+        with _looking_at(spark, files):
+            rows = access_log.read_access_log(spark, files)
         return rows if where is None else rows.where(where)
 
     files = _files(listings)
@@ -79,10 +82,11 @@ def _open_parquet(
         reader = reader.options(**_base(listing))
         if schema is not None:
             reader = reader.schema(schema)
-        elif any(local_path(file.path) is None for file in listing.files):
+        elif _remote(listing.files):
             # Footers of other file systems were not compared: Spark unites them, or refuses to.
             reader = reader.option("mergeSchema", "true")
-        return reader.parquet(*for_spark(listing.files))
+        with _looking_at(spark, listing.files):
+            return reader.parquet(*for_spark(listing.files))
 
     own = scan(listings[0], given)
     schema = own.schema
@@ -108,7 +112,8 @@ def _open_text(
 
     def scan(listing: Listing, schema: StructType) -> DataFrame:
         base = {**settings, **_base(listing)}
-        return read_text(spark, source.format, listing.files, schema, options, base)
+        with _looking_at(spark, listing.files):
+            return read_text(spark, source.format, listing.files, schema, options, base)
 
     own = scan(listings[0], schema)
     folders = [f for f in own.schema if f.name not in (*schema.names, CORRUPT, SOURCE)]
@@ -122,6 +127,15 @@ def _open_text(
         return found if where is None else found.where(where)
 
     return _of_files(source.format, listings, schema.toDDL(), rows)
+
+
+def _remote(files: tuple[InputFile, ...]) -> bool:
+    return any(local_path(file.path) is None for file in files)
+
+
+def _looking_at(spark: SparkSession, files: tuple[InputFile, ...]) -> AbstractContextManager[None]:
+    """While Spark looks at the files that it is to read: a year of them, if they are local."""
+    return nullcontext() if _remote(files) else local_listing(spark)
 
 
 def _like(own: DataFrame, rows: DataFrame, absent: Collection[str]) -> DataFrame:

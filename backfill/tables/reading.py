@@ -13,12 +13,8 @@ from backfill.columns import column
 from backfill.errors import TableError
 from backfill.tables.log import live_files
 from backfill.tables.schema import spark_schema
-from backfill.tables.session import session_conf
+from backfill.tables.session import local_listing
 from backfill.tables.staging import StagedFiles
-
-# Above 32 paths Spark lists them by a job with a task for each, which takes seconds; the driver
-# alone does it in a fraction of one.
-_LISTING_CONF = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 
 
 def read_files(
@@ -60,7 +56,7 @@ def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[st
     schema = spark_schema(delta)
     if not paths:
         return spark.createDataFrame([], schema)
-    with session_conf(spark, _LISTING_CONF):
+    with local_listing(spark):
         return (
             spark.read.schema(schema)
             .option("basePath", str(folder))
