@@ -171,14 +171,24 @@ def _prepared(spark: SparkSession, work: Work, dataset: Dataset, like: Dataset) 
     source = {"path": "events", "format": "parquet"}
     job.write_text(yaml.safe_dump({"source": source, **_JOB}))
     files = sorted(dataset.path.rglob("*.parquet"))
+    newest = files.pop() if work.newest else None
     for number, file in enumerate(files):
-        last = work.newest and number == len(files) - 1
-        os.link(file, folder / ("to-come" if last else "events") / f"{number:04}.parquet")
-    if not work.newest:
+        os.link(file, folder / "events" / f"{number:04}.parquet")
+    if newest is not None:
+        _write_newest(spark, newest, folder / "to-come")
+    else:
         _write_late(spark, like if dataset.days == like.days else dataset, folder / "to-come")
     Job.load(job).run(spark)
     (folder / "out").rename(folder / "before")
     return folder
+
+
+def _write_newest(spark: SparkSession, file: Path, folder: Path) -> None:
+    """The events of a file's last date: those of earlier ones in it are late, and wait."""
+    events = spark.read.parquet(str(file))
+    (last,) = events.agg(F.max(F.to_date("event_time"))).collect()[0]
+    own = events.where(F.to_date("event_time") == F.lit(last))
+    own.coalesce(1).write.mode("overwrite").parquet(str(folder))
 
 
 def _write_late(spark: SparkSession, dataset: Dataset, folder: Path) -> None:

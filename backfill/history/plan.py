@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import functions as F
 
 from backfill.columns import TIME
+from backfill.events import spark_errors
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL, NONE, Dates, Range, date_of
 from backfill.history.ranges import RangeRun
@@ -132,11 +133,18 @@ class Planner(BaseRun):
 
         Raises:
             TableError: a part is asked for of a table that is stale.
+            SourceError: an input can't be read.
         """
-        counts, late = self._counts(selection)
-        with_events = _alike(counts)
+        with spark_errors(self.source.snapshot):
+            return self._plan(selection, explain=explain)
+
+    def _plan(self, selection: Selection, *, explain: bool) -> Plan:
         states = [self.states[name] for name in self.definitions]
         covered = _common(states)
+        # What is covered is not missing, whatever events it has: a year of them is not counted.
+        known = covered if selection.missing else NONE
+        counts, late = self._counts(selection, known.rest())
+        with_events = _alike(counts)
         wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
         kept = self._kept(with_events)
         if selection.missing:
@@ -150,7 +158,7 @@ class Planner(BaseRun):
         looked_at = with_events | covered if selection.dates is None else wanted
         if selection.missing:
             looked_at = wanted
-        holes = _hull(with_events) if selection.dates is None else wanted
+        holes = _hull(with_events | known) if selection.dates is None else wanted
         read = [
             each
             for each in self.source.snapshot.inputs
@@ -165,7 +173,7 @@ class Planner(BaseRun):
                 for each in states
             },
             stages=stages,
-            without_input=(holes & kept) - with_events,
+            without_input=(holes & kept) - with_events - known,
             waiting=max(
                 (count for state in states for count in [_waiting(state, late[state.name])]),
                 default=0,
@@ -207,13 +215,13 @@ class Planner(BaseRun):
         return any(self.reader.may_hold(path, each) for each in spans)
 
     def _counts(
-        self, selection: Selection
+        self, selection: Selection, dates: Dates
     ) -> tuple[dict[dt.date, int], dict[str, dict[dt.date, int]]]:
-        """Events by date; and for each window those that are not in it yet."""
+        """Events by date, on these dates; and for each window those that are not in it yet."""
         span: Span = EVERYTHING
         if selection.dates is not None:
             (span,) = Dates.between(*selection.dates).spans(self.spec.timezone)
-        counts = self._by_date(dict.fromkeys(self.inputs, ALL), span)
+        counts = self._by_date(dict.fromkeys(self.inputs, dates), span)
         late: dict[str, dict[dt.date, int]] = {}
         known: dict[str, dict[dt.date, int]] = {}
         for name in self.definitions:

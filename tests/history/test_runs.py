@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill import Job
-from backfill.errors import TableError
+from backfill.errors import BackfillError, TableError
 from backfill.history.base import BaseRun
 from backfill.history.dates import Dates
 from backfill.history.ranges import RangeRun
@@ -155,3 +156,22 @@ def test_history_tells_how_many_windows_each_run_changed(
     changed = [each["tables"]["sessions"]["changed"] for each in world.job.history()]
     # The last event's session was open and is not any more, since the horizon stays: no change.
     assert changed == [2, 0, 3]
+
+
+def test_a_missing_date_costs_no_look_at_covered_ones(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(tmp_path, spark, windows=("sessions",))
+    world.write("a", [Event(f"u{i}", at(0, 12), i) for i in range(9)])
+    world.run_all()
+    # As long and as old as before, with a footer: only who reads its rows can tell.
+    file = tmp_path / "src" / "a.parquet"
+    status, content = file.stat(), bytearray(file.read_bytes())
+    content[4:200] = bytes(196)
+    file.write_bytes(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(BackfillError):
+        world.job.run(spark, start=day(0), end=day(1))
+    world.write("b", [Event("new", at(1, 12), 1)])
+    plan = world.job.plan(spark, missing=True)
+    assert [(each.dates, each.events) for each in plan.stages] == [((day(1), day(2)), 1)]
+    result = world.job.run(spark, missing=True)
+    assert (result.accepted, result.windows["sessions"].rows) == (1, 1)
