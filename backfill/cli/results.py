@@ -37,7 +37,7 @@ def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
                 "from": str(each.dates[0]),
                 "to": str(each.dates[1]),
                 "error": str(each.error),
-                "checks": as_documents(_checks(each)),
+                "checks": as_documents(checks_of(each)),
             }
             for each in result.failures
         ],
@@ -76,7 +76,7 @@ def print_result(result: RunResult, tables: Path) -> None:
     print_line(f"\nDone in {result.seconds:.1f} s.")
 
 
-def _checks(failure: Failure) -> Sequence[Outcome]:
+def checks_of(failure: Failure) -> Sequence[Outcome]:
     """What came of the checks of a part that failed."""
     return getattr(failure.error, "outcomes", ())
 

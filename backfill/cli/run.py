@@ -7,7 +7,7 @@ import typer
 from backfill.cli.checks import print_failed
 from backfill.cli.options import Anyway, JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import print_json, print_line, tell
-from backfill.cli.results import as_document, print_result
+from backfill.cli.results import as_document, checks_of, print_result
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
 
 
@@ -44,6 +44,6 @@ def run(
             low, high = each.dates
             if not as_json:
                 print_line(f"Failed: [{low}, {high}): {each.error}")
-                print_failed(getattr(each.error, "outcomes", ()))
+                print_failed(checks_of(each))
             tell(f"Run it again: backfill run {job} --from {low} --to {high}")
         raise typer.Exit(1)

@@ -33,7 +33,7 @@ def validate(
         end=end,
         progress=tell,
     )
-    failed = [each for each in outcomes if not each.success and each.check.severity == "error"]
+    failed = [each for each in outcomes if each.stops]
     if as_json:
         print_json({"ok": not failed, "checks": as_documents(outcomes)})
     else:

@@ -13,7 +13,6 @@ from functools import reduce
 from operator import and_
 from types import MappingProxyType
 
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -48,6 +47,7 @@ from backfill.quality.events import Counted
 from backfill.quality.gate import Gate, Rows
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore, StagedFiles
+from backfill.tables.stats import added_up
 from backfill.windows import SessionWindow
 
 QUARANTINE = "quarantine"
@@ -179,9 +179,14 @@ class BaseRun:
         except ChecksFailed:
             self.evident = True
             raise
-        if any(not each.success and each.check.severity == "error" for each in outcomes):
+        if any(each.stops for each in outcomes):
             self.facts = {**self.facts, "published_anyway": self.anyway}
         return outcomes
+
+    def over(self, dates: Dates, horizon: int | None) -> tuple[dt.date, ...]:
+        """Those of the dates that are over: before that of the horizon (µs)."""
+        last = dt.date.max if horizon is None else date_of(horizon, self.spec.timezone)
+        return tuple(day for day in dates.days() if day < last)
 
     def changed(self, staged: StagedFiles, replaced: Sequence[str] | None) -> int | None:
         """How many changes the files make, as `backfill changes` tells them.
@@ -425,12 +430,9 @@ def _late(state: State) -> tuple[str, ...]:
     return () if state.record is None else state.record.late
 
 
-def total(staged: StagedFiles, column: str = EVENTS) -> int:
-    """Adds up a column of files as they were written."""
-    if not staged.files:
-        return 0
-    batches = ds.dataset(staged.folder, format="parquet").scanner(columns=[column]).to_batches()
-    return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)
+def total(staged: StagedFiles) -> int:
+    """The windows' numbers of events, added up from files as they were written."""
+    return added_up([staged.folder / each.path for each in staged.files], EVENTS)
 
 
 def reasons(staged: StagedFiles) -> dict[str, int]:

@@ -91,8 +91,7 @@ class FullRun(BaseRun):
             {
                 name: Rows(
                     frame=self.store.read_staged(self.spark, staged[name]),
-                    # The last date is not over yet.
-                    dates=tuple(covered.days())[:-1],
+                    dates=self.over(covered, sums.horizon),
                     version=None,
                     without=(),
                     held=held[name] + (past.held[name] if past else 0),

@@ -15,7 +15,7 @@ from backfill.columns import END, EVENTS, FIRST, LAST, REASON, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_rows, totals
 from backfill.history.base import QUARANTINE, BaseRun
-from backfill.history.dates import ALL, Dates, date_of
+from backfill.history.dates import ALL, Dates
 from backfill.history.exchange import (
     Place,
     as_published,
@@ -221,12 +221,11 @@ class PartialRun(BaseRun):
         Args:
             each: it.
             dates: that the run computed.
-            horizon: µs; its date is not over yet.
+            horizon: µs.
         """
-        last = date_of(horizon, self.spec.timezone)
         return Rows(
             frame=self.store.read_staged(self.spark, each.exchange.staged),
-            dates=tuple(day for day in dates.days() if day < last),
+            dates=self.over(dates, horizon),
             version=each.state.version,
             without=each.exchange.replaced,
             held=each.held,

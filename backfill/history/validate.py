@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from backfill.columns import EVENTS
 from backfill.conservation import totals
 from backfill.events import spark_errors
 from backfill.history.base import QUARANTINE, BaseRun
-from backfill.history.dates import Dates, date_of
+from backfill.history.dates import Dates
 from backfill.history.record import Record
 from backfill.history.state import State
 from backfill.quality.checks import Outcome
@@ -97,21 +96,16 @@ class Validating(BaseRun):
         record = state.settled
         rows = self.store.read(self.spark, state.name, version=state.version)
         wanted = record.covered if dates is None else record.covered & dates
-        held = None
         if dates is not None:
             inside = F.lit(False)
             for low, high in dates.ranges:
                 inside |= (F.col("date") >= low) & (F.col("date") < high)
             rows = rows.where(inside)
-        elif assigned is not None:
-            held = rows.agg(F.sum(EVENTS)).collect()[0][0] or 0
-        last = None if record.horizon is None else date_of(record.horizon, self.spec.timezone)
         return Rows(
             frame=rows,
-            dates=tuple(day for day in wanted.days() if last is None or day < last),
+            dates=self.over(wanted, record.horizon),
             version=None if dates is None else state.version,
             without=() if dates is None else self._files(state, dates),
-            held=held,
             assigned=None if assigned is None else assigned[state.name],
         )
 

@@ -57,6 +57,11 @@ class Outcome:
     examples: tuple[Mapping[str, Any], ...]
     problem: str | None = None
 
+    @property
+    def stops(self) -> bool:
+        """Whether it is a failure that is no mere warning."""
+        return not self.success and self.check.severity == "error"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
@@ -77,14 +82,9 @@ class Validation:
     @property
     def failed(self) -> tuple[Outcome, ...]:
         """The errors among the outcomes: what stops a commit."""
-        return self._unsuccessful("error")
+        return tuple(each for each in self.outcomes if each.stops)
 
     @property
     def warned(self) -> tuple[Outcome, ...]:
         """The warnings among the outcomes."""
-        return self._unsuccessful("warn")
-
-    def _unsuccessful(self, severity: Severity) -> tuple[Outcome, ...]:
-        return tuple(
-            each for each in self.outcomes if not each.success and each.check.severity == severity
-        )
+        return tuple(each for each in self.outcomes if not each.success and not each.stops)

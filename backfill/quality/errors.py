@@ -22,16 +22,11 @@ class ChecksFailed(BackfillError):
 
     def __init__(self, job: Path, run_id: str, outcomes: Sequence[Outcome]) -> None:
         self.run_id, self.outcomes = run_id, tuple(outcomes)
-        failed = [
-            f"{each.table}: {each.check.name}"
-            for each in outcomes
-            if not each.success and each.check.severity == "error"
-        ]
+        stopping = [each for each in outcomes if each.stops]
+        failed = [f"{each.table}: {each.check.name}" for each in stopping]
         # What is wrong with events is seen in what could not be used of them.
         tables = dict.fromkeys(
-            "quarantine" if each.table == EVENTS else each.table
-            for each in outcomes
-            if not each.success and each.check.severity == "error"
+            "quarantine" if each.table == EVENTS else each.table for each in stopping
         )
         super().__init__(
             f"nothing was published, for {len(failed)} "

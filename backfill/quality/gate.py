@@ -18,7 +18,7 @@ from backfill.columns import column
 from backfill.compute import Definition
 from backfill.durations import Fixed
 from backfill.quality.builtin import EVENTS, Builtin, Scope, scopes
-from backfill.quality.checks import Check, Outcome, Validation
+from backfill.quality.checks import EXAMPLES, Check, Outcome, Validation
 from backfill.quality.errors import ChecksFailed
 from backfill.quality.events import Counted, measure_events
 from backfill.quality.history import published_counts, unusual, weekdays_before
@@ -26,8 +26,6 @@ from backfill.quality.store import keep
 from backfill.quality.windows import Measured, WindowRules, measure
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore
-
-_EXAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +37,8 @@ class Rows:
         dates: those that are judged by their weekday's history.
         version: of the table, for that; None where there is none.
         without: files of this version that are not to be looked at.
-        held: how many events the windows hold that were computed; None: that is not known.
-        assigned: how many the engine assigns to them.
+        held: how many events the windows hold that were computed; None: those of all rows.
+        assigned: how many the engine assigns to them; None: that is not known.
     """
 
     frame: DataFrame
@@ -118,8 +116,9 @@ class Gate:
         strange: list[dict[str, object]] = []
         if measured is not None:
             metrics = dict[str, float](measured.broken)
-            if rows.held is not None and rows.assigned is not None:
-                metrics["conservation"] = abs(rows.held - rows.assigned)
+            if rows.assigned is not None:
+                held = measured.events if rows.held is None else rows.held
+                metrics["conservation"] = abs(held - rows.assigned)
             if "history" in builtin:
                 strange = self._unusual(name, rows, measured, builtin["history"])
                 metrics["history"] = len(strange)
@@ -193,10 +192,10 @@ def with_examples(
         name = each.check.name
         if each.check.builtin and not each.success:
             if name in measured.broken:
-                rows = rules.examples(measured, name, _EXAMPLES)
+                rows = rules.examples(measured, name, EXAMPLES)
                 each = replace(each, unexpected=measured.broken[name], examples=tuple(rows))
             elif name == "history":
-                each = replace(each, unexpected=len(strange), examples=tuple(strange[:_EXAMPLES]))
+                each = replace(each, unexpected=len(strange), examples=tuple(strange[:EXAMPLES]))
         outcomes.append(each)
     return replace(found, outcomes=tuple(outcomes))
 

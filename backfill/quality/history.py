@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from statistics import median
-
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from backfill.columns import EVENTS
 from backfill.quality.windows import Counts
 from backfill.tables import DeltaStore
+from backfill.tables.stats import added_up
 
 _WEEK = dt.timedelta(days=7)
 #: A date is judged from so many such dates on, and by the last so many.
@@ -35,14 +34,14 @@ def published_counts(
         dates: these.
         without: files that are replaced.
     """
-    by_date: dict[dt.date, list[str]] = {}
+    by_date: dict[dt.date, list[Path]] = {}
     rows: dict[dt.date, int] = {}
     for file in store.live(name, version=version):
         day = file.minimum["date"]
         if day in dates and file.path not in without:
-            by_date.setdefault(day, []).append(str(store.folder(name) / file.path))
+            by_date.setdefault(day, []).append(store.folder(name) / file.path)
             rows[day] = rows.get(day, 0) + file.rows
-    return {day: Counts(rows[day], _events(paths)) for day, paths in by_date.items()}
+    return {day: Counts(rows[day], added_up(paths, EVENTS)) for day, paths in by_date.items()}
 
 
 def unusual(
@@ -66,8 +65,3 @@ def unusual(
             if abs(found - usual) > limit * usual:
                 yield {"date": day, what: found, "usual": usual}
                 break
-
-
-def _events(paths: list[str]) -> int:
-    batches = ds.dataset(paths, format="parquet").scanner(columns=[EVENTS]).to_batches()
-    return sum(pc.sum(batch[EVENTS]).as_py() or 0 for batch in batches)

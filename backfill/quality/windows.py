@@ -54,11 +54,6 @@ class Measured:
     dates: Mapping[dt.date, Counts]
 
     @property
-    def rows(self) -> int:
-        """All windows."""
-        return sum(each.rows for each in self.dates.values())
-
-    @property
     def events(self) -> int:
         """The sum of the windows' numbers of events."""
         return sum(each.events for each in self.dates.values())

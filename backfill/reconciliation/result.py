@@ -93,7 +93,7 @@ class Reconciled:
 
         And all of the stream could be decoded, and no check failed that is no mere warning.
         """
-        failed = any(not each.success and each.check.severity == "error" for each in self.checks)
+        failed = any(each.stops for each in self.checks)
         return (
             not failed
             and not self.undecoded

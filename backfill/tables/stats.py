@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from backfill.errors import TableError
@@ -146,3 +148,12 @@ def _decimal(value: Decimal) -> float | None:
     """A JSON number that reads back as this decimal, to the digit; None where a double is short."""
     number = float(value)
     return number if Decimal(repr(number)) == value else None
+
+
+def added_up(paths: Sequence[Path], column: str) -> int:
+    """The sum of a column of whole numbers over files; 0 where there are none."""
+    if not paths:
+        return 0
+    files = ds.dataset([str(each) for each in paths], format="parquet")
+    batches = files.scanner(columns=[column]).to_batches()
+    return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)
