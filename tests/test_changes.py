@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import io
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +20,7 @@ from backfill.engines import engine
 from backfill.errors import ColumnError
 from backfill.history.changes import KINDS, changes, first_changes
 from backfill.windows import Window
+from tests.plans import explained, nodes
 from tests.reference import instant
 
 GAP = 10
@@ -413,9 +411,7 @@ def test_one_exchange_and_one_sort(spark: SparkSession, tmp_path: Any, window: W
     table(spark, [Session("a", 0, 1)]).write.parquet(str(tmp_path / "t"))
     frame = spark.read.parquet(str(tmp_path / "t"))
     found = changes(frame, frame, key=["key"], window=window, rules=PLAIN)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        found.explain()
-    nodes = Counter(re.findall(r"^[\s:+*()\d-]*([A-Za-z]+)", printed.getvalue(), re.M))
-    assert (nodes["Exchange"], nodes["Sort"], nodes["Window"]) == (1, 1, 1)
-    assert not [each for each in nodes if "Python" in each or "Join" in each]
-    assert "_events" not in printed.getvalue().split("ReadSchema")[1]
+    plan = nodes(found)
+    assert (plan["Exchange"], plan["Sort"], plan["Window"]) == (1, 1, 1)
+    assert not [each for each in plan if "Python" in each or "Join" in each]
+    assert "_events" not in explained(found).split("ReadSchema")[1]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 from collections import Counter
 
 import pytest
@@ -21,6 +18,7 @@ from backfill import (
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.windows import Window
+from tests.plans import nodes, scanned
 
 COMMON = {"key": "user", "time": "at"}
 FIXED_WIDTH = {
@@ -49,19 +47,6 @@ def events(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
     )
     rows.write.parquet(path)
     return spark.read.parquet(path)
-
-
-def nodes(frame: DataFrame) -> Counter[str]:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        frame.explain()
-    return Counter(re.findall(r"^[\s:+*()\d-]*([A-Za-z]+)", printed.getvalue(), re.M))
-
-
-def scanned(frame: DataFrame) -> set[str]:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        frame.explain()
-    [schema] = re.findall(r"ReadSchema: struct<(.*)>", printed.getvalue())
-    return set(re.findall(r"(\w+):", schema))
 
 
 def plan(

@@ -83,7 +83,12 @@ BUILTINS: Mapping[str, Builtin] = {
             scope="windows",
         ),
         Builtin(name="counts", about="a window holds at least one event", scope="windows"),
-        Builtin(name="unique", about="there is one row for each key and window", scope="windows"),
+        Builtin(
+            name="unique",
+            about="there is one row for each key and window; of aligned windows that a full run "
+            "has made, looked at for one key of 64 beside their conservation",
+            scope="windows",
+        ),
         Builtin(
             name="conservation",
             about="windows hold each event as often as the engine assigns it",

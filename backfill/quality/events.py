@@ -6,20 +6,17 @@ is taken for some of the keys, whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import EVENTS, FIRST, LAST, TIME, column
 from backfill.compute import Sliced
-
-#: One key of so many is looked at for events that were counted twice.
-SAMPLED = 64
+from backfill.quality.sample import sampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +80,7 @@ def _twice(counted: Counted, id: str) -> int:
     """Among some keys: events that are counted, less different ones that there are."""
     sliced = counted.sliced
     inner = [F.col(each) for each in sliced.key.inner]
-    (held,) = sliced.frame.where(_sampled(inner)).agg(F.sum(EVENTS)).collect()[0]
+    (held,) = sliced.frame.where(sampled(inner)).agg(F.sum(EVENTS)).collect()[0]
     own = [
         # 0.0 and -0.0 are one key, and would be two to the hash.
         column(name) + F.lit(0.0).cast(type)
@@ -94,12 +91,8 @@ def _twice(counted: Counted, id: str) -> int:
     identity = F.when(column(id).isNotNull(), F.struct(*own, F.col(TIME), column(id)))
     # Rows without an id are events each.
     nameless, different = (
-        counted.events.where(_sampled(own))
+        counted.events.where(sampled(own))
         .agg(F.count_if(column(id).isNull()), F.count_distinct(identity))
         .collect()[0]
     )
     return int(max(0, (held or 0) - nameless - different))
-
-
-def _sampled(keys: Sequence[Column]) -> Column:
-    return F.pmod(F.xxhash64(*keys), F.lit(SAMPLED)) == 0 if keys else F.lit(True)

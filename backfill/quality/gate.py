@@ -23,7 +23,7 @@ from backfill.quality.errors import ChecksFailed
 from backfill.quality.events import Counted, measure_events
 from backfill.quality.history import published_counts, unusual, weekdays_before
 from backfill.quality.store import keep
-from backfill.quality.windows import Measured, WindowRules, measure
+from backfill.quality.windows import Look, Measured, WindowRules, measure
 from backfill.spec import JobSpec
 from backfill.tables import DeltaStore
 
@@ -39,6 +39,8 @@ class Rows:
         without: files of this version that are not to be looked at.
         held: how many events the windows hold that were computed; None: those of all rows.
         assigned: how many the engine assigns to them; None: that is not known.
+        whole: the rows are all that a run computed, and nothing else. One that is there twice
+            would break conservation; so that none is cut in two is looked up for some keys.
     """
 
     frame: DataFrame
@@ -47,6 +49,7 @@ class Rows:
     without: Collection[str]
     held: int | None = None
     assigned: int | None = None
+    whole: bool = False
 
 
 class Gate:
@@ -72,7 +75,11 @@ class Gate:
         rules = {name: self._rules(name) for name in windows}
         measured = measure(
             {
-                name: (rules[name], rows.frame)
+                name: Look(
+                    rules=rules[name],
+                    rows=rows.frame,
+                    sampled=rows.whole and "conservation" in self._builtin(rules[name]),
+                )
                 for name, rows in windows.items()
                 if self._builtin(rules[name])
             }

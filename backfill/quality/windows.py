@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_
+from itertools import chain
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,9 +18,12 @@ from backfill.engines import Engine
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
 from backfill.operators.session import breaks
+from backfill.quality.sample import sampled
 from backfill.windows import SessionWindow
 
-_BEFORE = "_before"
+_UNIQUE = "unique"
+_START_BEFORE = "_start_before"
+_END_BEFORE = "_end_before"
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,13 @@ class WindowRules:
         in_order = Over.partitionBy(*map(column, self.key)).orderBy(START, END)
         return (
             rows.withColumns({START: start, END: end})
-            .withColumn(_BEFORE, F.lag(F.struct(START, END)).over(in_order))
+            # Columns, no struct of them: that would be carried through the sort beside them.
+            .withColumns(
+                {
+                    _START_BEFORE: F.lag(START).over(in_order),
+                    _END_BEFORE: F.lag(END).over(in_order),
+                }
+            )
             .withColumns(
                 {_flag(name): F.coalesce(each, F.lit(True)) for name, each in self._flags()}
             )
@@ -102,7 +111,7 @@ class WindowRules:
 
     def _flags(self) -> list[tuple[str, Column]]:
         """For each check whether a row breaks it; NULL where that can't be told, so it does."""
-        start, end, before = F.col(START), F.col(END), F.col(_BEFORE)
+        start, end = F.col(START), F.col(END)
         window = self.definition.window
         backwards = (
             F.col("window_end") < F.col("window_start")
@@ -112,44 +121,83 @@ class WindowRules:
         misplaced = local_date(start, self.zone) != F.col("date")
         bad = F.coalesce(backwards | misplaced, F.lit(True))
         again = F.coalesce(
-            reduce(and_, [before[each] == F.col(each) for each in (START, END)]), F.lit(False)
+            (F.col(_START_BEFORE) == start) & (F.col(_END_BEFORE) == end), F.lit(False)
         )
-        flags = [("bounds", bad), ("counts", F.col(EVENTS) < 1), ("unique", again)]
+        flags = [("bounds", bad), ("counts", F.col(EVENTS) < 1), (_UNIQUE, again)]
         if isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
-            near = ~breaks(start, before[END], window.gap.us, rules)
+            near = ~breaks(start, F.col(_END_BEFORE), window.gap.us, rules)
             # A row that is there twice breaks one check, not two.
             return [*flags, ("gap", near & ~again)]
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
 
 
-def measure(tables: Mapping[str, tuple[WindowRules, DataFrame]]) -> dict[str, Measured]:
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What is to be measured of a table.
+
+    Attributes:
+        rules: of its rows.
+        rows: as the table has them.
+        sampled: whether an aligned window is there twice is looked up for some keys only, whole
+            ones, which saves sorting all rows. Sessions are sorted in any case.
+    """
+
+    rules: WindowRules
+    rows: DataFrame
+    sampled: bool
+
+    def flagged(self) -> DataFrame:
+        """All rows, with what they break."""
+        return self.rules.flagged(self.rows)
+
+    def counts(self, table: str) -> DataFrame:
+        """By date, the rows and what they hold, and how many break each check."""
+        checks = self.rules.checks()
+        total = F.count(F.lit(1)), F.sum(EVENTS)
+        if not self.sampled or isinstance(self.rules.definition.window, SessionWindow):
+            return _counts(table, self.flagged(), checks, *total)
+        checks.remove(_UNIQUE)
+        some = self.rows.where(sampled([column(each) for each in self.rules.key]))
+        none = F.lit(0).cast("bigint"), F.lit(0).cast("bigint")
+        # Where nothing asks for the row before, Spark sorts nothing.
+        return _counts(table, self.flagged(), checks, *total).unionByName(
+            _counts(table, self.rules.flagged(some), [_UNIQUE], *none)
+        )
+
+
+def measure(tables: Mapping[str, Look]) -> dict[str, Measured]:
     """Looks at rows of several tables, at once."""
     if not tables:
         return {}
-    flagged = {name: rules.flagged(rows) for name, (rules, rows) in tables.items()}
-    parts = [
-        flagged[name]
-        .groupBy("date")
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.sum(EVENTS).alias("events"),
-            F.array(*(F.count_if(_flag(each)) for each in rules.checks())).alias("broken"),
-        )
-        .withColumn("table", F.lit(name))
-        for name, (rules, _) in tables.items()
-    ]
-    found = reduce(DataFrame.unionByName, parts).collect()
+    found = reduce(
+        DataFrame.unionByName, [look.counts(name) for name, look in tables.items()]
+    ).collect()
     measured = {}
-    for name, (rules, _) in tables.items():
+    for name, look in tables.items():
         own = [row for row in found if row["table"] == name]
-        broken = {
-            each: sum(row["broken"][i] for row in own) for i, each in enumerate(rules.checks())
-        }
-        dates = {row["date"]: Counts(row["rows"], row["events"] or 0) for row in own}
-        measured[name] = Measured(flagged[name], broken, dates)
+        broken = dict.fromkeys(look.rules.checks(), 0)
+        dates: dict[dt.date, Counts] = {}
+        for row in own:
+            counts = Counts(row["rows"], row["events"] or 0)
+            dates[row["date"]] = dates.get(row["date"], Counts(0, 0)) + counts
+            for check, rows in row["broken"].items():
+                broken[check] += rows
+        measured[name] = Measured(look.flagged(), broken, dates)
     return measured
+
+
+def _counts(
+    table: str, flagged: DataFrame, checks: Sequence[str], rows: Column, events: Column
+) -> DataFrame:
+    broken = [(F.lit(each), F.count_if(_flag(each))) for each in checks]
+    return flagged.groupBy("date").agg(
+        F.lit(table).alias("table"),
+        rows.alias("rows"),
+        events.alias("events"),
+        F.create_map(*chain.from_iterable(broken)).alias("broken"),
+    )
 
 
 def _flag(check: str) -> str:

@@ -12,7 +12,7 @@ from backfill.aggregates import count
 from backfill.columns import FIRST, LAST
 from backfill.compute import Definition, slice_events
 from backfill.engines import ENGINES
-from backfill.quality import events as measuring
+from backfill.quality import sample
 from backfill.quality.events import Counted, measure_events
 from backfill.windows import SessionWindow
 from tests.quality.published import MINUTE
@@ -30,7 +30,7 @@ ROWS = [
 
 @pytest.fixture(autouse=True)
 def every_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "SAMPLED", 1)
+    monkeypatch.setattr(sample, "SAMPLED", 1)
 
 
 def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "flink") -> Counted:

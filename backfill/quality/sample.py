@@ -1,0 +1,16 @@
+"""Some of the keys, whole ones: for what costs too much to look up for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+#: One key of so many.
+SAMPLED = 64
+
+
+def sampled(keys: Sequence[Column]) -> Column:
+    """Whether a row's key is one of them; without a key, every row is."""
+    return F.pmod(F.xxhash64(*keys), F.lit(SAMPLED)) == 0 if keys else F.lit(True)

@@ -1,0 +1,28 @@
+"""Spark's own plan of a frame, read."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections import Counter
+
+from pyspark.sql import DataFrame
+
+
+def explained(frame: DataFrame) -> str:
+    """The physical plan."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        frame.explain()
+    return printed.getvalue()
+
+
+def nodes(frame: DataFrame) -> Counter[str]:
+    """How often each operator stands in it."""
+    return Counter(re.findall(r"^[\s:+*()\d-]*([A-Za-z]+)", explained(frame), re.M))
+
+
+def scanned(frame: DataFrame) -> set[str]:
+    """The columns that its only scan reads."""
+    [schema] = re.findall(r"ReadSchema: struct<(.*)>", explained(frame))
+    return set(re.findall(r"(\w+):", schema))

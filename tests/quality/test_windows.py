@@ -1,0 +1,69 @@
+"""What one pass over a table's rows tells, and what it costs."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.aggregates import count
+from backfill.compute import Definition
+from backfill.engines import ENGINES
+from backfill.quality import sample
+from backfill.quality.windows import Counts, Look, WindowRules, measure
+from backfill.windows import SessionWindow, TumblingWindow, Window
+from tests.plans import nodes
+
+SCHEMA = "user string, window_start timestamp, window_end timestamp, _events bigint, date date"
+HOURLY = TumblingWindow(size="1h")
+
+
+def rules(window: Window) -> WindowRules:
+    return WindowRules(Definition(window, {"n": count()}), ("user",), ENGINES["plain"], "UTC")
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    """An hour each for 100 keys, of which a key in ten has it in two rows."""
+    keys = [f"u{i}" for i in range(100)] + [f"u{i}" for i in range(0, 100, 10)]
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    data = [(key, at, at + dt.timedelta(hours=1), 2, at.date()) for key in keys]
+    return spark.createDataFrame(data, SCHEMA)
+
+
+def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
+    rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for each in (1, 7):
+        monkeypatch.setattr(sample, "SAMPLED", each)
+        look = Look(rules=rules(HOURLY), rows=rows, sampled=True)
+        measured = measure({"hourly": look})["hourly"]
+        # What else there is to tell is told of all rows.
+        assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220)}
+        assert {**measured.broken, "unique": 0} == dict.fromkeys(look.rules.checks(), 0)
+        found.append(measured.broken["unique"])
+    assert found[0] == 10
+    assert 0 <= found[1] < 10
+
+
+def test_all_rows_are_looked_at_where_nothing_is_sampled(rows: DataFrame) -> None:
+    measured = measure({"hourly": Look(rules=rules(HOURLY), rows=rows, sampled=False)})
+    assert measured["hourly"].broken["unique"] == 10
+
+
+def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "SAMPLED", 7)
+    taken = rows.where(sample.sampled([rows["user"]])).select("user").collect()
+    names = {row["user"] for row in taken}
+    assert 0 < len(names) < 100
+    assert len(taken) == sum(2 if int(name[1:]) % 10 == 0 else 1 for name in names)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("window", [SessionWindow(gap="30m"), HOURLY], ids=str)
+def test_one_sort_for_each_table(rows: DataFrame, window: Window, sampled: bool) -> None:
+    found = nodes(Look(rules=rules(window), rows=rows, sampled=sampled).counts("table"))
+    # With a sample it is the sample alone that is sorted.
+    assert (found["Sort"], found["Window"]) == (1, 1)
