@@ -1,4 +1,8 @@
-"""Both sides of a window's table beside each other: which keys differ, by a checksum of each."""
+"""Both sides of a window's table beside each other: which keys differ.
+
+By checksums: of buckets of keys first, then of the keys in those that differ. What is alike is
+read once, and neither sent anywhere nor joined.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,31 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.history.exchange import of_keys
 from backfill.reconciliation.gathering import SIDE
 
-#: A double is told from another from its tenth digit on, before both are looked at exactly.
-_DIGITS = 10
-#: Of each key: the numbers of windows, and whether these differ.
-BATCH, STREAM, DIFFERS = "_batch_windows", "_stream_windows", "_differs"
-_SIGN, _BITS, _SUM = "_sign", "_bits", "_sum"
+#: Doubles are first told apart by 34 of their 53 bits, ten digits; then both are looked at exactly.
+_SPLIT = 2.0**19 + 1
+_LARGE = 1e300
+#: A key's rows are of one bucket of so many: few enough to be summed up before any row is sent.
+_BUCKETS = 1 << 16
+_SCHEMA = "_bucket int"
+_THERE, _STREAMS = "_batch_windows", "_stream_windows"
+_BUCKET, _BITS, _XOR, _SUM = "_bucket", "_bits", "_xor", "_sum"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all windows add up to.
+
+    Attributes:
+        batch: how many there are.
+        stream: how many the stream has.
+        buckets: of keys, in which they differ.
+    """
+
+    batch: int
+    stream: int
+    buckets: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -36,49 +57,61 @@ class Sides:
     keys: Sequence[str]
     values: Mapping[str, T.DataType]
 
-    def beside(self) -> DataFrame:
-        """Each key: how many windows both sides have of it, and whether they differ.
+    def totals(self) -> Totals:
+        """Looks at all windows, once."""
+        # Of the key too: windows of two keys in a bucket may be alike but for it.
+        found = self._summed(self._marked(), [_BUCKET], self.keys)
+        batch, stream, buckets = found.agg(
+            F.sum(_THERE), F.sum(_STREAMS), F.collect_list(F.when(_differs(), F.col(_BUCKET)))
+        ).collect()[0]
+        return Totals(batch or 0, stream or 0, buckets)
 
-        By a checksum of its windows that does not depend on their order, and no join: what is
-        alike on both sides cancels out.
-        """
-        parts = [F.col(START), F.col(END)]
-        parts += [_canonical(column(name), type) for name, type in self.values.items()]
-        ours, theirs = (
-            side.select(*self.keys, F.lit(sign).alias(_SIGN), F.xxhash64(*parts).alias(_BITS))
-            for side, sign in ((self.batch, 1), (self.stream, -1))
-        )
-        bits, sign = F.col(_BITS), F.col(_SIGN)
-        counted = (
-            ours.unionByName(theirs)
-            .groupBy(*self.keys)
-            .agg(
-                F.count_if(sign > 0).alias(BATCH),
-                F.count_if(sign < 0).alias(STREAM),
-                F.bit_xor(bits).alias(_BITS),
-                # Two rows of one side that are alike cancel each other out above; here they do not.
-                F.sum(F.shiftrightunsigned(bits, 32) * sign).alias(_SUM),
-            )
-        )
-        alike = (F.col(BATCH) == F.col(STREAM)) & (F.col(_BITS) == 0) & (F.col(_SUM) == 0)
-        return counted.select(*self.keys, BATCH, STREAM, (~alike).alias(DIFFERS))
+    def near(self, buckets: Sequence[int]) -> DataFrame:
+        """The windows of some buckets, those of the stream marked in SIDE."""
+        frame = self.batch.sparkSession.createDataFrame([(each,) for each in buckets], _SCHEMA)
+        return self._marked().join(F.broadcast(frame), _BUCKET, "left_semi").drop(_BUCKET)
 
-    def both(self, differing: DataFrame) -> DataFrame:
-        """The windows of these keys, those of the stream marked in SIDE."""
+    def differing(self, near: DataFrame) -> DataFrame:
+        """The keys of these windows that differ."""
+        return self._summed(near, self.keys, ()).where(_differs()).select(*self.keys)
+
+    def _marked(self) -> DataFrame:
         ours, theirs = (
-            of_keys(side, differing, self.keys, "left_semi").withColumn(SIDE, F.lit(streams))
+            side.withColumn(SIDE, F.lit(streams))
             for side, streams in ((self.batch, False), (self.stream, True))
         )
-        return ours.unionByName(theirs)
+        bucket = F.pmod(F.xxhash64(F.lit(0), *self.keys), F.lit(_BUCKETS)).cast("int")
+        return ours.unionByName(theirs).withColumn(_BUCKET, bucket)
+
+    def _summed(self, rows: DataFrame, by: Sequence[str], also: Sequence[str]) -> DataFrame:
+        """A checksum of windows that does not depend on their order: what is alike cancels out."""
+        parts = [F.col(each) for each in (*also, START, END)]
+        parts += [_canonical(column(name), type) for name, type in self.values.items()]
+        upper = F.shiftrightunsigned(_BITS, 32)
+        return (
+            rows.select(*by, SIDE, F.xxhash64(*parts).alias(_BITS))
+            .groupBy(*by)
+            .agg(
+                F.count_if(~F.col(SIDE)).alias(_THERE),
+                F.count_if(SIDE).alias(_STREAMS),
+                F.bit_xor(_BITS).alias(_XOR),
+                # Two rows of one side that are alike cancel each other out above; here they do not.
+                F.sum(F.when(F.col(SIDE), -upper).otherwise(upper)).alias(_SUM),
+            )
+        )
+
+
+def _differs() -> Column:
+    alike = (F.col(_THERE) == F.col(_STREAMS)) & (F.col(_XOR) == 0) & (F.col(_SUM) == 0)
+    return ~alike
 
 
 def _canonical(value: Column, type: T.DataType) -> Column:
     if not isinstance(type, T.DoubleType | T.FloatType):
         return value
     number = value.cast("double")
-    usual = number.isNotNull() & ~F.isnan(number) & (number != 0) & (F.abs(number) < 1e300)
-    scale = F.floor(F.log10(F.abs(F.when(usual, number))))
-    digits = F.round(number / F.pow(F.lit(10.0), scale), _DIGITS)
-    return F.when(usual, F.struct(digits, scale.cast("double"))).otherwise(
-        F.struct(F.when(number == 0, F.lit(0.0)).otherwise(number), F.lit(0.0))
-    )
+    # Both products are rounded: what is left are the number's upper bits (Dekker 1971).
+    # NaN and what is too large for the product stay as they are.
+    wide = number * _SPLIT
+    upper = wide - (wide - number)
+    return F.when(F.abs(number) < _LARGE, upper).otherwise(number)

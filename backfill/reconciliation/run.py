@@ -20,7 +20,7 @@ from backfill.history.base import BaseRun, Progress
 from backfill.history.exchange import of_keys
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
-from backfill.reconciliation.compare import BATCH, DIFFERS, STREAM, Sides
+from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.gathering import floored
 from backfill.reconciliation.given import Given
 from backfill.reconciliation.keyed import Keyed
@@ -170,25 +170,29 @@ class _Reconciling(BaseRun):
     def of(self, stream: DataFrame, sample: float | None) -> Reconciled:
         """Compares."""
         sides = self._sides(stream, sample)
-        # One pass over both sides says how many windows and keys there are, and which differ.
-        beside = sides.beside().persist()
-        self.stack.callback(beside.unpersist)
-        differing = beside.where(DIFFERS).select(*sides.keys)
         parts: list[Part] = []
         found: list[Explained] = []
         ordered = True
         with self.stack:
-            totals = beside.agg(F.sum(BATCH), F.sum(STREAM), F.count_if(DIFFERS))
-            batch, theirs, count = (each or 0 for each in totals.collect()[0])
-            self.progress(f"{batch:,} windows and {theirs:,}; {count:,} keys differ")
+            totals = sides.totals()
+            near = self._held(sides.near(totals.buckets))
+            differing = self._held(sides.differing(near))
+            count = differing.count()
+            self.progress(f"{totals.batch:,} windows and {totals.stream:,}; {count:,} keys differ")
             if count:
+                windows = of_keys(near, differing, sides.keys, "left_semi")
                 received = self._received()
-                parts, ordered = self._parts(sides, differing, received)
+                parts, ordered = self._parts(sides, windows, differing, received)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.spark, parts, bound)
-        alike = batch + sum(each.matched - each.windows for each in parts)
+        alike = totals.batch + sum(each.matched - each.windows for each in parts)
         found.sort(key=lambda each: repr(each.key))
-        return Reconciled(self.name, alike, found, batch, theirs, ordered)
+        return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
+
+    def _held(self, frame: DataFrame) -> DataFrame:
+        held = frame.persist()
+        self.stack.callback(held.unpersist)
+        return held
 
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
         keys, tick = keys_of(self), self.system.tick_us
@@ -223,10 +227,10 @@ class _Reconciling(BaseRun):
         )
 
     def _parts(
-        self, sides: Sides, differing: DataFrame, received: Received
+        self, sides: Sides, windows: DataFrame, differing: DataFrame, received: Received
     ) -> tuple[list[Part], bool]:
         """What came of the keys that differ, and whether the order of their events counted."""
-        windows, every, ordered = sides.both(differing), received.frame, received.ordered
+        every, ordered = received.frame, received.ordered
         if not self.apart and self.streaming.clock != "none":
             every = every.drop(CLOCK, END_CLOCK)
             tables = _gathered(windows, every) if ordered else None
