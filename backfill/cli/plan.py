@@ -102,6 +102,14 @@ def _print(plan: Plan, spec: JobSpec) -> None:
         what = "everything" if stage.dates is None else f"[{stage.dates[0]}, {stage.dates[1]})"
         done = f", committed already by run {stage.done}" if stage.done else ""
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
+    for part in dict.fromkeys(
+        (each.dates, each.low, each.high) for each in plan.reads if not each.keys
+    ):
+        dates, *span = part
+        print_line(
+            f"For [{dates[0]}, {dates[1]}) events are read {_span(*span)}: what lies across its "
+            "edges, windows and gaps, is looked at as well."
+        )
     for beyond in plan.reads:
         _print_beyond(beyond)
     print_line(f"Read {plan.files:,} files, {plan.size:,} bytes.")
@@ -109,11 +117,9 @@ def _print(plan: Plan, spec: JobSpec) -> None:
 
 def _print_beyond(beyond: Beyond) -> None:
     if beyond.keys:
-        low = "the beginning" if beyond.low is None else iso_utc(beyond.low)
-        high = "the end" if beyond.high is None else iso_utc(beyond.high)
         print_line(
             f"{beyond.window}: {beyond.keys:,} keys have windows open across the edge; their "
-            f"events are read from {low} to {high}."
+            f"events are read {_span(beyond.low, beyond.high)}."
         )
     files, rows, size = beyond.rewritten
     if files:
@@ -121,3 +127,9 @@ def _print_beyond(beyond: Beyond) -> None:
             f"{beyond.window}: up to {files:,} files are written anew, {rows:,} rows, {size:,} "
             "bytes."
         )
+
+
+def _span(low: int | None, high: int | None) -> str:
+    start = "the beginning" if low is None else iso_utc(low)
+    end = "the end" if high is None else iso_utc(high)
+    return f"from {start} to {end}"

@@ -80,11 +80,12 @@ class DateState:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What a range run reads beyond its range, for sessions that reach over its edges.
+    """What a range run reads, beyond its range too, for windows that lie across its edges.
 
     Attributes:
-        keys: how many keys have such a session.
-        low, high: from when to when is read for them, µs; None: everything before or after.
+        keys: how many keys have a session there that is followed until it closes.
+        low, high: from when to when is read, for these keys or for all if there are none; µs;
+            None: everything before or after.
         rewritten: files of the table that can hold windows that give way; and their rows, bytes.
     """
 
@@ -159,10 +160,12 @@ class Planner(BaseRun):
         if selection.missing:
             looked_at = wanted
         holes = _hull(with_events | known) if selection.dates is None else wanted
+        reads = tuple(self._beyond(stages)) if explain else ()
+        spans = [*todo.spans(self.spec.timezone), *((each.low, each.high) for each in reads)]
         read = [
             each
             for each in self.source.snapshot.inputs
-            if selection.everything or self._in_any(each.path, todo)
+            if selection.everything or any(self.reader.may_hold(each.path, span) for span in spans)
         ]
         return Plan(
             selection=selection,
@@ -180,7 +183,7 @@ class Planner(BaseRun):
             ),
             files=len(read),
             size=sum(each.size for each in read),
-            reads=tuple(self._beyond(stages)) if explain else (),
+            reads=reads,
         )
 
     def _beyond(self, stages: Iterable[Stage]) -> Iterable[Beyond]:
@@ -209,10 +212,6 @@ class Planner(BaseRun):
         limit = self.limit(self.reader.horizon(list(self.inputs), None))
         assert limit is not None
         return Dates.between(date_of(limit, self.spec.timezone), dt.date.max)
-
-    def _in_any(self, path: str, dates: Dates) -> bool:
-        spans = dates.spans(self.spec.timezone)
-        return any(self.reader.may_hold(path, each) for each in spans)
 
     def _counts(
         self, selection: Selection, dates: Dates

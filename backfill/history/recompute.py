@@ -170,9 +170,10 @@ class RecomputeRun(RebuildingRun):
         if not late:
             return None
         names = [state.name for state in group]
-        events = self._late_events(record, late)
+        events, read = self._late_events(record, late)
         sliced, sums = self.sliced(events, names)
         self.progress(f"{sums.accepted:,} late events")
+        read = sums.rows if read is None else read
         horizon = max(each for each in (record.horizon, sums.horizon) if each is not None)
         pending = []
         every: dict[str, Built] = {}
@@ -183,27 +184,31 @@ class RecomputeRun(RebuildingRun):
         past = self._past(events, sums, horizon, every)
         facts = {
             "late": sums.accepted,
-            "read": sums.rows,
+            "read": read,
             "accepted": sums.accepted - (past.events if past else 0),
-            "duplicates": duplicates_of(sums, past),
+            # Those of each other, and of events that were counted before.
+            "duplicates": duplicates_of(sums, past) + read - sums.rows,
         }
-        counted = Counted(
-            sliced=sliced, events=events, id=self.spec.id, read=sums.rows, quarantined=0
-        )
+        counted = Counted(sliced=sliced, events=events, id=self.spec.id, read=read, quarantined=0)
         return _Merged(pending, horizon, past, facts, counted)
 
-    def _late_events(self, record: Record, late: Mapping[str, Dates]) -> DataFrame:
-        """The late events, without those that were counted before."""
-        events = self.reader.events(late)
-        return events if self.spec.id is None else self._not_counted(events, record)
+    def _late_events(
+        self, record: Record, late: Mapping[str, Dates]
+    ) -> tuple[DataFrame, int | None]:
+        """The late events without those that were counted before, and how many all are.
 
-    def _not_counted(self, events: DataFrame, record: Record) -> DataFrame:
+        Without an id no event is known, and they are not counted here.
+        """
+        events = self.reader.events(late)
+        return (events, None) if self.spec.id is None else self._not_counted(events, record)
+
+    def _not_counted(self, events: DataFrame, record: Record) -> tuple[DataFrame, int]:
         """Without redeliveries of events that are in the windows already.
 
         Only key, time and id of the dates that late events fall in are looked up.
         """
         assert self.spec.id is not None
-        dates = self._dates(events)
+        dates, rows = self._dates(events)
         counted = {path: each.counted & dates for path, each in record.inputs.items()}
         before = self.reader.events({path: each for path, each in counted.items() if each})
         names = [*self.spec.key, self.spec.id]
@@ -214,13 +219,14 @@ class RecomputeRun(RebuildingRun):
         same = [column(name).eqNullSafe(F.col(f"_known{i}")) for i, name in enumerate(names[:-1])]
         same += [column(self.spec.id) == F.col(f"_known{len(names) - 1}")]
         same += [F.col(TIME) == F.col("_known_time")]
-        return events.join(known, reduce(and_, same), "left_anti")
+        return events.join(known, reduce(and_, same), "left_anti"), rows
 
-    def _dates(self, events: DataFrame) -> Dates:
-        """The dates that events fall in."""
+    def _dates(self, events: DataFrame) -> tuple[Dates, int]:
+        """The dates that events fall in, and how many events there are."""
         date = local_date(F.col(TIME), self.spec.timezone)
-        rows = events.select(date).distinct().collect()
-        return Dates.of((row[0], row[0] + dt.timedelta(days=1)) for row in rows)
+        rows = events.groupBy(date).agg(F.count(F.lit(1))).collect()
+        dates = Dates.of((row[0], row[0] + dt.timedelta(days=1)) for row in rows)
+        return dates, sum(row[1] for row in rows)
 
     def _window(
         self,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.history.dates import Dates, date_of
 from backfill.history.record import Record
+from backfill.history.results import RunResult
 from tests import reference
 from tests.reference import Event
 
@@ -120,10 +121,10 @@ class World:
         self.job.run(self.spark)
         self._count_all()
 
-    def recompute(self, late: Path | None = None) -> bool:
+    def recompute(self, late: Path | None = None) -> RunResult | None:
         result = self.job.recompute(self.spark, late=late)
         self._count_all()
-        return result is not None
+        return result
 
     def _count_all(self) -> None:
         self.counted = {name: set(range(len(events))) for name, events in self.files.items()}
