@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import iso_utc, print_json, print_line, print_table, tell
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
@@ -36,11 +38,13 @@ def plan(
         print_json(_document(found))
     else:
         _print(found, loaded.spec)
+    if found.refused is not None:
+        raise typer.Exit(1)
 
 
 def _document(plan: Plan) -> dict[str, Any]:
     return {
-        "ok": True,
+        "ok": plan.refused is None,
         "windows": {
             name: [{**_range(each.dates), **_facts(asdict(each))} for each in states]
             for name, states in plan.windows.items()
@@ -49,6 +53,7 @@ def _document(plan: Plan) -> dict[str, Any]:
             {**(_range(each.dates) if each.dates else {}), "events": each.events, "done": each.done}
             for each in plan.stages
         ],
+        "refused": plan.refused,
         "without_input": [_range(each) for each in plan.without_input.ranges],
         "waiting": plan.waiting,
         "files": plan.files,
@@ -98,6 +103,9 @@ def _print(plan: Plan, spec: JobSpec) -> None:
         print_line(f"No input, skipped: [{dates[0]}, {dates[1]}).")
     if plan.waiting:
         print_line(f"{plan.waiting:,} events wait for a run of their dates.")
+    if plan.refused is not None:
+        print_line(f"A run of this would be refused. {plan.refused}")
+        return
     for stage in plan.stages:
         what = "everything" if stage.dates is None else f"[{stage.dates[0]}, {stage.dates[1]})"
         done = f", committed already by run {stage.done}" if stage.done else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import functions as F
 
 from backfill.columns import TIME
+from backfill.errors import TableError
 from backfill.events import spark_errors
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL, NONE, Dates, Range, date_of
@@ -110,6 +111,7 @@ class Plan:
         files: of the source, that the stages read.
         size: their bytes.
         reads: what is read beyond the ranges.
+        refused: why a run of this selection would be; there are no stages then.
     """
 
     selection: Selection
@@ -120,6 +122,7 @@ class Plan:
     files: int = 0
     size: int = 0
     reads: tuple[Beyond, ...] = ()
+    refused: str | None = None
 
 
 class Planner(BaseRun):
@@ -130,10 +133,10 @@ class Planner(BaseRun):
 
         Args:
             selection: what was asked for.
-            explain: find out, too, what is read beyond the ranges.
+            explain: find out, too, what is read beyond the ranges; and tell of a stale table.
 
         Raises:
-            TableError: a part is asked for of a table that is stale.
+            TableError: a part is asked for of a table that is stale, and not to explain.
             SourceError: an input can't be read.
         """
         with spark_errors(self.source.snapshot):
@@ -151,11 +154,10 @@ class Planner(BaseRun):
         if selection.missing:
             wanted = (wanted & with_events & kept) - covered
         todo = wanted & (with_events | covered) if not selection.everything else wanted
-        if not selection.everything:
-            for state in states:
-                if state.record is not None:
-                    _ = state.settled
-        stages = tuple(self._stages(selection, todo, counts, states))
+        refusal = None if selection.everything else _refusal(states)
+        if refusal is not None and not explain:
+            raise refusal
+        stages = () if refusal else tuple(self._stages(selection, todo, counts, states))
         looked_at = with_events | covered if selection.dates is None else wanted
         if selection.missing:
             looked_at = wanted
@@ -184,6 +186,7 @@ class Planner(BaseRun):
             files=len(read),
             size=sum(each.size for each in read),
             reads=reads,
+            refused=None if refusal is None else str(refusal),
         )
 
     def _beyond(self, stages: Iterable[Stage]) -> Iterable[Beyond]:
@@ -290,6 +293,17 @@ class Planner(BaseRun):
                 return None
             found.add(run)
         return max(found)
+
+
+def _refusal(states: Iterable[State]) -> TableError | None:
+    """Why no part of the tables can be computed."""
+    try:
+        for state in states:
+            if state.record is not None:
+                _ = state.settled
+    except TableError as error:
+        return error
+    return None
 
 
 def _date_states(

@@ -121,6 +121,11 @@ def test_a_changed_window_is_told_and_refused_in_part(world: World) -> None:
         changed.run(world.spark, date=day(0))
     with pytest.raises(TableError, match="Rebuild all covered dates in one commit"):
         changed.recompute(world.spark)
+    plan = changed.plan(world.spark, date=day(0))
+    (state,) = plan.windows["sessions"]
+    assert (state.state, plan.stages) == ("stale", ())
+    assert "windows.sessions (was " in str(state.detail)
+    assert "Rebuild all covered dates" in str(plan.refused)
     changed.run(world.spark)
     assert changed.recompute(world.spark) is None
 
