@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain
 
 from pyspark.sql import Column, DataFrame
@@ -148,6 +148,7 @@ class Look:
     rows: DataFrame
     sampled: bool
 
+    @cached_property
     def flagged(self) -> DataFrame:
         """All rows, with what they break."""
         return self.rules.flagged(self.rows)
@@ -157,12 +158,12 @@ class Look:
         checks = self.rules.checks()
         total = F.count(F.lit(1)), F.sum(EVENTS)
         if not self.sampled or isinstance(self.rules.definition.window, SessionWindow):
-            return _counts(table, self.flagged(), checks, *total)
+            return _counts(table, self.flagged, checks, *total)
         checks.remove(_UNIQUE)
         some = self.rows.where(sampled([column(each) for each in self.rules.key]))
         none = F.lit(0).cast("bigint"), F.lit(0).cast("bigint")
         # Where nothing asks for the row before, Spark sorts nothing.
-        return _counts(table, self.flagged(), checks, *total).unionByName(
+        return _counts(table, self.flagged, checks, *total).unionByName(
             _counts(table, self.rules.flagged(some), [_UNIQUE], *none)
         )
 
@@ -184,7 +185,7 @@ def measure(tables: Mapping[str, Look]) -> dict[str, Measured]:
             dates[row["date"]] = dates.get(row["date"], Counts(0, 0)) + counts
             for check, rows in row["broken"].items():
                 broken[check] += rows
-        measured[name] = Measured(look.flagged(), broken, dates)
+        measured[name] = Measured(look.flagged, broken, dates)
     return measured
 
 

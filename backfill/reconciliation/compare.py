@@ -21,8 +21,7 @@ _SPLIT = 2.0**19 + 1
 _LARGE = 1e300
 #: A key's rows are of one bucket of so many: few enough to be summed up before any row is sent.
 _BUCKETS = 1 << 16
-_SCHEMA = "_bucket int"
-_THERE, _STREAMS = "_batch_windows", "_stream_windows"
+_BATCH, _STREAM = "_batch_windows", "_stream_windows"
 _BUCKET, _BITS, _XOR, _SUM = "_bucket", "_bits", "_xor", "_sum"
 
 
@@ -62,13 +61,14 @@ class Sides:
         # Of the key too: windows of two keys in a bucket may be alike but for it.
         found = self._summed(self._marked(), [_BUCKET], self.keys)
         batch, stream, buckets = found.agg(
-            F.sum(_THERE), F.sum(_STREAMS), F.collect_list(F.when(_differs(), F.col(_BUCKET)))
+            F.sum(_BATCH), F.sum(_STREAM), F.collect_list(F.when(_differs(), F.col(_BUCKET)))
         ).collect()[0]
         return Totals(batch or 0, stream or 0, buckets)
 
     def near(self, buckets: Sequence[int]) -> DataFrame:
         """The windows of some buckets, those of the stream marked in SIDE."""
-        frame = self.batch.sparkSession.createDataFrame([(each,) for each in buckets], _SCHEMA)
+        wanted = [(each,) for each in buckets]
+        frame = self.batch.sparkSession.createDataFrame(wanted, f"{_BUCKET} int")
         return self._marked().join(F.broadcast(frame), _BUCKET, "left_semi").drop(_BUCKET)
 
     def differing(self, near: DataFrame) -> DataFrame:
@@ -92,8 +92,8 @@ class Sides:
             rows.select(*by, SIDE, F.xxhash64(*parts).alias(_BITS))
             .groupBy(*by)
             .agg(
-                F.count_if(~F.col(SIDE)).alias(_THERE),
-                F.count_if(SIDE).alias(_STREAMS),
+                F.count_if(~F.col(SIDE)).alias(_BATCH),
+                F.count_if(SIDE).alias(_STREAM),
                 F.bit_xor(_BITS).alias(_XOR),
                 # Two rows of one side that are alike cancel each other out above; here they do not.
                 F.sum(F.when(F.col(SIDE), -upper).otherwise(upper)).alias(_SUM),
@@ -102,7 +102,7 @@ class Sides:
 
 
 def _differs() -> Column:
-    alike = (F.col(_THERE) == F.col(_STREAMS)) & (F.col(_XOR) == 0) & (F.col(_SUM) == 0)
+    alike = (F.col(_BATCH) == F.col(_STREAM)) & (F.col(_XOR) == 0) & (F.col(_SUM) == 0)
     return ~alike
 
 
