@@ -52,7 +52,7 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
     class Runs(RuleBasedStateMachine):
         @initialize(events=EVENTS)
         def begin(self, events: list[Event]) -> None:
-            self.world = World(next(worlds), spark, with_id, windows=WINDOWS)
+            self.world = World(next(worlds), spark, with_id, windows=WINDOWS, gate=True)
             self.world.write("0", [*events, Event("a", at(1, 12), 1, "9")])
 
         @rule(events=EVENTS)

@@ -21,11 +21,13 @@ from tests.reference import Event
 
 #: More of them: BACKFILL_KILLS=200.
 KILLS = int(os.environ.get("BACKFILL_KILLS", "15"))
+#: A JVM of half a minute has nothing of code that was optimised at length.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.mark.slow
 def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(tmp_path, spark, windows=("sessions", "hopping"))
+    world = World(tmp_path, spark, windows=("sessions", "hopping"), gate=True)
     world.write("zero", [Event("a", at(0, 23, 40), 1), Event("b", at(0, 12), None)])
     world.run(0, 1)
     world.write("one", [Event("a", at(1, 0, 5), 1), Event("b", at(0, 12, 10), 3)])
@@ -64,6 +66,7 @@ def _victim(folder: Path, after: float | None) -> tuple[bool, float]:
     with subprocess.Popen(
         command,
         cwd=root,
+        env=os.environ | {"JDK_JAVA_OPTIONS": _SHORT_LIVED},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

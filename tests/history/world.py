@@ -38,7 +38,7 @@ windows:
   exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
   hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
 tables: {path: out}
-checks: {builtin: {quarantined_share: off}}
+checks: {builtin: %s}
 %s
 """
 
@@ -56,6 +56,8 @@ class World:
     """A job in a folder, and what its tables should hold.
 
     Attributes:
+        gate: runs pass the built-in checks before they publish, which takes as long again as a
+            window.
         files: the source's events by file.
         counted: numbers of events, by file, that are in the windows.
     """
@@ -65,6 +67,7 @@ class World:
     with_id: bool = False
     windows: tuple[str, ...] = ("sessions", "hopping")
     retention: str | None = None
+    gate: bool = False
     files: dict[str, list[Event]] = field(default_factory=dict)
     counted: dict[str, set[int]] | None = None
 
@@ -76,6 +79,7 @@ class World:
         """Writes the job file, and loads it."""
         text = JOB % (
             ", id: id" if self.with_id else "",
+            "{quarantined_share: off}" if self.gate else "off",
             f"retention: {self.retention}" if self.retention else "",
         )
         for name in set(WINDOWS) - set(self.windows):
