@@ -19,10 +19,11 @@ from backfill.reconciliation.gathering import SIDE
 #: Doubles are first told apart by 34 of their 53 bits, ten digits; then both are looked at exactly.
 _SPLIT = 2.0**19 + 1
 _LARGE = 1e300
-#: A key's rows are of one bucket of so many: few enough to be summed up before any row is sent.
-_BUCKETS = 1 << 16
+#: A key's rows are of one bucket of 2^16: as many as Spark sums up in its fast map before any row
+#: is sent, and so many that few rows are of one that differs.
+_BUCKET_BITS = 16
 _BATCH, _STREAM = "_batch_windows", "_stream_windows"
-_BUCKET, _BITS, _XOR, _SUM = "_bucket", "_bits", "_xor", "_sum"
+_KEY, _BITS, _BUCKET, _XOR, _SUM = "_key_bits", "_bits", "_bucket", "_xor", "_sum"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Sides:
     def totals(self) -> Totals:
         """Looks at all windows, once."""
         # Of the key too: windows of two keys in a bucket may be alike but for it.
-        found = self._summed(self._marked(), [_BUCKET], self.keys)
+        found = self._summed(self._marked(), [_BUCKET], [_KEY])
         batch, stream, buckets = found.agg(
             F.sum(_BATCH), F.sum(_STREAM), F.collect_list(F.when(_differs(), F.col(_BUCKET)))
         ).collect()[0]
@@ -68,8 +69,9 @@ class Sides:
     def near(self, buckets: Sequence[int]) -> DataFrame:
         """The windows of some buckets, those of the stream marked in SIDE."""
         wanted = [(each,) for each in buckets]
-        frame = self.batch.sparkSession.createDataFrame(wanted, f"{_BUCKET} int")
-        return self._marked().join(F.broadcast(frame), _BUCKET, "left_semi").drop(_BUCKET)
+        frame = self.batch.sparkSession.createDataFrame(wanted, f"{_BUCKET} long")
+        rows = self._marked().join(F.broadcast(frame), _BUCKET, "left_semi")
+        return rows.drop(_BUCKET, _KEY)
 
     def differing(self, near: DataFrame) -> DataFrame:
         """The keys of these windows that differ."""
@@ -80,8 +82,8 @@ class Sides:
             side.withColumn(SIDE, F.lit(streams))
             for side, streams in ((self.batch, False), (self.stream, True))
         )
-        bucket = F.pmod(F.xxhash64(F.lit(0), *self.keys), F.lit(_BUCKETS)).cast("int")
-        return ours.unionByName(theirs).withColumn(_BUCKET, bucket)
+        rows = ours.unionByName(theirs).withColumn(_KEY, _hash([F.col(each) for each in self.keys]))
+        return rows.withColumn(_BUCKET, F.shiftrightunsigned(_KEY, 64 - _BUCKET_BITS))
 
     def _summed(self, rows: DataFrame, by: Sequence[str], also: Sequence[str]) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""
@@ -89,7 +91,7 @@ class Sides:
         parts += [_canonical(column(name), type) for name, type in self.values.items()]
         upper = F.shiftrightunsigned(_BITS, 32)
         return (
-            rows.select(*by, SIDE, F.xxhash64(*parts).alias(_BITS))
+            rows.select(*by, SIDE, _hash(parts).alias(_BITS))
             .groupBy(*by)
             .agg(
                 F.count_if(~F.col(SIDE)).alias(_BATCH),
@@ -99,6 +101,12 @@ class Sides:
                 F.sum(F.when(F.col(SIDE), -upper).otherwise(upper)).alias(_SUM),
             )
         )
+
+
+def _hash(parts: Sequence[Column]) -> Column:
+    # A NULL leaves a hash as it was: the places tell (NULL, 5) from (5, NULL).
+    placed = [each for place, part in enumerate(parts) for each in (F.lit(place), part)]
+    return F.xxhash64(F.lit(len(parts)), *placed)
 
 
 def _differs() -> Column:
