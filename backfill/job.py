@@ -8,19 +8,19 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.history import versions
 from backfill.history.base import QUARANTINE, Progress
-from backfill.history.dates import Dates, Range
+from backfill.history.dates import Dates
 from backfill.history.execute import execute
 from backfill.history.expire import Expired, expire
-from backfill.history.plan import Plan, Planner, Selection
+from backfill.history.plan import Plan, Planner
 from backfill.history.recompute import RecomputeRun
 from backfill.history.results import RunResult
+from backfill.history.selection import selected
 from backfill.history.upkeep import Kept, clean
 from backfill.history.validate import Validating
 from backfill.quality.checks import Outcome
@@ -33,9 +33,6 @@ from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
 from backfill.tables import DeltaStore
-
-_DAYS_BACK = {"today": 0, "yesterday": 1}
-_DAY = dt.timedelta(days=1)
 
 
 def _silent(message: str) -> None:
@@ -98,7 +95,8 @@ class Job:
             TableError: part of a stale table is asked for.
             SourceError: the source can't be read.
         """
-        selection = self._selection(start, end, date, missing, chunk)
+        zone = self.spec.timezone
+        selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
         planner = Planner(self.spec, self.store, spark or _session(), progress)
         return planner.plan(selection, explain=explain)
 
@@ -138,8 +136,8 @@ class Job:
             ConservationError: if events went in that did not come out.
             TableError: if a table is stale, can't be written, or another run came between.
         """
-        session = spark or _session()
-        selection = self._selection(start, end, date, missing, chunk)
+        session, zone = spark or _session(), self.spec.timezone
+        selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
         if selection.everything:
             plan = Plan(selection)
         else:
@@ -212,7 +210,7 @@ class Job:
         """
         if window is not None:
             self._known(window, list(self.spec.windows))
-        chosen = self._selection(start, end, None, False, None).dates
+        chosen = selected(self.spec.timezone, start, end).dates
         run = Validating(self.spec, self.store, spark or _session(), progress)
         dates = None if chosen is None else Dates.between(*chosen)
         return run.outcomes([window] if window else list(self.spec.windows), dates)
@@ -381,59 +379,6 @@ class Job:
 
     def _tables(self) -> list[str]:
         return [*self.spec.windows, QUARANTINE]
-
-    def _selection(
-        self,
-        start: str | dt.date | None,
-        end: str | dt.date | None,
-        date: str | dt.date | None,
-        missing: bool,
-        chunk: int | None,
-    ) -> Selection:
-        if date is not None and (start is not None or end is not None):
-            raise JobFileError("does not go with a range", field="date", value=date)
-        if (start is None) != (end is None):
-            field, other = ("end", "start") if end is None else ("start", "end")
-            raise JobFileError("is missing", field=field, way_out=f"Give it beside {other}")
-        if chunk is not None and chunk < 1:
-            raise JobFileError("must be at least a day", field="chunk", value=chunk)
-        dates: Range | None = None
-        if date is not None:
-            one = self._date(date, "date")
-            dates = (one, one + _DAY)
-        elif start is not None and end is not None:
-            dates = (self._date(start, "start"), self._date(end, "end"))
-            if dates[0] >= dates[1]:
-                raise JobFileError(
-                    f"is not after {dates[0]}",
-                    field="end",
-                    value=dates[1],
-                    way_out="The range is [start, end): its end is not part of it",
-                )
-        if chunk is not None and dates is None and not missing:
-            raise JobFileError(
-                "cuts a range, and there is none",
-                field="chunk",
-                value=chunk,
-                way_out="Give the range too, or missing",
-            )
-        return Selection(dates, missing, chunk)
-
-    def _date(self, value: str | dt.date, field: str) -> dt.date:
-        if isinstance(value, dt.date):
-            return value
-        if value in _DAYS_BACK:
-            today = dt.datetime.now(ZoneInfo(self.spec.timezone)).date()
-            return today - _DAYS_BACK[value] * _DAY
-        try:
-            return dt.date.fromisoformat(value)
-        except ValueError:
-            raise JobFileError(
-                "is no date",
-                field=field,
-                value=value,
-                way_out="Write it like 2026-01-31, today or yesterday",
-            ) from None
 
 
 def reconcile(

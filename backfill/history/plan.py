@@ -17,30 +17,11 @@ from backfill.history.base import BaseRun
 from backfill.history.dates import ALL, NONE, Dates, Range, date_of
 from backfill.history.ranges import RangeRun
 from backfill.history.reading import EVERYTHING, Span
+from backfill.history.selection import Selection
 from backfill.history.state import State, settings
 from backfill.operators.calendar import local_date
 
 _DAY = dt.timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which dates were asked for.
-
-    Attributes:
-        dates: None: every date.
-        missing: only dates that are not covered.
-        chunk: the most days in one run; None: one run for each range.
-    """
-
-    dates: Range | None = None
-    missing: bool = False
-    chunk: int | None = None
-
-    @property
-    def everything(self) -> bool:
-        """Nothing was selected."""
-        return self.dates is None and not self.missing
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""Which dates a selection is, and what is none."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from backfill.errors import JobFileError
+from backfill.history.selection import selected
+
+FIRST, NEXT = dt.date(2026, 1, 31), dt.date(2026, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dates"),
+    [
+        ({}, None),
+        ({"start": "2026-01-31", "end": "2026-02-01"}, (FIRST, NEXT)),
+        ({"start": FIRST, "end": "2026-02-01"}, (FIRST, NEXT)),
+        ({"date": "2026-01-31"}, (FIRST, NEXT)),
+        ({"date": dt.date(2024, 2, 29)}, (dt.date(2024, 2, 29), dt.date(2024, 3, 1))),
+    ],
+)
+def test_dates(arguments: dict[str, Any], dates: tuple[dt.date, dt.date] | None) -> None:
+    selection = selected("UTC", **{"start": None, "end": None, **arguments})
+    assert selection.dates == dates
+    assert selection.everything == (dates is None)
+
+
+# A day apart whatever the moment: 26 hours lie between these zones.
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])
+def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
+    offset = dt.timedelta(hours=14 if zone == "Pacific/Kiritimati" else -12)
+    before = (dt.datetime.now(dt.timezone.utc) + offset).date()
+    found = selected(zone, None, None, date="yesterday").dates
+    after = (dt.datetime.now(dt.timezone.utc) + offset).date()
+    assert found is not None
+    assert found[1] in (before, after)
+    assert found[1] - found[0] == dt.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"start": "2026-13-01", "end": "x"}, "start (--from): is no date (got '2026-13-01')"),
+        ({"start": "2026-01-01"}, "end (--to): is missing. Give it beside start (--from)"),
+        ({"end": "2026-01-01"}, "start (--from): is missing. Give it beside end (--to)"),
+        ({"start": FIRST, "end": FIRST}, "end (--to): is not after 2026-01-31"),
+        ({"start": FIRST, "end": NEXT, "date": FIRST}, "date (--date): does not go with a range"),
+        ({"chunk": 7}, "chunk (--chunk): cuts a range, and there is none"),
+        ({"missing": True, "chunk": 0}, "chunk (--chunk): must be at least a day"),
+    ],
+)
+def test_what_is_no_selection(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobFileError) as error:
+        selected("UTC", **{"start": None, "end": None, **arguments})
+    assert message in str(error.value)
