@@ -16,7 +16,6 @@ from types import MappingProxyType
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from backfill.columns import END, EVENTS, REASON, START
 from backfill.compute import Built, Definition, Sliced, slice_events
@@ -24,16 +23,13 @@ from backfill.conservation import totals
 from backfill.errors import ColumnError, SourceError, TableError
 from backfill.events import (
     EventRules,
-    digests,
     open_source,
     quarantine_rows,
     rewrites,
-    time_bounds,
 )
-from backfill.events.model import shown
-from backfill.history.arrivals import arrived
 from backfill.history.changes import changes
 from backfill.history.dates import ALL, NONE, Dates, date_of
+from backfill.history.inputs import check_types, inputs_of
 from backfill.history.reading import Reader
 from backfill.history.record import Input, Record
 from backfill.history.results import Past
@@ -87,14 +83,15 @@ class BaseRun:
         self.states = {
             each.name: each for each in states(spec, store, [*self.definitions, QUARANTINE])
         }
-        self.late = tuple(
-            dict.fromkeys([*(path for each in self.states.values() for path in _late(each)), *late])
-        )
+        records = [each.record for each in self.states.values() if each.record is not None]
+        self.late = tuple(dict.fromkeys([*(path for each in records for path in each.late), *late]))
         self.progress(f"opening {spec.source.path}")
         self.source = open_source(spark, spec.source, late=self.late)
-        self._check_types()
-        self.inputs = self._inputs()
-        self._carry_over()
+        check_types(self.source, spec, records)
+        self.inputs = inputs_of(self.source, spec, self.rules(), records)
+        for name, state in self.states.items():
+            if state.record is not None:
+                self.states[name] = replace(state, record=self._carried(state.record))
         self.reader = Reader(
             self.source,
             self.rules(),
@@ -254,6 +251,14 @@ class BaseRun:
 
         return record
 
+    def _carried(self, record: Record) -> Record:
+        """The record, which knows files of a Delta source that were only written anew."""
+        now = self.source.snapshot.version
+        if now is None or record.version is None or record.inputs.keys() <= self.inputs.keys():
+            return record
+        found = rewrites(self.spec.source.path, record.version, now)
+        return carried_over(record, found, self.inputs)
+
     def limit(self, horizon: int | None) -> int | None:
         """What ended before it is beyond retention, µs; None where all is kept."""
         if self.spec.retention_us is None or horizon is None:
@@ -359,75 +364,6 @@ class BaseRun:
             field=name,
             way_out="Nothing was published. Run again.",
         )
-
-    def _check_types(self) -> None:
-        """Types that were found by looking at the values must stay what they were.
-
-        Raises:
-            SourceError: a column has another type now, or is gone.
-        """
-        source = self.spec.source
-        if source.format not in ("csv", "json") or source.schema is not None:
-            return
-        now = {each.name: each.dataType.simpleString() for each in self.source.frame.schema}
-        for schema in {state.record.schema for state in self.states.values() if state.record}:
-            recorded = T.StructType.fromDDL(schema)
-            assert isinstance(recorded, T.StructType)
-            for each in recorded:
-                found = now.get(each.name)
-                if found != each.dataType.simpleString():
-                    raise SourceError(
-                        f"was {each.dataType.simpleString()} when the tables were published, and "
-                        f"is {found or 'gone'} now",
-                        field=f"source, column {each.name}",
-                        value=shown(source.path),
-                        way_out="Say which types to read in source.schema",
-                    )
-
-    def _carry_over(self) -> None:
-        """Lets the records know files of a Delta source that were only written anew."""
-        for name, state in self.states.items():
-            if state.record is not None:
-                self.states[name] = replace(state, record=self._carried(state.record))
-
-    def _carried(self, record: Record) -> Record:
-        now = self.source.snapshot.version
-        if now is None or record.version is None or record.inputs.keys() <= self.inputs.keys():
-            return record
-        found = rewrites(self.spec.source.path, record.version, now)
-        return carried_over(record, found, self.inputs)
-
-    def _inputs(self) -> dict[str, Input]:
-        """The snapshot's files; of those that have not changed, what was found out before."""
-        snapshot = self.source.snapshot
-        known: dict[str, Input] = {}
-        for state in self.states.values():
-            if state.record is not None:
-                known |= state.record.inputs
-        if not snapshot.inputs:
-            return arrived(self.source, self.spec.source.path, self.spec.arrival, known)
-        same = {
-            file.path: known[file.path]
-            for file in snapshot.inputs
-            if file.path in known
-            and (known[file.path].size, known[file.path].modified_ms)
-            == (file.size, file.modified_ms)
-        }
-        new = [file for file in snapshot.inputs if file.path not in same]
-        paths = [file.path for file in new]
-        bounds = time_bounds(self.source, self.rules(), paths)
-        content = digests(paths)
-        return {
-            **same,
-            **{
-                file.path: Input(file.size, file.modified_ms, content[file.path], bounds[file.path])
-                for file in new
-            },
-        }
-
-
-def _late(state: State) -> tuple[str, ...]:
-    return () if state.record is None else state.record.late
 
 
 def total(staged: StagedFiles) -> int:
