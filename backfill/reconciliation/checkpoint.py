@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ class Batches:
 
     Attributes:
         of_file: the batch that read each file, by path.
-        watermarks: what each batch evicted by, µs; lateness is judged by the one before it.
+        watermarks: what each batch evicted by, µs; lateness is judged by the one before it. Spark
+            keeps the logs of the last hundred batches or so, so the first one may be gone.
     """
 
     of_file: dict[str, int]
@@ -26,6 +28,11 @@ class Batches:
     def clock(self, batch: int) -> int:
         """What the batch judges lateness by, µs."""
         return self.watermarks.get(batch - 1, 0)
+
+    @property
+    def first(self) -> int:
+        """The first batch that the logs tell of."""
+        return min(self.watermarks)
 
     @property
     def last(self) -> int:
@@ -42,15 +49,23 @@ def read_checkpoint(path: str) -> Batches:
     folder = Path(path)
     files: dict[str, int] = {}
     watermarks: dict[int, int] = {}
+    reached: list[tuple[int, int]] = []
     try:
+        for log in (folder / "offsets").iterdir():
+            if log.name.isdigit():
+                told, source = _lines(log)
+                watermarks[int(log.name)] = int(told["batchWatermarkMs"]) * 1_000
+                reached.append((int(source["logOffset"]), int(log.name)))
+        reached.sort()
+        # The source counts on its own: a batch without new files, as Spark runs it when the
+        # watermark has moved, is none to it, though it calls `batchId` what it counts.
         for log in sorted((folder / "sources" / "0").iterdir()):
             if log.name.split(".")[0].isdigit():
                 for entry in _lines(log):
-                    files[local_path(entry["path"]) or entry["path"]] = int(entry["batchId"])
-        for log in (folder / "offsets").iterdir():
-            if log.name.isdigit():
-                watermarks[int(log.name)] = int(_lines(log)[0]["batchWatermarkMs"]) * 1_000
-    except (OSError, ValueError, KeyError, IndexError) as error:
+                    place = bisect_left(reached, (int(entry["batchId"]), 0))
+                    if place < len(reached):
+                        files[local_path(entry["path"]) or entry["path"]] = reached[place][1]
+    except (OSError, ValueError, KeyError) as error:
         raise SourceError(
             f"is no checkpoint of a query over files: {error}", field="checkpoint", value=path
         ) from error

@@ -163,9 +163,7 @@ class _Reconciling(BaseRun):
         resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
         # With a cache, or emission on close, a key's output depends on other keys' events.
         self.apart = OPERATORS[kind].apart(resolved)
-        self.checkpoint: Batches | None = (
-            None if checkpoint is None else read_checkpoint(checkpoint)
-        )
+        self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
     def of(self, stream: DataFrame, sample: float | None) -> Reconciled:
         """Compares."""
@@ -188,6 +186,17 @@ class _Reconciling(BaseRun):
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
         found.sort(key=lambda each: repr(each.key))
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
+
+    def _told_by(self, checkpoint: str) -> Batches | None:
+        found = read_checkpoint(checkpoint)
+        if not found.first:
+            return found
+        # Nobody knows by which watermark these judged what was late.
+        self.progress(
+            f"{checkpoint}: Spark has dropped its logs of the batches before {found.first}, so "
+            "what hangs on the order of arrival is possible, and not proved"
+        )
+        return None
 
     def _held(self, frame: DataFrame) -> DataFrame:
         held = frame.persist()

@@ -1,0 +1,59 @@
+"""What the logs of a Spark query's checkpoint tell, as Spark writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backfill.errors import SourceError
+from backfill.reconciliation.checkpoint import read_checkpoint
+
+
+def write(folder: Path, offsets: dict[int, tuple[int, int]], sources: dict[str, int]) -> str:
+    """A checkpoint.
+
+    Args:
+        folder: of it.
+        offsets: of each batch: the watermark (ms), and how far it read the source.
+        sources: the source's number for each file.
+    """
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "sources" / "0").mkdir(parents=True)
+    for batch, (watermark, reached) in offsets.items():
+        lines = ["v1", json.dumps({"batchWatermarkMs": watermark, "conf": {}})]
+        lines.append(json.dumps({"logOffset": reached}))
+        (folder / "offsets" / str(batch)).write_text("\n".join(lines))
+        (folder / "offsets" / f".{batch}.crc").write_bytes(b"crc")
+    by_number: dict[int, list[str]] = {}
+    for file, number in sources.items():
+        by_number.setdefault(number, []).append(file)
+    for number, files in by_number.items():
+        entries = [{"path": f"file://{each}", "timestamp": 1, "batchId": number} for each in files]
+        text = "\n".join(["v1", *map(json.dumps, entries)])
+        (folder / "sources" / "0" / str(number)).write_text(text)
+    return str(folder)
+
+
+def test_batches_without_files_are_the_querys_and_none_of_the_sources(tmp_path: Path) -> None:
+    offsets = {0: (0, 0), 1: (50, 0), 2: (50, 1), 3: (70, 1), 4: (70, 3)}
+    sources = {"/a": 0, "/b": 1, "/c": 2, "/d": 3, "/planned": 4}
+    found = read_checkpoint(write(tmp_path, offsets, sources))
+    # A batch can take up what several numbers of the source stand for; one was not begun.
+    assert found.of_file == {"/a": 0, "/b": 2, "/c": 4, "/d": 4}
+    assert [found.clock(batch) for batch in range(5)] == [0, 0, 50_000, 50_000, 70_000]
+    assert (found.first, found.last) == (0, 70_000)
+
+
+def test_logs_that_spark_has_dropped_are_noticed(tmp_path: Path) -> None:
+    found = read_checkpoint(write(tmp_path, {7: (50, 3), 8: (60, 4)}, {"/a": 0, "/b": 4}))
+    assert found.first == 7
+
+
+def test_what_is_no_checkpoint_over_files(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="checkpoint: is no checkpoint of a query over files"):
+        read_checkpoint(str(tmp_path))
+    nothing = write(tmp_path / "empty", {}, {})
+    with pytest.raises(SourceError, match="checkpoint: tells of no batch"):
+        read_checkpoint(nothing)
