@@ -20,8 +20,9 @@ from backfill.streaming import Streaming
 CLOCK, END_CLOCK = "_clock", "_end_clock"
 #: Where events came by one after the other: partition, and place within it.
 PARTITION, PLACE = "_partition", "_place"
+#: Before every event.
+NEVER = -(1 << 62)
 _BLOCKS = 200
-_NEVER = -(1 << 62)
 _BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
 
 
@@ -69,5 +70,5 @@ def with_clock(
     clock = F.greatest(F.max(_MOST).over(running), F.col(_BEFORE)) - behind
     joined = blocked.join(F.broadcast(known), [*group, _BLOCK])
     return joined.withColumns(
-        {CLOCK: F.coalesce(clock, F.lit(_NEVER)), END_CLOCK: F.col(END_CLOCK) - behind}
+        {CLOCK: F.coalesce(clock, F.lit(NEVER)), END_CLOCK: F.col(END_CLOCK) - behind}
     ).drop(_BLOCK, _MOST, _BEFORE)

@@ -17,7 +17,7 @@ from backfill.events.model import SOURCE
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL
 from backfill.reconciliation.checkpoint import Batches
-from backfill.reconciliation.clocks import CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
+from backfill.reconciliation.clocks import CLOCK, END_CLOCK, NEVER, PARTITION, PLACE, with_clock
 from backfill.streaming import Streaming
 
 _BATCH, _ID = "_batch", "_id"
@@ -156,7 +156,7 @@ def received(
     ]
     events, bound = bind(usable, wanted, others, len(names))
     if not arrivals.known:
-        return Received(events, False, bound)
+        return Received(_in_time(events, engine, streaming, delay), False, bound)
     if checkpoint is not None:
         clock = F.lit(0).cast("bigint")
         for number in sorted(checkpoint.watermarks):
@@ -167,6 +167,19 @@ def received(
     if streaming.feed == "batches":
         return Received(_by_batch(events, delay, streaming.clock_grain), True, bound)
     return Received(with_clock(events, engine, streaming, delay, keys), True, bound)
+
+
+def _in_time(events: DataFrame, engine: Engine, streaming: Streaming, delay: int) -> DataFrame:
+    """Events in order of time: none is late; at the end the clock has seen those of all keys."""
+    if streaming.clock not in ("watermark", "batches"):
+        return events
+    (most,) = events.agg(F.max(TIME)).collect()[0]
+    behind = delay + streaming.lag_ticks * engine.tick_us
+    end = None if most is None else (most - behind) // streaming.clock_grain * streaming.clock_grain
+    begin = NEVER if streaming.clock_start is None else streaming.clock_start
+    return events.withColumns(
+        {CLOCK: F.lit(begin).cast("bigint"), END_CLOCK: F.lit(end).cast("bigint")}
+    )
 
 
 def _by_batch(events: DataFrame, delay: int, grain: int) -> DataFrame:

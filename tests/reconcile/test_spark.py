@@ -99,6 +99,8 @@ def test_every_difference_of_a_real_query_is_explained(
     assert code == (0 if document["ok"] else 1)
     assert document["differing"] == sum(document["causes"].values())
     assert document["possible"] > 0
+    # When the input had ended the clock had come to the largest time, whatever came when.
+    assert document["causes"].keys() == {"late", "pending"}
     assert "<svg" in (tmp_path / "p.html").read_text()
 
 
