@@ -15,13 +15,12 @@ from pyspark.sql.window import Window as Over
 
 from backfill.columns import TIME
 from backfill.engines import Engine
+from backfill.replay.clocks import NEVER
 from backfill.streaming import Streaming
 
 CLOCK, END_CLOCK = "_clock", "_end_clock"
 #: Where events came by one after the other: partition, and place within it.
 PARTITION, PLACE = "_partition", "_place"
-#: Before every event.
-NEVER = -(1 << 62)
 _BLOCKS = 200
 _BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
 

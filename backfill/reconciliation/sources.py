@@ -17,7 +17,8 @@ from backfill.events.model import SOURCE
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL
 from backfill.reconciliation.checkpoint import Batches
-from backfill.reconciliation.clocks import CLOCK, END_CLOCK, NEVER, PARTITION, PLACE, with_clock
+from backfill.reconciliation.clocks import CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
+from backfill.replay.clocks import NEVER
 from backfill.streaming import Streaming
 
 _BATCH, _ID = "_batch", "_id"
