@@ -96,7 +96,7 @@ class FullRun(BaseRun):
                     without=(),
                     held=held[name] + (past.held[name] if past else 0),
                     assigned=sums.assigned[name],
-                    whole=True,
+                    written=staged[name].rows,
                 )
                 for name in self.definitions
             },

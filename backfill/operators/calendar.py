@@ -23,6 +23,8 @@ _FIRST_MONDAY = 4
 
 def local_micros(at: Column, zone: str) -> Column:
     """The wall clock of the zone at an instant, as µs since 1970-01-01T00:00 of that clock."""
+    if zone == "UTC":
+        return at  # the same, for a third of the time that dates take
     return F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(at), zone))
 
 

@@ -1,7 +1,7 @@
 """What a run's events are measured by, over their slices: nothing is read again for it.
 
 Only whether an event was counted twice needs the events' ids, and so another look at them; that
-is taken for some of the keys, whole.
+is taken for some of the keys, whole, where there are many events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from backfill.columns import EVENTS, FIRST, LAST, TIME, column
 from backfill.compute import Sliced
-from backfill.quality.sample import sampled
+from backfill.quality import sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +77,9 @@ def measure_events(counted: Counted) -> dict[str, float]:
 
 
 def _twice(counted: Counted, id: str) -> int:
-    """Among some keys: events that are counted, less different ones that there are."""
-    sliced = counted.sliced
-    inner = [F.col(each) for each in sliced.key.inner]
-    (held,) = sliced.frame.where(sampled(inner)).agg(F.sum(EVENTS)).collect()[0]
+    """Events that are counted, less different ones that there are; of many events, some keys'."""
+    sliced, events = counted.sliced, counted.events
+    slices = sliced.frame
     own = [
         # 0.0 and -0.0 are one key, and would be two to the hash.
         column(name) + F.lit(0.0).cast(type)
@@ -88,11 +87,13 @@ def _twice(counted: Counted, id: str) -> int:
         else column(name)
         for name, type in zip(sliced.key.names, sliced.key.types, strict=True)
     ]
+    if counted.read > sample.FEW:
+        slices = slices.where(sample.sampled([F.col(each) for each in sliced.key.inner]))
+        events = events.where(sample.sampled(own))
+    (held,) = slices.agg(F.sum(EVENTS)).collect()[0]
     identity = F.when(column(id).isNotNull(), F.struct(*own, F.col(TIME), column(id)))
     # Rows without an id are events each.
-    nameless, different = (
-        counted.events.where(sampled(own))
-        .agg(F.count_if(column(id).isNull()), F.count_distinct(identity))
-        .collect()[0]
-    )
+    nameless, different = events.agg(
+        F.count_if(column(id).isNull()), F.count_distinct(identity)
+    ).collect()[0]
     return int(max(0, (held or 0) - nameless - different))

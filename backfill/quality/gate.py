@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from backfill.columns import column
 from backfill.compute import Definition
 from backfill.durations import Fixed
+from backfill.quality import sample
 from backfill.quality.builtin import EVENTS, Builtin, Scope, scopes
 from backfill.quality.checks import EXAMPLES, Check, Outcome, Validation
 from backfill.quality.errors import ChecksFailed
@@ -39,8 +40,9 @@ class Rows:
         without: files of this version that are not to be looked at.
         held: how many events the windows hold that were computed; None: those of all rows.
         assigned: how many the engine assigns to them; None: that is not known.
-        whole: the rows are all that a run computed, and nothing else. One that is there twice
-            would break conservation; so that none is cut in two is looked up for some keys.
+        written: how many rows there are, where they are all that a run computed and nothing
+            else. One that is there twice would break conservation, and a session is cut where the
+            sort that built it says; so of many rows these two are looked up for some keys.
     """
 
     frame: DataFrame
@@ -49,7 +51,7 @@ class Rows:
     without: Collection[str]
     held: int | None = None
     assigned: int | None = None
-    whole: bool = False
+    written: int | None = None
 
 
 class Gate:
@@ -78,7 +80,8 @@ class Gate:
                 name: Look(
                     rules=rules[name],
                     rows=rows.frame,
-                    sampled=rows.whole and "conservation" in self._builtin(rules[name]),
+                    sampled=(rows.written or 0) > sample.FEW
+                    and "conservation" in self._builtin(rules[name]),
                 )
                 for name, rows in windows.items()
                 if self._builtin(rules[name])

@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 
 #: One key of so many.
 SAMPLED = 64
+#: Of no more rows than this, all keys are.
+FEW = 1_000_000
 
 
 def sampled(keys: Sequence[Column]) -> Column:

@@ -21,7 +21,8 @@ from backfill.operators.session import breaks
 from backfill.quality.sample import sampled
 from backfill.windows import SessionWindow
 
-_UNIQUE = "unique"
+#: What a row breaks beside the one before it: rows are sorted for it.
+_UNIQUE, _GAP = "unique", "gap"
 _START_BEFORE = "_start_before"
 _END_BEFORE = "_end_before"
 
@@ -128,7 +129,7 @@ class WindowRules:
             rules = self.engine.rules_for(window)
             near = ~breaks(start, F.col(_END_BEFORE), window.gap.us, rules)
             # A row that is there twice breaks one check, not two.
-            return [*flags, ("gap", near & ~again)]
+            return [*flags, (_GAP, near & ~again)]
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
 
@@ -140,8 +141,8 @@ class Look:
     Attributes:
         rules: of its rows.
         rows: as the table has them.
-        sampled: whether an aligned window is there twice is looked up for some keys only, whole
-            ones, which saves sorting all rows. Sessions are sorted in any case.
+        sampled: what a row has to be like beside its neighbour is looked up for some keys only,
+            whole ones, which saves sorting all rows.
     """
 
     rules: WindowRules
@@ -157,14 +158,15 @@ class Look:
         """By date, the rows and what they hold, and how many break each check."""
         checks = self.rules.checks()
         total = F.count(F.lit(1)), F.sum(EVENTS)
-        if not self.sampled or isinstance(self.rules.definition.window, SessionWindow):
+        if not self.sampled:
             return _counts(table, self.flagged, checks, *total)
-        checks.remove(_UNIQUE)
+        alone = [each for each in checks if each not in (_UNIQUE, _GAP)]
+        beside = [each for each in checks if each in (_UNIQUE, _GAP)]
         some = self.rows.where(sampled([column(each) for each in self.rules.key]))
         none = F.lit(0).cast("bigint"), F.lit(0).cast("bigint")
         # Where nothing asks for the row before, Spark sorts nothing.
-        return _counts(table, self.flagged, checks, *total).unionByName(
-            _counts(table, self.rules.flagged(some), [_UNIQUE], *none)
+        return _counts(table, self.flagged, alone, *total).unionByName(
+            _counts(table, self.rules.flagged(some), beside, *none)
         )
 
 

@@ -28,9 +28,12 @@ ROWS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def every_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "SAMPLED", 1)
+@pytest.fixture(autouse=True, params=["few", "many"])
+def every_key(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Of few events all keys are looked at; of many a sample, which has them all here."""
+    if request.param == "many":
+        monkeypatch.setattr(sample, "FEW", 0)
+        monkeypatch.setattr(sample, "SAMPLED", 1)
 
 
 def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "flink") -> Counted:
@@ -60,6 +63,15 @@ def test_what_is_well(spark: SparkSession) -> None:
 
 def test_an_event_that_is_counted_twice(spark: SparkSession) -> None:
     assert broken(counted(spark, deduplicate=False)) == {"counted_once": 1}
+
+
+@pytest.mark.parametrize(("few", "twice"), [(10, {"counted_once": 1}), (9, {})])
+def test_some_keys_are_looked_at_of_many_events(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int, twice: dict[str, float]
+) -> None:
+    monkeypatch.setattr(sample, "FEW", few)
+    monkeypatch.setattr(sample, "SAMPLED", 1 << 40)  # none of these
+    assert broken(counted(spark, deduplicate=False)) == twice
 
 
 def test_keys_that_the_engine_does_not_take(spark: SparkSession) -> None:

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from backfill.cli import main
 from backfill.errors import BackfillError, JobFileError
 from backfill.history.results import RunResult
+from backfill.quality import sample
 from backfill.quality.errors import ChecksFailed
+from backfill.quality.gate import Gate, Rows
 from tests.quality.published import DAY, MINUTE, START, Event, date, failed, job, versions, write
 
 GOOD: list[Event] = [(f"u{i % 7}", START + i * 97 * MINUTE) for i in range(40)]
@@ -75,6 +77,24 @@ def test_a_failed_check_leaves_every_table_at_its_version(
     shown = json.loads(capsys.readouterr().out)
     assert "late" in {row["user"] for row in [*shown["rows"]]} or shown["more"]
     assert main(["show", str(path), "sessions", "--run", "other", "--json"]) == 2
+
+
+def test_all_keys_are_looked_at_unless_a_run_wrote_many_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = job(tmp_path, GOOD)
+    made.run(spark)
+    twice = made.store.read(spark, "hopping")
+    twice = twice.unionByName(twice)
+    written = twice.count()
+    rows = Rows(frame=twice, dates=(), version=None, without=(), assigned=6 * 40, written=written)
+    monkeypatch.setattr(sample, "SAMPLED", 1 << 40)  # none of these keys
+    for few, told in ((written, {("hopping", "unique")}), (written - 1, set())):
+        monkeypatch.setattr(sample, "FEW", few)
+        assert (
+            failed(Gate(made.spec, made.store, "audit").audit(None, {"hopping": rows}, anyway=True))
+            == told
+        )
 
 
 def test_what_failed_is_told_on_the_command_line(

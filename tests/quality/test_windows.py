@@ -48,6 +48,25 @@ def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
     assert 0 <= found[1] < 10
 
 
+def test_some_keys_are_looked_at_for_sessions_that_are_cut(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    later = at + dt.timedelta(minutes=30)  # not more than the gap
+    rows = [(f"u{i}", each, each, 1, at.date()) for i in range(100) for each in (at, later)]
+    frame = spark.createDataFrame(rows, SCHEMA)
+    found = []
+    for each in (1, 7):
+        monkeypatch.setattr(sample, "SAMPLED", each)
+        look = Look(rules=rules(SessionWindow(gap="30m")), rows=frame, sampled=True)
+        measured = measure({"sessions": look})["sessions"]
+        assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200)}
+        assert {**measured.broken, "gap": 0} == dict.fromkeys(look.rules.checks(), 0)
+        found.append(measured.broken["gap"])
+    assert found[0] == 100
+    assert 0 < found[1] < 100
+
+
 def test_all_rows_are_looked_at_where_nothing_is_sampled(rows: DataFrame) -> None:
     measured = measure({"hourly": Look(rules=rules(HOURLY), rows=rows, sampled=False)})
     assert measured["hourly"].broken["unique"] == 10
