@@ -15,8 +15,8 @@ from backfill.errors import TableError
 from backfill.events import spark_errors
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL, NONE, Dates, Range, date_of
-from backfill.history.ranges import RangeRun
 from backfill.history.reading import EVERYTHING, Span
+from backfill.history.region import RegionRun
 from backfill.history.selection import Selection
 from backfill.history.state import State, settings
 from backfill.operators.calendar import local_date
@@ -173,7 +173,7 @@ class Planner(BaseRun):
     def _beyond(self, stages: Iterable[Stage]) -> Iterable[Beyond]:
         for stage in stages:
             if stage.dates is not None and stage.done is None:
-                run = RangeRun(
+                run = RegionRun(
                     self.spec,
                     self.store,
                     self.spark,

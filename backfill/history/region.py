@@ -1,0 +1,192 @@
+"""What a run over a range of dates reads: the range, and beyond it what reaches over its edges."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, FIRST, LAST, START
+from backfill.compute import Built, Definition, Sliced
+from backfill.conservation import Totals
+from backfill.events import spark_errors
+from backfill.history.closure import Followed, follow
+from backfill.history.dates import Dates, date_of, midnight
+from backfill.history.exchange import overlaps
+from backfill.history.partial import PartialRun, counted_by
+from backfill.history.reading import events_of
+from backfill.history.state import State
+from backfill.operators.calendar import local_date
+from backfill.tables import LiveFile
+from backfill.windows import SessionWindow
+
+_DAY = dt.timedelta(days=1)
+Span = tuple[int, int]
+
+
+@dataclass
+class Region:
+    """What a range run reads for every key, of the tables that have counted the same.
+
+    Attributes:
+        counted: the dates on which each input counts.
+        span: the range itself, µs, [low, high).
+        read: the same, with what aligned windows need that reach over its edges.
+        limits: the least and largest event time of all inputs; None where it is not known.
+    """
+
+    states: list[State]
+    counted: Mapping[str, Dates]
+    span: Span
+    read: Span
+    limits: tuple[int | None, int | None]
+
+    @property
+    def names(self) -> list[str]:
+        """The tables."""
+        return [state.name for state in self.states]
+
+
+class RegionRun(PartialRun):
+    """Reads what the windows of [from, to) are made of."""
+
+    def __init__(self, *arguments: Any, dates: Dates, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.dates = dates
+
+    def preview(self) -> Iterator[tuple[str, Followed, list[LiveFile]]]:
+        """How far each window's run would read, and which files it may write anew."""
+        with self.stack, spark_errors(self.source.snapshot):
+            for region in self.regions():
+                sliced, _ = self.slices_of(region)
+                for state in region.states:
+                    definition = self.definitions[state.name]
+                    built = Built(sliced.frame, definition, sliced)
+                    found = Followed(*region.read)
+                    if isinstance(definition.window, SessionWindow):
+                        held = self.crossing(state, sliced, definition, region)
+                        found = self.followed(state, sliced, region, held)
+                    high = None if found.high is None else found.high - 1
+                    yield state.name, found, self.candidates(state, built, found.low, high)
+
+    def regions(self) -> list[Region]:
+        """What is to be read; more than one only where an earlier run was killed halfway."""
+        for name in self.definitions:
+            if self.states[name].record is not None:
+                _ = self.states[name].settled
+        low, high = self.span()
+        return [
+            Region(
+                states=group,
+                counted=counted_by(group[0].record, self.inputs, self.dates),
+                span=(low, high),
+                read=self._read_region(group),
+                limits=self.reader.limits(list(self.inputs)),
+            )
+            for group in self.groups(self.definitions)
+        ]
+
+    def span(self) -> Span:
+        """The range, µs, [low, high)."""
+        ((low, high),) = self.dates.spans(self.spec.timezone)
+        assert low is not None
+        assert high is not None
+        return low, high
+
+    def slices_of(self, region: Region) -> tuple[Sliced, Totals]:
+        """The slices of the region's events, kept; and their sums, checked against the rows."""
+        self.progress("reading the range into slices")
+        kept, sums = self.sliced(self.reader.events(region.counted, region.read), region.names)
+        self.progress(f"{sums.accepted:,} events accepted")
+        return kept, sums
+
+    def crossing(
+        self, state: State, sliced: Sliced, definition: Definition, region: Region
+    ) -> DataFrame | None:
+        """The published sessions that reach over an edge of the range: key, start, end."""
+        built = Built(sliced.frame, definition, sliced)
+        low, high = region.span
+        files = self.candidates(state, built, low, high)
+        if not files:
+            return None
+        rows = self.published(state.name, built, files)
+        crossing = (F.col(START) < low) | (F.col(END) >= high)
+        held = rows.where(overlaps(built, region.span) & crossing)
+        return self.kept(held.select(*sliced.key.inner, START, END))
+
+    def followed(
+        self, state: State, sliced: Sliced, region: Region, held: DataFrame | None
+    ) -> Followed:
+        """Slices beyond the region, of the keys whose sessions reach over its edges."""
+        definition = self.definitions[state.name]
+        window, keys = definition.window, sliced.key.inner
+        assert isinstance(window, SessionWindow)
+        rules = self.spec.engine.rules_for(window)
+        extents = self.extents(sliced, definition, held, region.span)
+        found = follow(
+            extents,
+            window,
+            rules,
+            keys,
+            region=region.read,
+            limits=region.limits,
+            read=lambda low, high, wanted: self._read(region, sliced, low, high, wanted),
+        )
+        for step in found.steps:
+            self.progress(f"{state.name}: {step.keys:,} keys have sessions over the range's edge")
+        return found
+
+    def _read_region(self, group: Sequence[State]) -> Span:
+        """The range, with what windows need that reach over its edges.
+
+        Where they reach back to a date that is not covered, all of it is read, which tells
+        whether it has events.
+        """
+        span = self.span()
+        low, high = self.widened(span, (self.definitions[each.name] for each in group))
+        zone = self.spec.timezone
+        covered = Dates() if group[0].record is None else group[0].record.covered
+        if low < span[0] and Dates.between(date_of(low, zone), self.dates.ranges[0][0]) - covered:
+            begins = midnight(date_of(low, zone), zone)
+            assert begins is not None
+            low = begins
+        return low, high
+
+    def _read(
+        self,
+        region: Region,
+        sliced: Sliced,
+        low: int | None,
+        high: int | None,
+        wanted: DataFrame,
+    ) -> DataFrame:
+        """The slices of some keys' events beyond the region."""
+        events = events_of(self.reader.events(region.counted, (low, high)), sliced.key, wanted)
+        return self.kept(self.slices(events, region.names).frame)
+
+    def covered_after(self, sliced: Sliced, region: Region) -> dict[str, Dates]:
+        """The covered dates of each table after this run.
+
+        From the first to the last date of the range that has events; and the dates before that
+        have none, as far as windows reach that hold events of the range: nothing else will ever
+        compute them.
+        """
+        zone = self.spec.timezone
+        first, last = (local_date(F.col(each), zone) for each in (FIRST, LAST))
+        rows = sliced.frame.select(F.explode(F.sequence(first, last))).distinct().collect()
+        dates = {row[0] for row in rows}
+        here = [each for each in dates if each in self.dates]
+        new = Dates()
+        if here:
+            low, earliest = min(here), date_of(region.read[0], zone)
+            while low > earliest and low - _DAY not in dates:
+                low -= _DAY
+            new = Dates.between(low, max(here) + _DAY)
+        return {
+            state.name: new | (Dates() if state.record is None else state.record.covered)
+            for state in region.states
+        }
