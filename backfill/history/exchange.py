@@ -19,6 +19,9 @@ from backfill.operators.session import session_is_open
 from backfill.windows import SessionWindow
 
 _OTHER = "_other"
+#: So many rows are sent to where a table's are, rather than these to them: some 10 MB, which is
+#: what Spark takes for little, where it knows.
+_FEW = 100_000
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,14 @@ def of_keys(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -
     theirs = others.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in keys))
     same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]
     return rows.join(theirs, reduce(and_, same, F.lit(True)), how)
+
+
+def sent(rows: DataFrame, most: int) -> DataFrame:
+    """The rows, of which there are at most so many, to be joined with many others.
+
+    Spark cannot tell how few they are before both sides are on their way.
+    """
+    return F.broadcast(rows) if most <= _FEW else rows
 
 
 def still_open(built: Built, horizon: int) -> Column:

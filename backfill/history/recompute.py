@@ -20,7 +20,7 @@ from backfill.events import spark_errors
 from backfill.events.model import shown
 from backfill.history.arrivals import can_tell
 from backfill.history.dates import ALL, Dates
-from backfill.history.exchange import Place, of_keys
+from backfill.history.exchange import Place, of_keys, sent
 from backfill.history.merge import LATE, merged
 from backfill.history.origins import Origins
 from backfill.history.partial import Pending, Seen, duplicates_of, hull
@@ -255,7 +255,9 @@ class RecomputeRun(RebuildingRun):
         found = self._found(whole, starts, wanted, origins, behind)
         assigned = sums.assigned[state.name]
         check_held(state.name, found.late, assigned)
-        final = extents = whole.where(wanted)
+        final = whole.where(wanted)
+        # Each holds a late event.
+        extents = sent(final, found.late)
         bounds = found.bounds
         seen: Seen | None = found.seen
         if found.behind or not definition.mergeable:
@@ -290,7 +292,8 @@ class RecomputeRun(RebuildingRun):
         keys = built.sliced.key.inner
         rows = self.published(state.name, built, files)
         near = rows.where((F.col(START) <= high) & (F.col(END) >= low))
-        near = of_keys(near, built.frame, keys, "left_semi") if keys else near
+        if keys:
+            near = of_keys(near, sent(built.frame, sums.accepted), keys, "left_semi")
         return origins, origins.with_bits(self.spark, near)
 
     def _reached(self, definition: Definition, first: int, last: int) -> tuple[int, int]:
