@@ -29,6 +29,7 @@ from backfill.events import (
 )
 from backfill.history.changes import changes
 from backfill.history.dates import ALL, NONE, Dates, date_of
+from backfill.history.edges import with_edges_apart
 from backfill.history.inputs import check_types, inputs_of
 from backfill.history.reading import Reader
 from backfill.history.record import Input, Record
@@ -120,7 +121,10 @@ class BaseRun:
     def stage_window(self, name: str, rows: DataFrame) -> StagedFiles:
         """Writes rows of a window's table."""
         order = (*self.spec.key, "window_start")
-        return self._stage(name, rows, ("date",), order)
+        marked = with_edges_apart(
+            rows, self.definitions[name], self.spec.engine, self.spec.timezone
+        )
+        return self._stage(name, marked, ("date",), order)
 
     def stage_quarantine(
         self,

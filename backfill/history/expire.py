@@ -10,8 +10,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from backfill.compute import Definition
 from backfill.errors import JobFileError
 from backfill.history.dates import Dates
+from backfill.history.edges import with_edges_apart
 from backfill.history.record import Record
 from backfill.history.state import State, states
 from backfill.spec import JobSpec
@@ -95,9 +97,13 @@ def _expire(
     mixed = [each.path for each in files if each.maximum.get("window_end", limit) >= limit]
     rows = store.read(spark, name, version=version, files=mixed or None)
     lasting = rows.where(F.unix_micros("window_end") >= limit)
+    each = spec.windows[name]
+    definition = Definition(each.window, each.aggregates)
     kept = store.stage(
         name,
-        lasting if mixed else lasting.limit(0),
+        with_edges_apart(
+            lasting if mixed else lasting.limit(0), definition, spec.engine, spec.timezone
+        ),
         run_id=run_id,
         partition_by=("date",),
         sort_by=(*spec.key, "window_start"),

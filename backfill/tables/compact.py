@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from backfill.errors import TableError
 from backfill.tables.commit import commit_files
@@ -14,7 +16,7 @@ from backfill.tables.live import LiveFile, live_with_statistics
 from backfill.tables.log import required_table
 from backfill.tables.reading import read_files
 from backfill.tables.record import record_run
-from backfill.tables.staging import write_files
+from backfill.tables.staging import APART, is_apart, write_files
 
 # Spark's own target for a file's part of a shuffle: a date below it gains nothing from several.
 _SMALL = 64 * 1024 * 1024
@@ -29,8 +31,13 @@ def compact_files(
     if not pieces:
         return None
     paths = [file.path for file in pieces]
+    kinds = [
+        read_files(spark, folder, table, own).withColumn(APART, F.lit(apart))
+        for apart in (False, True)
+        if (own := [path for path in paths if is_apart(path) is apart])
+    ]
     staged = write_files(
-        read_files(spark, folder, table, paths),
+        reduce(DataFrame.unionByName, kinds),
         folder,
         name=name,
         run_id=run_id,
@@ -60,10 +67,10 @@ def compact_files(
 
 
 def _pieces(files: tuple[LiveFile, ...]) -> list[LiveFile]:
-    """The files of partitions that have several and are small."""
-    partitions: dict[str, list[LiveFile]] = defaultdict(list)
+    """The files of partitions that have several of a kind and are small."""
+    partitions: dict[tuple[str, bool], list[LiveFile]] = defaultdict(list)
     for file in files:
-        partitions[file.path.rpartition("/")[0]].append(file)
+        partitions[file.path.rpartition("/")[0], is_apart(file.path)].append(file)
     return [
         file
         for each in partitions.values()

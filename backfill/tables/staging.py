@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from deltalake import Schema
@@ -19,6 +20,9 @@ from backfill.tables.stats import file_statistics
 
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
 STAGING = "_staging"
+#: A column of truth values beside a table's own: rows that go to files of their own.
+APART = "_apart"
+_APART_FILE = "apart-"
 
 # Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
 # proleptic Gregorian one, whatever Spark is told for old dates.
@@ -88,6 +92,7 @@ def write_files(
     Spark brings each partition's rows together and cuts or joins by size (adaptive execution,
     `spark.sql.adaptive.advisoryPartitionSizeInBytes`): one file for a small partition, several
     for a big one. Rows are sorted within each file, so that statistics tell files apart.
+    Where the frame has APART, rows of either kind share no file.
 
     Args:
         frame: the rows.
@@ -102,7 +107,7 @@ def write_files(
         ColumnError: a column that Delta cannot hold, or is missing.
         TableError: the run has written for this table before.
     """
-    schema = delta_schema(frame.schema)
+    schema = delta_schema(frame.drop(APART).schema)
     _check_columns(frame, partition_by, sort_by)
     folder = table_folder / STAGING / run_id
     if folder.exists():
@@ -111,7 +116,8 @@ def write_files(
             field=f"{name}, run {run_id}",
             way_out="Use a new run id, or discard the other files.",
         )
-    keys = [column(each) for each in partition_by]
+    folders = [*partition_by, *([APART] if APART in frame.columns else [])]
+    keys = [column(each) for each in folders]
     ordered = [*keys, *(column(each) for each in sort_by)]
     if not whole:
         rows = frame.hint("rebalance", *keys)
@@ -122,7 +128,7 @@ def write_files(
     writer = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     try:
         with session_conf(frame.sparkSession, _WRITE_CONF):
-            (writer.partitionBy(*partition_by) if partition_by else writer).parquet(str(folder))
+            (writer.partitionBy(*folders) if folders else writer).parquet(str(folder))
         files = _collect(folder, schema, partition_by)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -173,6 +179,8 @@ def _collect(folder: Path, schema: Schema, partition_by: tuple[str, ...]) -> tup
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
             continue
+        if path.parent.name.startswith(f"{APART}="):
+            path = _out_of_its_folder(path)
         statistics = None
         if path.suffix == ".parquet" and not path.name.startswith((".", "_")):
             statistics = file_statistics(path, columns)
@@ -189,4 +197,16 @@ def _collect(folder: Path, schema: Schema, partition_by: tuple[str, ...]) -> tup
                 stats=statistics.json,
             )
         )
-    return tuple(files)
+    return tuple(sorted(files, key=attrgetter("path")))
+
+
+def is_apart(path: str) -> bool:
+    """Whether a file holds rows that were marked by APART."""
+    return path.rpartition("/")[2].startswith(_APART_FILE)
+
+
+def _out_of_its_folder(path: Path) -> Path:
+    """The file beside those of the other kind: no partition of the table tells them apart."""
+    prefix = _APART_FILE if path.parent.name == f"{APART}=true" else ""
+    # One task names its files of both kinds alike.
+    return path.rename(path.parents[1] / f"{prefix}{path.name}")

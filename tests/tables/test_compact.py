@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore, StagedFiles, compact
+from backfill.tables import APART, DeltaStore, StagedFiles, compact
 from backfill.tables.session import session_conf
+from backfill.tables.staging import is_apart
 from tests.tables.by_hand import by_hand, content, day
 
 Windows = Callable[..., DataFrame]
@@ -55,6 +57,32 @@ def test_small_dates_are_joined(
     assert changed == [False] * 7
     assert store.compact(spark, "sessions", run_id="c2", sort_by=SORT) is None
     assert store.version("sessions") == 6
+
+
+def test_rows_apart_stay_apart(
+    spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage, publish: Publish
+) -> None:
+    def some(run: str, *starts: tuple[str, bool]) -> None:
+        rows = windows(*(("a", "2024-01-01", f"2024-01-01 {at}") for at, _ in starts))
+        apart = [f"2024-01-01T{at}Z" for at, apart in starts if apart]
+        marked = F.col("window_start").isin([F.lit(each).cast("timestamp") for each in apart])
+        publish(stage(rows.withColumn(APART, marked), run), [])
+
+    some("r1", ("00:00:01", True), ("11:00:00", False))
+    some("r2", ("12:00:00", False))
+    some("r3", ("23:59:59", True))
+    assert store.compact(spark, "sessions", run_id="c1", sort_by=SORT) == 3
+    files = store.live("sessions")
+    assert [(is_apart(file.path), file.rows) for file in files] == [(True, 2), (False, 2)]
+    (apart, inside) = (store.read(spark, "sessions", files=[file.path]).collect() for file in files)
+    assert {row.window_start.second for row in apart} == {1, 59}
+    assert {row.window_start.second for row in inside} == {0}
+    assert store.compact(spark, "sessions", run_id="c2", sort_by=SORT) is None
+    # A file of one kind is no piece of the other.
+    some("r4", ("13:00:00", False))
+    store.compact(spark, "sessions", run_id="c3", sort_by=SORT)
+    assert [file.rows for file in store.live("sessions")] == [2, 3]
+    assert files[0].path in store.files("sessions")
 
 
 def test_big_dates_stay(

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import ColumnError, TableError
-from backfill.tables import DeltaStore
+from backfill.tables import APART, DeltaStore
 from backfill.tables.session import session_conf
+from backfill.tables.staging import is_apart
 from tests.tables.by_hand import publish_to
 
 OUTPUT = "spark.sql.parquet.outputTimestampType"
@@ -63,6 +64,30 @@ def test_a_big_date_is_split(spark: SparkSession, store: DeltaStore) -> None:
     assert by_date.count("2024-01-01") > 2
     assert by_date.count("2024-01-02") == 1
     assert staged.rows == 40_000
+
+
+def test_rows_apart_have_files_of_their_own(spark: SparkSession, store: DeltaStore) -> None:
+    frame = spark.range(60).select(
+        F.col("id").alias("n"),
+        F.date_add(F.lit("2024-01-01").cast("date"), (F.col("id") % 3).cast("int")).alias("date"),
+        (F.col("id") % 10 == 0).alias(APART),
+    )
+    staged = store.stage(
+        "t", frame.coalesce(1), run_id="r1", partition_by=("date",), sort_by=("n",)
+    )
+    assert [(file.path[:15], is_apart(file.path), file.rows) for file in staged.files] == [
+        (f"date=2024-01-0{day}", apart, rows)
+        for day in (1, 2, 3)
+        for apart, rows in ((True, 2), (False, 18))
+    ]
+    publish_to(store, staged)
+    rows = store.read(spark, "t")
+    assert rows.columns == ["n", "date"]
+    assert sorted(row.n for row in rows.collect()) == list(range(60))
+    apart = [file for file in store.files("t") if is_apart(file)]
+    found = store.read(spark, "t", files=apart).collect()
+    assert sorted(row.n for row in found) == [0, 10, 20, 30, 40, 50]
+    assert not list(store.root.rglob(f"{APART}*"))
 
 
 @pytest.mark.parametrize("before", [None, "TIMESTAMP_MILLIS"])
