@@ -148,10 +148,9 @@ class Built:
         return layout(window, engine, self.sliced.zone).is_open(F.col(END), horizon)
 
 
-def bounds(definition: Definition, engine: Engine) -> tuple[Column, Column]:
+def bounds(window: Window, engine: Engine) -> tuple[Column, Column]:
     """The start, and the last event of a session or the end of an aligned window; µs."""
     start, end = F.unix_micros("window_start"), F.unix_micros("window_end")
-    window = definition.window
     if isinstance(window, SessionWindow):
         end = last_event(end, window, engine.rules_for(window))
     return start, end

@@ -122,7 +122,7 @@ class BaseRun:
         """Writes rows of a window's table."""
         order = (*self.spec.key, "window_start")
         marked = with_edges_apart(
-            rows, self.definitions[name], self.spec.engine, self.spec.timezone
+            rows, self.definitions[name].window, self.spec.engine, self.spec.timezone
         )
         return self._stage(name, marked, ("date",), order)
 

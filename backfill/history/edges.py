@@ -9,23 +9,21 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.compute import Definition, bounds
+from backfill.compute import bounds
 from backfill.engines import Engine
 from backfill.operators.calendar import local_date
 from backfill.tables import APART
-from backfill.windows import SessionWindow
+from backfill.windows import SessionWindow, Window
 
 
-def with_edges_apart(
-    rows: DataFrame, definition: Definition, engine: Engine, zone: str
-) -> DataFrame:
+def with_edges_apart(rows: DataFrame, window: Window, engine: Engine, zone: str) -> DataFrame:
     """Rows of a table; those of sessions with APART: an event of another date could join them.
 
     Aligned windows hold events of as many dates as they are long, all of them alike.
     """
-    if not isinstance(definition.window, SessionWindow):
+    if not isinstance(window, SessionWindow):
         return rows
-    (start, last), gap = bounds(definition, engine), definition.window.gap.us
+    (start, last), gap = bounds(window, engine), window.gap.us
     edges = (start - gap, last + gap)
     first, final = (local_date(each, zone) != F.col("date") for each in edges)
     return rows.withColumn(APART, F.coalesce(first | final, F.lit(True)))

@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill.compute import Definition
 from backfill.errors import JobFileError
 from backfill.history.dates import Dates
 from backfill.history.edges import with_edges_apart
@@ -97,13 +96,11 @@ def _expire(
     mixed = [each.path for each in files if each.maximum.get("window_end", limit) >= limit]
     rows = store.read(spark, name, version=version, files=mixed or None)
     lasting = rows.where(F.unix_micros("window_end") >= limit)
-    each = spec.windows[name]
-    definition = Definition(each.window, each.aggregates)
+    if not mixed:
+        lasting = lasting.limit(0)
     kept = store.stage(
         name,
-        with_edges_apart(
-            lasting if mixed else lasting.limit(0), definition, spec.engine, spec.timezone
-        ),
+        with_edges_apart(lasting, spec.windows[name].window, spec.engine, spec.timezone),
         run_id=run_id,
         partition_by=("date",),
         sort_by=(*spec.key, "window_start"),

@@ -11,7 +11,7 @@ from backfill.compute import Definition, Sliced, bounds
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
     """The rows of a table, with inner key columns, start and end besides."""
-    start, end = bounds(definition, sliced.engine)
+    start, end = bounds(definition.window, sliced.engine)
     inner = {
         key_name(i): column(name).cast(type)
         for i, (name, type) in enumerate(zip(sliced.key.names, sliced.key.types, strict=True))

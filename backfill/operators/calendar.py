@@ -15,22 +15,16 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, START
 from backfill.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.events.zones import from_local, to_local
 from backfill.operators.grids import Cutting, floor_to
 
 #: Weeks begin on Monday; 1970-01-05 was one.
 _FIRST_MONDAY = 4
 
 
-def local_micros(at: Column, zone: str) -> Column:
-    """The wall clock of the zone at an instant, as µs since 1970-01-01T00:00 of that clock."""
-    if zone == "UTC":
-        return at  # the same, for a third of the time that dates take
-    return F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(at), zone))
-
-
 def local_date(at: Column, zone: str) -> Column:
     """The zone's date at an instant."""
-    return F.date_from_unix_date(_day(local_micros(at, zone)))
+    return F.date_from_unix_date(_day(to_local(at, zone)))
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Clock:
 
     def cut(self, at: Column) -> Column:
         """The number of the span that holds the instant; it grows with time."""
-        near = self._local_index(local_micros(at, self.zone) - self.offset)
+        near = self._local_index(to_local(at, self.zone) - self.offset)
         return _let(near, lambda index: index + self._correction(index, at))
 
     def _correction(self, index: Column, at: Column) -> Column:
@@ -57,7 +51,7 @@ class Clock:
         if later is not None:
             date = _add(date, later)
         local = F.unix_date(date).cast("long") * DAY_US + self.offset
-        return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(local), self.zone))
+        return from_local(local, self.zone)
 
     def _local_index(self, local: Column) -> Column:
         day = _day(local).cast("long")

@@ -84,7 +84,7 @@ class WindowRules:
 
         They are sorted by key and start for it.
         """
-        start, end = bounds(self.definition, self.engine)
+        start, end = bounds(self.definition.window, self.engine)
         in_order = Over.partitionBy(*map(column, self.key)).orderBy(START, END)
         return (
             rows.withColumns({START: start, END: end})

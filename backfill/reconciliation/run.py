@@ -206,7 +206,7 @@ class _Reconciling(BaseRun):
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
         keys, tick = keys_of(self), self.system.tick_us
         rows = self.store.read(self.spark, self.name, version=self.states[self.name].version)
-        start, end = bounds(self.definition, self.spec.engine)
+        start, end = bounds(self.definition.window, self.spec.engine)
         names = list(self.definition.aggregates)
         batch = rows.select(
             *(column(own).alias(inner) for own, inner in zip(self.spec.key, keys, strict=True)),

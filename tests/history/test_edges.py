@@ -10,8 +10,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import SparkSession
 
-from backfill.aggregates import count
-from backfill.compute import Definition
 from backfill.engines import ENGINES
 from backfill.history.edges import with_edges_apart
 from backfill.tables import APART
@@ -52,12 +50,10 @@ def test_which_sessions_are_at_an_edge(spark: SparkSession, zone: str, engine: s
             reached = {instant(us).astimezone(here).date() for us in (start - GAP, last + GAP)}
             expected.append(reached != {day.date()})
     frame = spark.createDataFrame(rows, SCHEMA)
-    definition = Definition(SessionWindow(gap="30m"), {"n": count()})
-    marked = with_edges_apart(frame, definition, ENGINES[engine], zone)
+    marked = with_edges_apart(frame, SessionWindow(gap="30m"), ENGINES[engine], zone)
     assert [row[APART] for row in marked.collect()] == expected
     assert 0 < sum(expected) < len(expected)
-    aligned = Definition(TumblingWindow(size="1h"), {"n": count()})
-    assert with_edges_apart(frame, aligned, ENGINES[engine], zone) is frame
+    assert with_edges_apart(frame, TumblingWindow(size="1h"), ENGINES[engine], zone) is frame
 
 
 def by_date(world: World) -> dict[tuple[str, bool], str]:
