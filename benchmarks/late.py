@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from backfill import Job
 from benchmarks import data
 from benchmarks.data import FOLDER, Dataset
-from benchmarks.measure import Measured, timed
+from benchmarks.measure import Measured, in_turns, timed
 
 _LATE = 20_000
 _FOLDER = FOLDER / "jobs"
@@ -148,13 +149,8 @@ def measure(spark: SparkSession, upkeep: Upkeep, *, factor: float, runs: int) ->
             first = [each.replace(str(folder / "out"), str(kept)) for each in files]
         elif upkeep.same[number - 1]:
             result.differs = _difference(first, files)
-    for _ in range(runs):
-        for work, folder, result in everyone:
-            if result.differs is None:
-                result.seconds.append(_act(spark, work, folder))
-    for _, _, result in everyone[1:]:
-        if result.seconds:
-            result.ratio = result.median / everyone[0][2].median
+    alike = [each for each in everyone if each[2].differs is None]
+    in_turns([(result, partial(_act, spark, work, folder)) for work, folder, result in alike], runs)
     return [result for _, _, result in everyone]
 
 

@@ -7,8 +7,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -22,7 +23,7 @@ from benchmarks.scenarios import Rival, Scenario
 
 _RESULTS = FOLDER / "out"
 # A run as long as this has warmed up by itself when its middle is reached.
-_WARM_S = 60.0
+_WARM_S = 180.0
 
 
 def session() -> SparkSession:
@@ -78,7 +79,8 @@ def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int
     Ours is the first of the list. One whose windows differ from ours is not timed.
     """
     everyone = [Rival(contender=scenario.ours), *scenario.rivals]
-    timed: list[tuple[Rival, Path, Measured]] = []
+    to_time: list[tuple[Measured, Callable[[], float]]] = []
+    to_warm: list[Callable[[], float]] = []
     measured = []
     ours: Path | None = None
     for number, each in enumerate(everyone):
@@ -96,17 +98,31 @@ def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int
                 ours / scenario.windows, out / scenario.windows, each.contender.end_shift_us
             )
         if result.differs is None:
+            run = partial(run_once, spark, each.contender, dataset.path, _RESULTS / "timed")
+            to_time.append((result, run))
             if alone < _WARM_S:
-                run_once(spark, each.contender, dataset.path, out)
-            timed.append((each, dataset.path, result))
-    for _ in range(runs):
-        for each, source, result in timed:
-            out = _RESULTS / "timed"
-            result.seconds.append(run_once(spark, each.contender, source, out))
-    for _, _, result in timed[1:]:
-        result.ratio = result.median / measured[0].median
+                to_warm.append(run)
+    # Only now: what ran in processes of its own meanwhile has left this one cold.
+    for warm_up in to_warm:
+        warm_up()
+    in_turns(to_time, runs)
     shutil.rmtree(_RESULTS, ignore_errors=True)
     return measured
+
+
+def in_turns(warm: Sequence[tuple[Measured, Callable[[], float]]], runs: int) -> None:
+    """Times them in rounds, every other one backwards; the first of them is ours.
+
+    A ratio is the median of the rounds' ratios: where the machine is slow for a while, it is for
+    both.
+    """
+    for number in range(runs):
+        for result, run in warm if number % 2 == 0 else reversed(warm):
+            result.seconds.append(run())
+    (ours, _), *others = warm
+    for result, _ in others:
+        rounds = zip(result.seconds, ours.seconds, strict=True)
+        result.ratio = statistics.median(theirs / own for theirs, own in rounds)
 
 
 def _alone(scenario: Scenario, number: int, dataset: Dataset, out: Path) -> tuple[float, int]:

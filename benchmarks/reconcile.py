@@ -20,7 +20,7 @@ from backfill.engines import engine
 from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.stream import StreamOptions, decode
 from benchmarks.data import FOLDER, Dataset
-from benchmarks.measure import Measured, timed
+from benchmarks.measure import Measured, in_turns, timed
 
 _FOLDER = FOLDER / "reconcile"
 #: Two events to a session: so many windows are half as many as events.
@@ -180,14 +180,10 @@ def measure(
     ]
     for work, result in everyone:
         result.rows, result.differs = work.act(folder, spark)
-    for _ in range(runs):
-        for work, result in everyone:
-            if result.differs is None:
-                result.seconds.append(timed(partial(work.act, folder, spark)))
-    ours, *others = (result for _, result in everyone)
-    for result in others:
-        if ours.seconds and result.seconds:
-            result.ratio = result.median / ours.median
+    right = [(work, result) for work, result in everyone if result.differs is None]
+    acts = [(result, partial(timed, partial(work.act, folder, spark))) for work, result in right]
+    if everyone[0][1].differs is None:
+        in_turns(acts, runs)
     return [result for _, result in everyone]
 
 
