@@ -118,13 +118,15 @@ class BaseRun:
             arrival=self.spec.arrival or self.source.arrival,
         )
 
-    def stage_window(self, name: str, rows: DataFrame) -> StagedFiles:
-        """Writes rows of a window's table."""
+    def stage_window(
+        self, name: str, rows: DataFrame, *, task_bytes: int | None = None
+    ) -> StagedFiles:
+        """Writes rows of a window's table, of which a task takes about so many bytes."""
         order = (*self.spec.key, "window_start")
         marked = with_edges_apart(
             rows, self.definitions[name].window, self.spec.engine, self.spec.timezone
         )
-        return self._stage(name, marked, ("date",), order)
+        return self._stage(name, marked, ("date",), order, task_bytes)
 
     def stage_quarantine(
         self,
@@ -156,9 +158,15 @@ class BaseRun:
         frame: DataFrame,
         partition_by: tuple[str, ...],
         sort_by: tuple[str, ...],
+        task_bytes: int | None = None,
     ) -> StagedFiles:
         staged = self.store.stage(
-            name, frame, run_id=self.id, partition_by=partition_by, sort_by=sort_by
+            name,
+            frame,
+            run_id=self.id,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            task_bytes=task_bytes,
         )
         self.stack.callback(self._discard, staged)
         return staged

@@ -21,7 +21,7 @@ from backfill.windows import SessionWindow
 _OTHER = "_other"
 #: So many rows are sent to where a table's are, rather than these to them: some 10 MB, which is
 #: what Spark takes for little, where it knows.
-_FEW = 100_000
+FEW = 100_000
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def sent(rows: DataFrame, most: int) -> DataFrame:
 
     Spark cannot tell how few they are before both sides are on their way.
     """
-    return F.broadcast(rows) if most <= _FEW else rows
+    return F.broadcast(rows) if most <= FEW else rows
 
 
 def still_open(built: Built, horizon: int) -> Column:

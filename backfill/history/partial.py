@@ -17,8 +17,10 @@ from backfill.conservation import Totals, check_rows, totals
 from backfill.history.base import QUARANTINE, BaseRun
 from backfill.history.dates import ALL, Dates
 from backfill.history.exchange import (
+    FEW,
     Place,
     as_published,
+    of_keys,
     overlaps,
     remaining,
     touched,
@@ -30,12 +32,14 @@ from backfill.history.record import Input, Record
 from backfill.history.results import Past, WindowResult
 from backfill.history.retention import BEYOND, ended
 from backfill.history.state import State
-from backfill.operators.session import sessions
+from backfill.operators.session import last_event, sessions
 from backfill.quality.gate import Rows
 from backfill.tables import LiveFile, StagedFiles
 from backfill.windows import SessionWindow
 
 _WHOLE = "_whole"
+#: A part of a table is often one date's: by Spark's setting, 64 MiB, one task would write it all.
+_TASK = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Pending:
         closure: the dates of what was looked at.
         held: how many events the windows hold that the run computed.
         assigned: how many the engine assigns to them.
+        few: the slices that the run is of, if they are few: windows of other keys are copies.
     """
 
     state: State
@@ -68,6 +73,7 @@ class Pending:
     closure: Dates
     held: int
     assigned: int
+    few: Sliced | None = None
 
 
 @dataclass(frozen=True)
@@ -134,12 +140,13 @@ class PartialRun(BaseRun):
         """The live files that can hold windows with an instant in [low, high], by statistics."""
         if state.version is None:
             return []
-        slack = self._slack(built)
         found = []
         for file in self.store.live(state.name, version=state.version):
             first, last = file.minimum.get("window_start"), file.maximum.get("window_end")
             after = high is not None and first is not None and first > high
-            before = low is not None and last is not None and last < low - slack
+            if last is not None:
+                last = self._last_instant(last, built)
+            before = low is not None and last is not None and last < low
             if not after and not before:
                 found.append(file)
         return found
@@ -189,7 +196,7 @@ class PartialRun(BaseRun):
             )
             rest = remaining(self._bounded(like, built), built, gives_way, horizon)
             everything = as_published(new, like).unionByName(as_published(rest, like))
-        staged = self.stage_window(state.name, everything)
+        staged = self.stage_window(state.name, everything, task_bytes=_TASK)
         return Exchange(staged, tuple(sorted(replaced)), rows, events or 0)
 
     def commit(
@@ -223,13 +230,20 @@ class PartialRun(BaseRun):
             dates: that the run computed.
             horizon: µs.
         """
+        frame = self.store.read_staged(self.spark, each.exchange.staged)
+        computed = None
+        few, keys = each.few, () if each.few is None else each.few.key.inner
+        if few is not None and keys and each.exchange.staged.rows > FEW:
+            rows = with_bounds(frame, self.definitions[each.state.name], few)
+            computed = of_keys(rows, F.broadcast(few.frame), keys, "left_semi")
         return Rows(
-            frame=self.store.read_staged(self.spark, each.exchange.staged),
+            frame=frame,
             dates=self.over(dates, horizon),
             version=each.state.version,
             without=each.exchange.replaced,
             held=each.held,
             assigned=each.assigned,
+            computed=computed,
         )
 
     def unusable(self, fresh: Sequence[str], past: Past | None) -> Unusable:
@@ -360,14 +374,18 @@ class PartialRun(BaseRun):
     def _bounded(self, rows: DataFrame, built: Built) -> DataFrame:
         return with_bounds(rows, built.definition, built.sliced)
 
-    def _slack(self, built: Built) -> int:
-        """What a reported end can be later than the last event, µs."""
-        window = built.definition.window
-        return window.gap.us if isinstance(window, SessionWindow) else 0
+    def _last_instant(self, end: int, built: Built) -> int:
+        """The last instant of a window by the end that is reported of it, µs; at the latest."""
+        window, engine = built.definition.window, self.spec.engine
+        if isinstance(window, SessionWindow):
+            end = last_event(end, window, engine.rules_for(window))
+        return end + engine.tick_us
 
     def _reach(self, built: Built) -> int:
         """How long before the horizon a window that is open can have ended, µs."""
-        return self._slack(built) + self.spec.engine.tick_us
+        window = built.definition.window
+        gap = window.gap.us if isinstance(window, SessionWindow) else 0
+        return gap + self.spec.engine.tick_us
 
 
 def hull(extents: DataFrame) -> tuple[int, int] | None:

@@ -20,7 +20,7 @@ from backfill.events import spark_errors
 from backfill.events.model import shown
 from backfill.history.arrivals import can_tell
 from backfill.history.dates import ALL, Dates
-from backfill.history.exchange import Place, of_keys, sent
+from backfill.history.exchange import FEW, Place, of_keys, sent
 from backfill.history.merge import LATE, merged
 from backfill.history.origins import Origins
 from backfill.history.partial import Pending, Seen, duplicates_of, hull
@@ -269,7 +269,9 @@ class RecomputeRun(RebuildingRun):
         others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
         every = others.unionByName(final.select(*others.columns))
         dates = Dates() if bounds is None else self.hull(*bounds)
-        return Pending(state, exchange, dates, found.late, assigned), replace(built, frame=every)
+        few = sliced if sums.accepted <= FEW else None
+        made = Pending(state, exchange, dates, found.late, assigned, few)
+        return made, replace(built, frame=every)
 
     def _past(
         self, events: DataFrame, sums: Totals, horizon: int, every: Mapping[str, Built]

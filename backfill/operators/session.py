@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,6 +14,8 @@ from backfill.aggregates.bound import Bound
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.engines import Rules
 from backfill.windows import SessionWindow
+
+Time = TypeVar("Time", int, Column)
 
 
 def breaks(at: Column, before: Column, gap: int, rules: Rules) -> Column:
@@ -68,7 +71,7 @@ def sessions(
     )
 
 
-def last_event(end: Column, window: SessionWindow, rules: Rules) -> Column:
+def last_event(end: Time, window: SessionWindow, rules: Rules) -> Time:
     """The last event of a session whose reported end is `end`: what `reported_end` undoes."""
     return end if rules.session_end == "last_event" else end - window.gap.us
 

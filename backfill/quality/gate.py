@@ -43,6 +43,8 @@ class Rows:
         written: how many rows there are, where they are all that a run computed and nothing
             else. One that is there twice would break conservation, and a session is cut where the
             sort that built it says; so of many rows these two are looked up for some keys.
+        computed: those of the keys that a run computed, where the others are copies of what is
+            published; None: any may be computed.
     """
 
     frame: DataFrame
@@ -52,6 +54,7 @@ class Rows:
     held: int | None = None
     assigned: int | None = None
     written: int | None = None
+    computed: DataFrame | None = None
 
 
 class Gate:
@@ -78,10 +81,7 @@ class Gate:
         measured = measure(
             {
                 name: Look(
-                    rules=rules[name],
-                    rows=rows.frame,
-                    sampled=(rows.written or 0) > sample.FEW
-                    and "conservation" in self._builtin(rules[name]),
+                    rules=rules[name], rows=rows.frame, beside=self._beside(rows, rules[name])
                 )
                 for name, rows in windows.items()
                 if self._builtin(rules[name])
@@ -118,6 +118,14 @@ class Gate:
 
     def _builtin(self, rules: WindowRules) -> dict[str, Builtin]:
         return wanted(self.spec, scopes(rules.definition.window))
+
+    def _beside(self, rows: Rows, rules: WindowRules) -> DataFrame | None:
+        """The rows that are looked at beside their neighbours; None: all."""
+        if rows.computed is not None:
+            return rows.computed
+        if (rows.written or 0) > sample.FEW and "conservation" in self._builtin(rules):
+            return rows.frame.where(sample.sampled([column(each) for each in self.spec.key]))
+        return None
 
     def _window(
         self, name: str, rows: Rows, rules: WindowRules, measured: Measured | None

@@ -18,7 +18,6 @@ from backfill.engines import Engine
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
 from backfill.operators.session import breaks
-from backfill.quality.sample import sampled
 from backfill.windows import SessionWindow
 
 #: What a row breaks beside the one before it: rows are sorted for it.
@@ -141,13 +140,13 @@ class Look:
     Attributes:
         rules: of its rows.
         rows: as the table has them.
-        sampled: what a row has to be like beside its neighbour is looked up for some keys only,
-            whole ones, which saves sorting all rows.
+        beside: those of some keys, whole ones: what a row has to be like beside its neighbour is
+            looked up for these only, which saves sorting all rows. None: for all.
     """
 
     rules: WindowRules
     rows: DataFrame
-    sampled: bool
+    beside: DataFrame | None = None
 
     @cached_property
     def flagged(self) -> DataFrame:
@@ -158,15 +157,14 @@ class Look:
         """By date, the rows and what they hold, and how many break each check."""
         checks = self.rules.checks()
         total = F.count(F.lit(1)), F.sum(EVENTS)
-        if not self.sampled:
+        if self.beside is None:
             return _counts(table, self.flagged, checks, *total)
         alone = [each for each in checks if each not in (_UNIQUE, _GAP)]
         beside = [each for each in checks if each in (_UNIQUE, _GAP)]
-        some = self.rows.where(sampled([column(each) for each in self.rules.key]))
         none = F.lit(0).cast("bigint"), F.lit(0).cast("bigint")
         # Where nothing asks for the row before, Spark sorts nothing.
         return _counts(table, self.flagged, alone, *total).unionByName(
-            _counts(table, self.rules.flagged(some), beside, *none)
+            _counts(table, self.rules.flagged(self.beside), beside, *none)
         )
 
 

@@ -105,6 +105,7 @@ class DeltaStore:
         run_id: str,
         partition_by: tuple[str, ...],
         sort_by: tuple[str, ...],
+        task_bytes: int | None = None,
     ) -> StagedFiles:
         """Has Spark write the frame's rows as files of the table, which nobody sees yet.
 
@@ -114,6 +115,7 @@ class DeltaStore:
             run_id: the run; it can stage once for each table.
             partition_by: the partition columns; none for a table without.
             sort_by: the order of the rows within a partition's files.
+            task_bytes: about how much a task sorts and writes; None: Spark's setting.
 
         Raises:
             ColumnError: a column is missing, or has a type that Delta cannot hold.
@@ -126,6 +128,7 @@ class DeltaStore:
             run_id=checked_name(run_id, "run_id"),
             partition_by=partition_by,
             sort_by=sort_by,
+            task_bytes=task_bytes,
         )
 
     def read_staged(self, spark: SparkSession, staged: StagedFiles) -> DataFrame:

@@ -85,6 +85,7 @@ def write_files(
     run_id: str,
     partition_by: tuple[str, ...],
     sort_by: tuple[str, ...],
+    task_bytes: int | None = None,
     whole: bool = False,
 ) -> StagedFiles:
     """Writes the frame below the table's folder, in few files of a sensible size.
@@ -101,6 +102,7 @@ def write_files(
         run_id: the run.
         partition_by: the partition columns.
         sort_by: the order within a file.
+        task_bytes: about how much a task sorts and writes; None: Spark's setting.
         whole: one file for each partition, whatever its size.
 
     Raises:
@@ -126,8 +128,11 @@ def write_files(
     if ordered:
         rows = rows.sortWithinPartitions(*ordered)
     writer = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    conf = dict(_WRITE_CONF)
+    if task_bytes is not None:
+        conf["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = str(task_bytes)
     try:
-        with session_conf(frame.sparkSession, _WRITE_CONF):
+        with session_conf(frame.sparkSession, conf):
             (writer.partitionBy(*folders) if folders else writer).parquet(str(folder))
         files = _collect(folder, schema, partition_by)
     except BaseException:

@@ -10,11 +10,23 @@ from pyspark.sql import SparkSession
 
 from backfill.cli import main
 from backfill.errors import BackfillError, JobFileError
+from backfill.history import partial
 from backfill.history.results import RunResult
 from backfill.quality import sample
 from backfill.quality.errors import ChecksFailed
 from backfill.quality.gate import Gate, Rows
-from tests.quality.published import DAY, MINUTE, START, Event, date, failed, job, versions, write
+from tests.quality.published import (
+    DAY,
+    MINUTE,
+    START,
+    Event,
+    date,
+    failed,
+    job,
+    spoil,
+    versions,
+    write,
+)
 
 GOOD: list[Event] = [(f"u{i % 7}", START + i * 97 * MINUTE) for i in range(40)]
 LONE = "checks: {sessions: [{expect_column_values_to_be_between: {column: n, min_value: 2}}]}"
@@ -159,6 +171,26 @@ def test_recompute_has_the_gate_too(spark: SparkSession, tmp_path: Path) -> None
     result = strict.recompute(spark, publish_anyway="one is enough")
     assert result is not None
     assert versions(strict) != before
+
+
+@pytest.mark.slow
+def test_of_many_rows_those_of_late_keys_are_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial, "FEW", 0)
+    made = job(tmp_path, GOOD)
+    made.run(spark)
+    spoil(made, spark, "sessions", lambda rows: rows.unionByName(rows.where("user = 'u1'")))
+    # In a session of the same date each: its file is written anew, with what is there twice.
+    write(tmp_path / "src" / "b.parquet", [("u2", START + (9 * 97 + 10) * MINUTE)])
+    merged = made.recompute(spark)
+    assert merged is not None
+    assert failed(merged.checks) == set()
+    assert made.table("sessions", spark).where("user = 'u2' and n = 2").count() == 1
+    write(tmp_path / "src" / "c.parquet", [("u1", START + (8 * 97 + 10) * MINUTE)])
+    with pytest.raises(ChecksFailed) as caught:
+        made.recompute(spark)
+    assert ("sessions", "unique") in failed(caught.value.outcomes)
 
 
 @pytest.mark.slow

@@ -32,13 +32,17 @@ def rows(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(data, SCHEMA)
 
 
+def some(rows: DataFrame) -> DataFrame:
+    return rows.where(sample.sampled([rows["user"]]))
+
+
 def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
     rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for each in (1, 7):
         monkeypatch.setattr(sample, "SAMPLED", each)
-        look = Look(rules=rules(HOURLY), rows=rows, sampled=True)
+        look = Look(rules=rules(HOURLY), rows=rows, beside=some(rows))
         measured = measure({"hourly": look})["hourly"]
         # What else there is to tell is told of all rows.
         assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220)}
@@ -58,7 +62,7 @@ def test_some_keys_are_looked_at_for_sessions_that_are_cut(
     found = []
     for each in (1, 7):
         monkeypatch.setattr(sample, "SAMPLED", each)
-        look = Look(rules=rules(SessionWindow(gap="30m")), rows=frame, sampled=True)
+        look = Look(rules=rules(SessionWindow(gap="30m")), rows=frame, beside=some(frame))
         measured = measure({"sessions": look})["sessions"]
         assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200)}
         assert {**measured.broken, "gap": 0} == dict.fromkeys(look.rules.checks(), 0)
@@ -68,7 +72,7 @@ def test_some_keys_are_looked_at_for_sessions_that_are_cut(
 
 
 def test_all_rows_are_looked_at_where_nothing_is_sampled(rows: DataFrame) -> None:
-    measured = measure({"hourly": Look(rules=rules(HOURLY), rows=rows, sampled=False)})
+    measured = measure({"hourly": Look(rules=rules(HOURLY), rows=rows)})
     assert measured["hourly"].broken["unique"] == 10
 
 
@@ -83,6 +87,7 @@ def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("window", [SessionWindow(gap="30m"), HOURLY], ids=str)
 def test_one_sort_for_each_table(rows: DataFrame, window: Window, sampled: bool) -> None:
-    found = nodes(Look(rules=rules(window), rows=rows, sampled=sampled).counts("table"))
+    beside = some(rows) if sampled else None
+    found = nodes(Look(rules=rules(window), rows=rows, beside=beside).counts("table"))
     # With a sample it is the sample alone that is sorted.
     assert (found["Sort"], found["Window"]) == (1, 1)
