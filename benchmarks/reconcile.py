@@ -81,7 +81,7 @@ def _compare(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
         {"events": T.LongType(), "revenue": T.DoubleType()},
     )
     totals = sides.totals()
-    differing = sides.differing(sides.near(totals.buckets)).count()
+    differing = sides.differing(sides.near(totals.off)).count()
     keys = _keys_off(folder, spark)
     wrong = None if differing == keys else f"{differing:,} keys differ, of {keys:,}"
     return totals.batch, wrong

@@ -173,7 +173,7 @@ class _Reconciling(BaseRun):
         ordered = True
         with self.stack:
             totals = sides.totals()
-            near = self._held(sides.near(totals.buckets))
+            near = self._held(sides.near(totals.off))
             differing = self._held(sides.differing(near))
             count = differing.count()
             self.progress(f"{totals.batch:,} windows and {totals.stream:,}; {count:,} keys differ")

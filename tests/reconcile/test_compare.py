@@ -10,14 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType
 
 from backfill import Job, SessionWindow
 from backfill import aggregates as agg
 from backfill.columns import END, START
 from backfill.engines import engine
 from backfill.reconciliation import run
-from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.run import compare
 from backfill.replay import Event, replay
@@ -197,18 +195,3 @@ def test_what_is_alike(spark: SparkSession, tmp_path: Path) -> None:
     job.run(spark)
     found = reconciled(job, spark, written(events))
     assert (found.matched, list(found.differences), found.ok()) == (3, [], True)
-
-
-def test_values_that_have_changed_places_with_a_null_differ(spark: SparkSession) -> None:
-    schema = f"a string, b string, {START} long, {END} long, least long, most long"
-    ours = [("x", None, 0, 1, None, 5), ("y", "z", 0, 1, 2, None), ("same", None, 0, 1, None, 7)]
-    theirs = [("x", None, 0, 1, 5, None), (None, "x", 0, 1, 2, 3), ("same", None, 0, 1, None, 7)]
-    moved = [("y", "z", 0, 1, 2, None), (None, "x", 0, 1, 2, 3)]
-    batch, stream = (
-        spark.createDataFrame(rows, schema) for rows in ([*ours, moved[1]], [*theirs, moved[0]])
-    )
-    sides = Sides(batch, stream, ["a", "b"], {"least": LongType(), "most": LongType()})
-    totals = sides.totals()
-    assert (totals.batch, totals.stream, len(totals.buckets)) == (4, 4, 1)
-    differing = sides.differing(sides.near(totals.buckets))
-    assert [tuple(row) for row in differing.collect()] == [("x", None)]
