@@ -344,7 +344,14 @@ class Job:
         """Goes back to what a run published, the record of what was counted included."""
         run_id = self._new_run()
         metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
-        return versions.restore(self.store, self._tables(), run, run_id=run_id, metadata=metadata)
+        try:
+            given = self._late()
+        except TableError:  # a damaged record may be what to go back from
+            given = []
+        tables = self._tables()
+        done = versions.restore(self.store, tables, run, run_id=run_id, metadata=metadata)
+        known = self._late()
+        return replace(done, forgotten=tuple(path for path in given if path not in known))
 
     def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
         """Drops published windows that are past the job's retention; as `history.expire.expire`."""
@@ -376,6 +383,13 @@ class Job:
                 value=name,
                 way_out=did_you_mean(name, known),
             )
+
+    def _late(self) -> list[str]:
+        """The paths of late events that are inputs of the job."""
+        home = self.spec.path.parent
+        records = (self.store.record(name) for name in self._tables() if self.store.exists(name))
+        near = (path for record in records if record for path in record.get("late", ()))
+        return list(dict.fromkeys(str(home / path) for path in near))
 
     def _tables(self) -> list[str]:
         return [*self.spec.windows, QUARANTINE]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backfill.cli.output import cell, print_line, print_table
+from backfill.durations import Fixed
+from backfill.quality.builtin import BUILTINS
 
 if TYPE_CHECKING:
     from backfill.quality.checks import Outcome
@@ -67,4 +69,7 @@ def _told(outcome: Outcome) -> str:
 def _found(outcome: Outcome) -> str:
     if outcome.unexpected is not None:
         return f"{outcome.unexpected:,} rows"
+    limit = BUILTINS[outcome.check.name].limit if outcome.check.builtin else None
+    if isinstance(limit, Fixed) and isinstance(outcome.observed, int | float):
+        return f"{dt.timedelta(microseconds=outcome.observed)}"
     return cell(outcome.observed, dt.timezone.utc)

@@ -36,3 +36,8 @@ def restore(
     print_line(f"\nDone, as run {done.run_id}.")
     if done.untouched:
         tell(f"The run published nothing in {', '.join(done.untouched)}: left as it is.")
+    for path in done.forgotten:
+        tell(
+            f"{path} is no input of the job any more. To merge it again: "
+            f"backfill recompute {job} --late {path}"
+        )

@@ -45,11 +45,13 @@ class Restored:
         run_id: of the restoring.
         tables: those that went back.
         untouched: those in which the run published nothing; they are as they were.
+        forgotten: paths of late events that were given since: no inputs of the job any more.
     """
 
     run_id: str
     tables: Mapping[str, RestoredTable]
     untouched: tuple[str, ...]
+    forgotten: tuple[str, ...] = ()
 
 
 def runs(store: DeltaStore, names: Iterable[str]) -> list[dict[str, Any]]:

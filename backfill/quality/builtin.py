@@ -61,7 +61,8 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         Builtin(
             name="counted_once",
-            about="no event (key, time and id) is counted twice; looked at for one key of 64",
+            about="no event (key, time and id) is counted twice; of more than a million, looked up "
+            "for one key of 64",
             scope="events",
         ),
         Builtin(
@@ -85,8 +86,7 @@ BUILTINS: Mapping[str, Builtin] = {
         Builtin(name="counts", about="a window holds at least one event", scope="windows"),
         Builtin(
             name="unique",
-            about="there is one row for each key and window; of aligned windows that a full run "
-            "has made, looked at for one key of 64 beside their conservation",
+            about="there is one row for each key and window",
             scope="windows",
         ),
         Builtin(

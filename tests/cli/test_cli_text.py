@@ -10,9 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from backfill.cli.checks import print_failed
 from backfill.cli.output import cell, iso_utc, print_json, print_line, print_table
 from backfill.cli.times import instant_us
 from backfill.errors import JobFileError
+from backfill.quality.builtin import BUILTINS
+from backfill.quality.checks import Outcome
+from backfill.quality.gate import as_check
 
 UTC = dt.timezone.utc
 OSLO = ZoneInfo("Europe/Oslo")
@@ -94,3 +98,15 @@ def test_times_as_typed(text: str, utc: str) -> None:
 def test_no_times(text: str) -> None:
     with pytest.raises(JobFileError, match="--from: neither a date nor a time"):
         instant_us(text, OSLO, option="--from")
+
+
+def test_a_span_of_time_that_a_check_found_is_told_as_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    check = as_check(BUILTINS["freshness"])
+    late = 260_639_853_699
+    found = Outcome(
+        table="events", check=check, success=False, observed=late, unexpected=None, examples=()
+    )
+    print_failed([found])
+    assert "3 days, 0:23:59.853699" in capsys.readouterr().out

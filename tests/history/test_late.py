@@ -170,3 +170,17 @@ def test_inputs_that_are_gone_or_changed_are_not_merged(world: World) -> None:
     (world.folder / "src" / "a.parquet").unlink()
     with pytest.raises(SourceError, match=r"is gone.*backfill run JOB --from DATE --to DATE"):
         world.recompute()
+
+
+@pytest.mark.slow
+def test_going_back_forgets_late_events_that_were_given(world: World, tmp_path: Path) -> None:
+    job, late = world.job, tmp_path / "given.parquet"
+    (first,) = job.history()
+    world.write_to(late, [Event("a", at(1, 1, 30), 7)])
+    job.recompute(world.spark, late=late)
+    done = job.restore(first["run_id"])
+    assert done.forgotten == (str(late),)
+    assert job.recompute(world.spark) is None
+    again = job.recompute(world.spark, late=late)
+    assert again is not None
+    assert again.accepted == 1
