@@ -21,9 +21,9 @@ from backfill.reconciliation.gathering import SIDE
 #: Doubles are first told apart by 34 of their 53 bits, ten digits; then both are looked at exactly.
 _SPLIT = 2.0**19 + 1
 _LARGE = 1e300
-#: A key's rows are of one bucket of 2^16: as many as Spark sums up in its fast map before any row
-#: is sent, and so many that few rows are of one that differs.
-_BUCKET_BITS = 16
+#: A key's rows are of one bucket of 2^15: few enough for Spark's fast map and the processor's
+#: cache, and so many that seldom two keys that differ share one.
+_BUCKET_BITS = 15
 #: So many further bits of its hash are a key's weight: of 32 bits of a window's hash and these,
 #: a long holds the sum of 2^24 windows at least.
 _WEIGHT_BITS = 8

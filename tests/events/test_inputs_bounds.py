@@ -90,8 +90,8 @@ def check(source: Source, names: list[str], zone: str = "UTC", tick: int = 1) ->
             assert known is not None
             least, largest = least // tick * tick, largest // tick * tick
             assert known[0] <= least <= largest <= known[1], rules
-            # As narrow as clocks allow.
-            slack = DAY + 14 * DAY * (least < 0)
+            # As narrow as clocks allow, a tick for what was cut off.
+            slack = DAY + 14 * DAY * (least < 0) + tick
             assert least - slack <= known[0]
             assert known[1] <= largest + slack
 
