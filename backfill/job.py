@@ -19,6 +19,7 @@ from backfill.history.execute import execute
 from backfill.history.expire import Expired, expire
 from backfill.history.plan import Plan, Planner
 from backfill.history.recompute import RecomputeRun
+from backfill.history.record import late_of
 from backfill.history.results import RunResult
 from backfill.history.selection import selected
 from backfill.history.upkeep import Kept, clean
@@ -388,8 +389,7 @@ class Job:
         """The paths of late events that are inputs of the job."""
         home = self.spec.path.parent
         records = (self.store.record(name) for name in self._tables() if self.store.exists(name))
-        near = (path for record in records if record for path in record.get("late", ()))
-        return list(dict.fromkeys(str(home / path) for path in near))
+        return list(dict.fromkeys(path for each in records if each for path in late_of(each, home)))
 
     def _tables(self) -> list[str]:
         return [*self.spec.windows, QUARANTINE]

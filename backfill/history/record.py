@@ -95,7 +95,7 @@ class Record:
         return Record(
             settings=value["settings"],
             covered=Dates.from_json(value["covered"]),
-            late=tuple(_far(path, home) for path in value["late"]),
+            late=late_of(value, home),
             horizon=value["horizon"],
             schema=value["schema"],
             version=value["version"],
@@ -163,6 +163,11 @@ class Record:
 
     def _counted(self, path: str) -> Dates:
         return self.inputs[path].counted if path in self.inputs else Dates()
+
+
+def late_of(value: Mapping[str, Any], home: Path) -> tuple[str, ...]:
+    """The late inputs of what `Record.json` gave; none in what others recorded."""
+    return tuple(_far(path, home) for path in value.get("late", ()))
 
 
 def _near(path: str, home: Path) -> str:
