@@ -32,6 +32,8 @@ _EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     # Spark's default, INT96, leaves files without statistics of their times.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # What is held is held for seconds: packing it costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # pyspark notes the caller's line at every step of building a query, which takes longer than
     # the step, for errors that we tell in our own words.
     "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -1,22 +1,27 @@
 """Both sides of a window's table beside each other: which keys differ.
 
-By checksums: of buckets of keys first, then of the keys in those that differ. Where one key of a
-bucket is all that differs, its sums tell which: what is left of them is that key's alone, once
-weighed and once not (invertible Bloom lookup tables: Goodrich and Mitzenmacher 2011). So hardly
-anything that is alike is sent anywhere, and none of it is joined.
+By checksums: of buckets of keys first, then of the keys in those that differ. Where no more than
+two keys of a bucket differ, its sums tell which (`syndromes`), as those of an invertible Bloom
+lookup table do (Goodrich and Mitzenmacher 2011). So hardly anything that is alike is sent anywhere,
+and none of it is joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
 from backfill.reconciliation.gathering import SIDE
+from backfill.reconciliation.syndromes import POWERS, weights
 
 #: Doubles are first told apart by 34 of their 53 bits, ten digits; then both are looked at exactly.
 _SPLIT = 2.0**19 + 1
@@ -24,12 +29,18 @@ _LARGE = 1e300
 #: A key's rows are of one bucket of 2^15: few enough for Spark's fast map and the processor's
 #: cache, and so many that seldom two keys that differ share one.
 _BUCKET_BITS = 15
-#: So many further bits of its hash are a key's weight: of 32 bits of a window's hash and these,
-#: a long holds the sum of 2^24 windows at least.
-_WEIGHT_BITS = 8
+#: So many further bits of its hash are a key's weight, and so many of a window's hash are summed:
+#: a long holds the sum of 2^24 windows that are one and the same, by the highest power.
+_WEIGHT_BITS, _SUMMED_BITS = 6, 22
+#: Stands for a NULL, its place added: a number that no value happens to be.
+_ABSENT = 0x5BD1E995_27D4EB2F
+_TO_THE_MICROSECOND = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _BATCH, _STREAM, _WINDOWS = "_batch_windows", "_stream_windows", "_windows"
 _KEY, _BITS, _BUCKET, _WEIGHT = "_key_bits", "_bits", "_bucket", "_weight"
-_XOR, _SUM, _WEIGHED = "_xor", "_sum", "_weighed"
+_DIFFERS, _XOR, _SUMS = "_differs", "_xor", [f"_sum{power}" for power in range(POWERS)]
 
 
 @dataclass(frozen=True)
@@ -39,13 +50,25 @@ class Totals:
     Attributes:
         batch: how many there are.
         stream: how many the stream has.
-        off: where they differ: a bucket of keys, and the weight of those of its keys that do;
-            None: there are several.
+        off: what the buckets of keys where they differ leave: of all hashes, and of the sums.
     """
 
     batch: int
     stream: int
-    off: Sequence[tuple[int, int | None]]
+    off: Mapping[int, tuple[int, Sequence[int]]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where the sides differ.
+
+    Attributes:
+        windows: those of the keys that differ, the stream's marked in SIDE.
+        keys: how many keys that are.
+    """
+
+    windows: DataFrame
+    keys: int
 
 
 @dataclass(frozen=True)
@@ -67,33 +90,70 @@ class Sides:
     def totals(self) -> Totals:
         """Looks at all windows, once."""
         # Of the key too: windows of two keys in a bucket may be alike but for it.
-        found = self._summed(self._marked(), [_BUCKET], [_KEY], [_WEIGHT])
-        off = F.struct(_BUCKET, _SUM, _WEIGHED)
-        batch, stream, differing = found.agg(
-            F.sum(_BATCH), F.sum(_STREAM), F.collect_list(F.when(_differs(), off))
-        ).collect()[0]
-        weights = [(each[_BUCKET], _weight(each[_SUM], each[_WEIGHED])) for each in differing]
-        return Totals(batch or 0, stream or 0, weights)
+        found = self._summed(self._marked(), _BUCKET, POWERS)
+        rows = found.select("*", _differs().alias(_DIFFERS)).toArrow()
+        batch, stream = (pc.sum(rows[name]).as_py() or 0 for name in (_BATCH, _STREAM))
+        rows = rows.filter(rows[_DIFFERS])
+        bucket, xor, *sums = (rows[name].to_pylist() for name in (_BUCKET, _XOR, *_SUMS))
+        left = zip(xor, zip(*sums, strict=True), strict=True)
+        return Totals(batch, stream, dict(zip(bucket, left, strict=True)))
 
-    def near(self, off: Sequence[tuple[int, int | None]]) -> DataFrame:
-        """The windows of keys where the sides differ, those of the stream marked in SIDE."""
-        schema = "_off_bucket long, _off_weight long"
-        wanted = self.batch.sparkSession.createDataFrame(list(off), schema)
+    def differing(self, totals: Totals, held: Callable[[DataFrame], DataFrame]) -> Found:
+        """Looks at all windows once more, for those of the keys that differ.
+
+        Args:
+            totals: what the first look gave.
+            held: keeps a frame's rows.
+        """
+        if not totals.off:
+            return Found(self._near(totals, ()), 0)
+        found, missed = self._looked(totals, (), held)
+        if missed:
+            # What a key leaves of its bucket's sums may be 0 by chance, and its weight not be seen.
+            found, _ = self._looked(totals, missed, held)
+        return found
+
+    def _looked(
+        self, totals: Totals, whole: Collection[int], held: Callable[[DataFrame], DataFrame]
+    ) -> tuple[Found, Collection[int]]:
+        """Where the sides differ, and the buckets for which that does not account."""
+        near = held(self._near(totals, whole))
+        # By the keys' hashes, for numbers group faster than text.
+        off = held(self._summed(near, _KEY).where(_differs()).select(_KEY, _XOR, _SUMS[0]))
+        left = off.groupBy(F.shiftrightunsigned(_KEY, 64 - _BUCKET_BITS).alias(_BUCKET)).agg(
+            F.count(F.lit(1)), F.bit_xor(_XOR), F.sum(_SUMS[0])
+        )
+        bucket, keys, xor, total = (each.to_pylist() for each in left.toArrow())
+        found = dict(zip(bucket, zip(xor, total, strict=True), strict=True))
+        missed = {
+            bucket
+            for bucket, (xor, sums) in totals.off.items()
+            if found.get(bucket) != (xor, sums[0])
+        }
+        windows = near.join(off.select(_KEY), _KEY, "left_semi").drop(_KEY)
+        return Found(windows, sum(keys)), missed
+
+    def _near(self, totals: Totals, whole: Collection[int]) -> DataFrame:
+        """The windows of keys of which some differ."""
+        off = [
+            {"_off_bucket": bucket, "_off_weight": weight}
+            for bucket, (_, sums) in totals.off.items()
+            for weight in ([None] if bucket in whole else weights(sums, _WEIGHT_BITS))
+        ]
+        schema = pa.schema([("_off_bucket", pa.int64()), ("_off_weight", pa.int64())])
+        wanted = self.batch.sparkSession.createDataFrame(pa.Table.from_pylist(off, schema))
         one = F.col("_off_weight").isNull() | (F.col("_off_weight") == F.col(_WEIGHT))
         same = (F.col("_off_bucket") == F.col(_BUCKET)) & one
         rows = self._marked().join(F.broadcast(wanted), same, "left_semi")
-        return rows.drop(_BUCKET, _WEIGHT, _KEY)
-
-    def differing(self, near: DataFrame) -> DataFrame:
-        """The keys of these windows that differ."""
-        return self._summed(near, self.keys).where(_differs()).select(*self.keys)
+        return rows.drop(_BUCKET, _WEIGHT)
 
     def _marked(self) -> DataFrame:
         ours, theirs = (
             side.withColumn(SIDE, F.lit(streams))
             for side, streams in ((self.batch, False), (self.stream, True))
         )
-        key = _hash([F.col(each) for each in self.keys])
+        types = {field.name: field.dataType for field in self.batch.schema.fields}
+        key = F.xxhash64(F.lit(0), *_told([_flat(F.col(each), types[each]) for each in self.keys]))
         bits = F.shiftrightunsigned(_KEY, 64 - _BUCKET_BITS - _WEIGHT_BITS)
         return (
             ours.unionByName(theirs)
@@ -106,26 +166,21 @@ class Sides:
             )
         )
 
-    def _summed(
-        self,
-        rows: DataFrame,
-        by: Sequence[str],
-        also: Sequence[str] = (),
-        weight: Sequence[str] = (),
-    ) -> DataFrame:
+    def _summed(self, rows: DataFrame, by: str, powers: int = 1) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""
-        parts = [F.col(each) for each in (*also, START, END)]
-        parts += [_canonical(column(name), type) for name, type in self.values.items()]
+        values = [_canonical(column(name), type) for name, type in self.values.items()]
+        # Of the key too: windows of two keys in a bucket may be alike but for it.
+        window = F.xxhash64(_KEY, START, END, *_told(values))
+        weights = [_WEIGHT] if powers > 1 else []
         return (
-            rows.select(*by, SIDE, *weight, _hash(parts).alias(_BITS))
-            .groupBy(*by)
+            rows.select(by, SIDE, *weights, window.alias(_BITS))
+            .groupBy(by)
             .agg(
                 # Both numbers in one, for the fewer sums the faster.
                 F.sum(F.when(F.col(SIDE), 1 << 32).otherwise(1)).alias(_WINDOWS),
                 F.bit_xor(_BITS).alias(_XOR),
                 # Two rows of one side that are alike cancel each other out above; here they do not.
-                F.sum(_signed()).alias(_SUM),
-                *(F.sum(_signed() * F.col(each)).alias(_WEIGHED) for each in weight),
+                *(_sum(power).alias(_SUMS[power]) for power in range(powers)),
             )
             .withColumns(
                 {
@@ -136,38 +191,40 @@ class Sides:
         )
 
 
-def _signed() -> Column:
-    """Half of a window's hash, which the other side's takes away."""
-    half = F.shiftright(_BITS, 32)
-    return F.when(F.col(SIDE), -half).otherwise(half)
+def _sum(power: int) -> Column:
+    """Of parts of hashes, from which the other side's are taken away."""
+    part = F.shiftright(_BITS, 64 - _SUMMED_BITS)
+    signed = F.when(F.col(SIDE), -part).otherwise(part)
+    return F.sum(reduce(mul, [F.col(_WEIGHT)] * power, signed))
 
 
-def _weight(total: int, weighed: int) -> int | None:
-    """The weight of what is left of two sums; None where that is of several weights.
-
-    Several are taken for one in a case of 2^31.
-    """
-    weight, rest = divmod(weighed, total) if total else (-1, 0)
-    return weight if not rest and 0 <= weight < 1 << _WEIGHT_BITS else None
-
-
-def _hash(parts: Sequence[Column]) -> Column:
-    # A NULL leaves a hash as it was: the places tell (NULL, 5) from (5, NULL).
-    placed = [each for place, part in enumerate(parts) for each in (F.lit(place), part)]
-    return F.xxhash64(F.lit(len(parts)), *placed)
+def _told(parts: Sequence[Column]) -> Sequence[Column]:
+    """What is hashed, and the places of NULLs, which by themselves leave a hash as it was."""
+    return [
+        each
+        for place, part in enumerate(parts)
+        for each in (part, F.when(part.isNull(), F.lit(_ABSENT + place)))
+    ]
 
 
 def _differs() -> Column:
-    alike = (F.col(_BATCH) == F.col(_STREAM)) & (F.col(_XOR) == 0) & (F.col(_SUM) == 0)
+    alike = (F.col(_BATCH) == F.col(_STREAM)) & (F.col(_XOR) == 0) & (F.col(_SUMS[0]) == 0)
     return ~alike
 
 
 def _canonical(value: Column, type: T.DataType) -> Column:
     if not isinstance(type, T.DoubleType | T.FloatType):
-        return value
+        return _flat(value, type)
     number = value.cast("double")
     # Both products are rounded: what is left are the number's upper bits (Dekker 1971).
     # NaN and what is too large for the product stay as they are.
     wide = number * _SPLIT
     upper = wide - (wide - number)
     return F.when(F.abs(number) < _LARGE, upper).otherwise(number)
+
+
+def _flat(value: Column, type: T.DataType) -> Column:
+    # Spark hashes no map, and ([1], [2]) as it does ([1, NULL], [[2]]).
+    if isinstance(type, T.ArrayType | T.MapType | T.StructType | T.VariantType):
+        return F.to_json(value, _TO_THE_MICROSECOND)
+    return value

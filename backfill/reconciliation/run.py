@@ -173,14 +173,14 @@ class _Reconciling(BaseRun):
         ordered = True
         with self.stack:
             totals = sides.totals()
-            near = self._held(sides.near(totals.off))
-            differing = self._held(sides.differing(near))
-            count = differing.count()
-            self.progress(f"{totals.batch:,} windows and {totals.stream:,}; {count:,} keys differ")
-            if count:
-                windows = of_keys(near, differing, sides.keys, "left_semi")
+            off = sides.differing(totals, self._held)
+            self.progress(
+                f"{totals.batch:,} windows and {totals.stream:,}; {off.keys:,} keys differ"
+            )
+            if off.keys:
+                windows = self._held(off.windows)
                 received = self._received()
-                parts, ordered = self._parts(sides, windows, differing, received)
+                parts, ordered = self._parts(sides, windows, received)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.spark, parts, bound)
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
@@ -236,7 +236,7 @@ class _Reconciling(BaseRun):
         )
 
     def _parts(
-        self, sides: Sides, windows: DataFrame, differing: DataFrame, received: Received
+        self, sides: Sides, windows: DataFrame, received: Received
     ) -> tuple[list[Part], bool]:
         """What came of the keys that differ, and whether the order of their events counted."""
         every, ordered = received.frame, received.ordered
@@ -248,6 +248,7 @@ class _Reconciling(BaseRun):
                 return [self._keyed(sides, ordered=True, joint=True).explained(*tables)], True
             ordered = False
         keyed = self._keyed(sides, ordered=ordered, joint=False)
+        differing = windows.select(*sides.keys).distinct()
         events = of_keys(every, differing, sides.keys, "left_semi")
         tables = _gathered(windows, events)
         if tables is not None:
