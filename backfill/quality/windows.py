@@ -160,11 +160,11 @@ class Look:
         if self.beside is None:
             return _counts(table, self.flagged, checks, *total)
         alone = [each for each in checks if each not in (_UNIQUE, _GAP)]
-        beside = [each for each in checks if each in (_UNIQUE, _GAP)]
+        paired = [each for each in checks if each in (_UNIQUE, _GAP)]
         none = F.lit(0).cast("bigint"), F.lit(0).cast("bigint")
         # Where nothing asks for the row before, Spark sorts nothing.
         return _counts(table, self.flagged, alone, *total).unionByName(
-            _counts(table, self.rules.flagged(self.beside), beside, *none)
+            _counts(table, self.rules.flagged(self.beside), paired, *none)
         )
 
 

@@ -67,9 +67,10 @@ def _format(value: str) -> str:
 
 def _time_format(value: str) -> str:
     hint = did_you_mean(value, _TIME_FORMATS)
-    if value not in _TIME_FORMATS and (hint.startswith("Did") or value.isdigit()):
+    near = f"{hint} " if hint.startswith("Did") else ""
+    if value not in _TIME_FORMATS and (near or value.isdigit()):
         other = "or a pattern such as yyyy-MM-dd HH:mm:ss"
-        allowed = f"{hint} Allowed: {', '.join(_TIME_FORMATS)}, {other}"
+        allowed = f"{near}Allowed: {', '.join(_TIME_FORMATS)}, {other}"
         raise JobFileError("no such time format", value=value, way_out=allowed)
     return value
 

@@ -120,7 +120,7 @@ def find(values: Mapping[str, Value], name: str) -> Value:
         raise ColumnError(
             "the stream has no such column",
             field=name,
-            way_out=f"{near} Say which one it is with columns: theirs=ours".replace("  ", " "),
+            way_out=f"Say which one it is with columns: theirs=ours. {near}",
         )
     return values[name]
 
