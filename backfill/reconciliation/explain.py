@@ -13,6 +13,7 @@ from backfill.reconciliation.faults import (
     of_output,
     of_restarts,
     of_settings,
+    of_shifts,
     of_tombstones,
 )
 from backfill.reconciliation.matching import Difference
@@ -51,12 +52,15 @@ def explain(case: Case) -> list[Explanation]:
     rows = case.operator.written(base)
     settled = not case.stream or not case.tries or _gives_all(case, rows)
     everywhere = None if settled else _one_for_all(case, base)
+    moved = None if settled or everywhere is not None else _moved(case, base)
     found = []
     for difference in case.differences:
         if case.gives(rows, difference.hull):
             found.append(_shown(case, difference, Hypothesis((), rows, base)))
         elif everywhere is not None:
             found.append(_shown(case, difference, everywhere))
+        elif moved is not None and _is_moved(case, difference, rows, moved):
+            found.append(_shown(case, difference, moved))
         elif not case.tries:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
@@ -84,6 +88,33 @@ def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
                 if third.causes != second.causes and _gives_all(case, third.rows):
                     return _both(_both(first, second), third)
     return None
+
+
+def _moved(case: Case, base: Replayed) -> Hypothesis | None:
+    """A shift of all that the stream has of the key, where it has not all."""
+    plain = Hypothesis((), case.operator.written(base), base)
+    strange = [row for row in case.stream if not _among(case, row, plain.rows)]
+    if not strange or len(plain.rows) <= len(case.stream):
+        return None
+    for each in of_shifts(strange, plain.rows):
+        if all(_among(case, row, each.rows) for row in case.stream):
+            there = [row for row in each.rows if _among(case, row, case.stream)]
+            return _both(plain, replace(each, rows=there))
+    return None
+
+
+def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hypothesis) -> bool:
+    """Whether a difference is of windows that the stream has elsewhere, and not of lost ones."""
+    shift, there = moved.evidence["shift_us"], {row.bounds for row in moved.rows}
+    return bool(difference.stream) or any(
+        (row.start + shift, row.end + shift) in there
+        for row in rows
+        if case.concerns(row, difference.hull)
+    )
+
+
+def _among(case: Case, row: Row, rows: Sequence[Row]) -> bool:
+    return any(case.same(row, each) for each in rows)
 
 
 def _searched(case: Case, difference: Difference, base: Replayed) -> Explanation:

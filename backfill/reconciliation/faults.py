@@ -31,9 +31,7 @@ MOST_DIGITS = 6
 
 def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
     """Faults of what was written, whatever the operator made: shifted, other ends, rounded."""
-    for shift in _shifts(difference.stream, rows):
-        moved = [row._replace(start=row.start + shift, end=row.end + shift) for row in rows]
-        yield _hypothesis("zone_shift", moved, {"shift_us": shift})
+    yield from of_shifts(difference.stream, rows)
     window = case.operator.window
     if isinstance(window, SessionWindow):
         for reach in (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000):
@@ -41,6 +39,13 @@ def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterat
             if all(row.start <= row.end for row in ended):
                 yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
     yield from _roundings(case, difference, rows)
+
+
+def of_shifts(stream: Sequence[Row], rows: Sequence[Row]) -> Iterator[Hypothesis]:
+    """Times of another zone, by which rows of the stream would be some of these."""
+    for shift in _shifts(stream, rows):
+        moved = [row._replace(start=row.start + shift, end=row.end + shift) for row in rows]
+        yield _hypothesis("zone_shift", moved, {"shift_us": shift})
 
 
 def _roundings(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:

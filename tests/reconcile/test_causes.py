@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -174,6 +175,13 @@ def test_two_faults_at_once() -> None:
     found = explained(operator, events, batch_of(events), rounded(shifted(stream)))
     assert {each.causes[0] for each in found} <= {"zone_shift", "rounded"}
     assert all(each.proved for each in found)
+
+
+def test_a_window_that_is_lost_beside_windows_that_are_shifted() -> None:
+    operator, stream = stream_of(visits(), grace="10s", retention="1d")
+    found = explained(operator, visits(), batch_of(visits()), shifted(stream[1:]))
+    told = Counter(causes(found))
+    assert told == {(("missing_in_stream",), True): 1, (("zone_shift",), True): 4}
 
 
 @pytest.mark.parametrize(("gap", "bounds"), [("15s", (10, 20)), ("25s", (20, 30))])
