@@ -67,7 +67,10 @@ def reconcile(
     Options override the job file's stream section.
     """
     from backfill.job import Job
+    from backfill.reconciliation.causes import check_acceptable
 
+    accepted = [each.strip() for each in accept.split(",") if each.strip()]
+    check_acceptable(accepted)
     loaded = Job.load(job)
     found = loaded.reconcile(
         window,
@@ -90,7 +93,6 @@ def reconcile(
         emit=emit,
         api=api,
     )
-    accepted = [each.strip() for each in accept.split(",") if each.strip()]
     ok = found.ok(accepted)
     if html is not None:
         from backfill.reconciliation.report import write_report

@@ -28,10 +28,11 @@ input; then a fault of each of two of these kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from backfill.errors import JobFileError, did_you_mean
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
@@ -44,6 +45,24 @@ T = TypeVar("T")
 MOST_TRIES = 2_000
 UNEXPLAINED = "unexplained"
 POSSIBLE = "possible"
+#: What may be accepted: all causes but that there is none, and those that are not proved.
+ACCEPTABLE = (
+    *("late", "pending", "engine_loss", "overlap", "redelivered", "retention", "restart"),
+    *("tombstone_missing", "gap_edge", "end_convention", "zone_shift", "wrong_gap", "wrong_size"),
+    *("rounded", "float_order", "missing_in_stream", "missing_in_batch", POSSIBLE),
+)
+
+
+def check_acceptable(names: Iterable[str]) -> None:
+    """Raises JobFileError for what is the name of no cause."""
+    for name in names:
+        if name not in ACCEPTABLE:
+            raise JobFileError(
+                "there is no such cause to accept",
+                field="accept",
+                value=name,
+                way_out=did_you_mean(name, ACCEPTABLE),
+            )
 
 
 @dataclass(frozen=True)

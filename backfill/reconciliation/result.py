@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from backfill.quality.checks import Outcome
-from backfill.reconciliation.causes import UNEXPLAINED, Explanation
+from backfill.reconciliation.causes import POSSIBLE, UNEXPLAINED, Explanation, check_acceptable
 from backfill.reconciliation.matching import Difference
 
 
@@ -92,7 +92,11 @@ class Reconciled:
         """Whether nothing differs but for proved causes that are accepted, or possible ones.
 
         And all of the stream could be decoded, and no check failed that is no mere warning.
+
+        Raises:
+            JobFileError: there is no such cause.
         """
+        check_acceptable(accept)
         failed = any(each.stops for each in self.checks)
         return (
             not failed
@@ -104,4 +108,4 @@ class Reconciled:
 def _accepted(found: Explanation, accept: Collection[str]) -> bool:
     if found.causes[0] == UNEXPLAINED:
         return False
-    return set(found.causes) <= set(accept) if found.proved else "possible" in accept
+    return set(found.causes) <= set(accept) if found.proved else POSSIBLE in accept

@@ -13,7 +13,9 @@ import pytest
 from backfill import HoppingWindow, SessionWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.engines import engine
-from backfill.reconciliation.causes import Case, Explanation
+from backfill.errors import JobFileError
+from backfill.reconciliation import causes as causes_module
+from backfill.reconciliation.causes import ACCEPTABLE, Case, Explanation, check_acceptable
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
@@ -380,3 +382,14 @@ def test_a_key_is_replayed_once_for_a_setting_however_much_of_it_differs(
     found = explained(operator, events, batch_of(events), stream)
     assert causes(found) == [(("unexplained",), False)] * 12
     assert tried.count(False) == 1
+
+
+def test_what_may_be_accepted_is_every_cause_that_is_told() -> None:
+    assert causes_module.__doc__ is not None
+    lines = [line.split("|")[1] for line in causes_module.__doc__.splitlines() if "|" in line]
+    told = {name.strip() for line in lines[2:] for name in line.split(",")}
+    assert {*ACCEPTABLE} == told - {"unexplained"} | {"possible"}
+    with pytest.raises(JobFileError, match=r"accept: .*got 'lat'.*Did you mean 'late'"):
+        check_acceptable(["pending", "lat"])
+    with pytest.raises(JobFileError, match="unexplained"):
+        check_acceptable(["unexplained"])
