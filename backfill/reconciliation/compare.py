@@ -40,7 +40,12 @@ _TO_THE_MICROSECOND = {
 }
 _BATCH, _STREAM, _WINDOWS = "_batch_windows", "_stream_windows", "_windows"
 _KEY, _BITS, _BUCKET, _WEIGHT = "_key_bits", "_bits", "_bucket", "_weight"
-_DIFFERS, _XOR, _SUMS = "_differs", "_xor", [f"_sum{power}" for power in range(POWERS)]
+_DIFFERS, _MORE, _XOR, _SUMS = (
+    "_differs",
+    "_more",
+    "_xor",
+    [f"_sum{power}" for power in range(POWERS)],
+)
 
 
 @dataclass(frozen=True)
@@ -50,12 +55,13 @@ class Totals:
     Attributes:
         batch: how many there are.
         stream: how many the stream has.
-        off: what the buckets of keys where they differ leave: of all hashes, and of the sums.
+        off: of each bucket of keys where they differ, what has to be accounted for, its hashes
+            and how many windows the stream has more, and what is left of its sums.
     """
 
     batch: int
     stream: int
-    off: Mapping[int, tuple[int, Sequence[int]]]
+    off: Mapping[int, tuple[tuple[int, int], Sequence[int]]]
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,9 @@ class Sides:
         rows = found.select("*", _differs().alias(_DIFFERS)).toArrow()
         batch, stream = (pc.sum(rows[name]).as_py() or 0 for name in (_BATCH, _STREAM))
         rows = rows.filter(rows[_DIFFERS])
-        bucket, xor, *sums = (rows[name].to_pylist() for name in (_BUCKET, _XOR, *_SUMS))
-        left = zip(xor, zip(*sums, strict=True), strict=True)
+        names = (_BUCKET, _XOR, _MORE, *_SUMS)
+        bucket, xor, more, *sums = (rows[name].to_pylist() for name in names)
+        left = zip(zip(xor, more, strict=True), zip(*sums, strict=True), strict=True)
         return Totals(batch, stream, dict(zip(bucket, left, strict=True)))
 
     def differing(self, totals: Totals, held: Callable[[DataFrame], DataFrame]) -> Found:
@@ -119,17 +126,15 @@ class Sides:
         """Where the sides differ, and the buckets for which that does not account."""
         near = held(self._near(totals, whole))
         # By the keys' hashes, for numbers group faster than text.
-        off = held(self._summed(near, _KEY).where(_differs()).select(_KEY, _XOR, _SUMS[0]))
+        off = held(self._summed(near, _KEY).where(_differs()).select(_KEY, _XOR, _MORE))
         left = off.groupBy(F.shiftrightunsigned(_KEY, 64 - _BUCKET_BITS).alias(_BUCKET)).agg(
-            F.count(F.lit(1)), F.bit_xor(_XOR), F.sum(_SUMS[0])
+            F.count(F.lit(1)), F.bit_xor(_XOR), F.sum(_MORE)
         )
-        bucket, keys, xor, total = (each.to_pylist() for each in left.toArrow())
-        found = dict(zip(bucket, zip(xor, total, strict=True), strict=True))
-        missed = {
-            bucket
-            for bucket, (xor, sums) in totals.off.items()
-            if found.get(bucket) != (xor, sums[0])
-        }
+        buckets, keys, xor, more = (each.to_pylist() for each in left.toArrow())
+        found = dict(zip(buckets, zip(xor, more, strict=True), strict=True))
+        # A table has no window twice. So of what differs either the hashes leave something, or the
+        # stream has more: nothing else can leave nothing of both.
+        missed = {each for each, (due, _) in totals.off.items() if found.get(each) != due}
         windows = near.join(off.select(_KEY), _KEY, "left_semi").drop(_KEY)
         return Found(windows, sum(keys)), missed
 
@@ -188,6 +193,7 @@ class Sides:
                     _STREAM: F.shiftrightunsigned(_WINDOWS, 32),
                 }
             )
+            .withColumn(_MORE, F.col(_STREAM) - F.col(_BATCH))
         )
 
 
