@@ -95,7 +95,6 @@ class Sides:
 
     def totals(self) -> Totals:
         """Looks at all windows, once."""
-        # Of the key too: windows of two keys in a bucket may be alike but for it.
         found = self._summed(self._marked(), _BUCKET, POWERS)
         rows = found.select("*", _differs().alias(_DIFFERS)).toArrow()
         batch, stream = (pc.sum(rows[name]).as_py() or 0 for name in (_BATCH, _STREAM))
@@ -214,7 +213,7 @@ def _told(parts: Sequence[Column]) -> Sequence[Column]:
 
 
 def _differs() -> Column:
-    alike = (F.col(_BATCH) == F.col(_STREAM)) & (F.col(_XOR) == 0) & (F.col(_SUMS[0]) == 0)
+    alike = (F.col(_MORE) == 0) & (F.col(_XOR) == 0) & (F.col(_SUMS[0]) == 0)
     return ~alike
 
 

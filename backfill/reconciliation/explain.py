@@ -51,12 +51,13 @@ def explain(case: Case) -> list[Explanation]:
     base = case.operator.replay(case.events)
     rows = case.operator.written(base)
     settled = not case.stream or not case.tries or _gives_all(case, rows)
-    everywhere = None if settled else _one_for_all(case, base)
-    moved = None if settled or everywhere is not None else _moved(case, base)
+    plain = Hypothesis((), rows, base)
+    everywhere = None if settled else _one_for_all(case, plain)
+    moved = None if settled or everywhere is not None else _moved(case, plain)
     found = []
     for difference in case.differences:
         if case.gives(rows, difference.hull):
-            found.append(_shown(case, difference, Hypothesis((), rows, base)))
+            found.append(_shown(case, difference, plain))
         elif everywhere is not None:
             found.append(_shown(case, difference, everywhere))
         elif moved is not None and _is_moved(case, difference, rows, moved):
@@ -64,17 +65,16 @@ def explain(case: Case) -> list[Explanation]:
         elif not case.tries:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
-            found.append(_searched(case, difference, base))
+            found.append(_searched(case, difference, plain, base))
     return found
 
 
-def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
+def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
     """One fault of settings or output that gives all the rows that the stream has of the key."""
     widest = Difference(
         tuple(row for each in case.differences for row in each.batch),
         tuple(row for each in case.differences for row in each.stream),
     )
-    plain = Hypothesis((), case.operator.written(base), base)
     for first in (plain, *of_settings(case, widest)):
         if first.causes and _gives_all(case, first.rows):
             return first
@@ -90,9 +90,8 @@ def _one_for_all(case: Case, base: Replayed) -> Hypothesis | None:
     return None
 
 
-def _moved(case: Case, base: Replayed) -> Hypothesis | None:
+def _moved(case: Case, plain: Hypothesis) -> Hypothesis | None:
     """A shift of all that the stream has of the key, where it has not all."""
-    plain = Hypothesis((), case.operator.written(base), base)
     strange = [row for row in case.stream if not _among(case, row, plain.rows)]
     if not strange or len(plain.rows) <= len(case.stream):
         return None
@@ -117,9 +116,8 @@ def _among(case: Case, row: Row, rows: Sequence[Row]) -> bool:
     return any(case.same(row, each) for each in rows)
 
 
-def _searched(case: Case, difference: Difference, base: Replayed) -> Explanation:
+def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Replayed) -> Explanation:
     """One fault that gives the stream's rows about a difference; then one of the output besides."""
-    plain = Hypothesis((), case.operator.written(base), base)
     kinds: list[Iterator[Hypothesis]] = [of_restarts(case, base)]
     if difference.stream:
         kinds = [

@@ -74,7 +74,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(alike=ROWS, ours=ROWS, theirs=ROWS)
 @example(alike=[("g", 0, 1)], ours=[("b", 0, 1)], theirs=[("g", 0, 0), ("g", 0, 0), ("d", 0, 1)])
 def test_the_keys_that_differ_are_found_whatever_shares_their_bucket(
