@@ -33,6 +33,7 @@ def aggregate(
     time_format: str | None = None,
     timezone: str = "UTC",
     engine: str = "plain",
+    combine: bool | None = None,
 ) -> DataFrame:
     """One row for each key and window that holds an event.
 
@@ -52,6 +53,12 @@ def aggregate(
         time_format: iso, epoch_s, epoch_ms, epoch_us, or a Spark pattern.
         timezone: for times without a zone and for calendar windows.
         engine: whose conventions hold: plain, kafka-streams, spark, flink, beam, storm, samza.
+        combine: whether events of a key that lie close together are combined before they are sent
+            to where their windows are made (a combiner, as in MapReduce; Flink's two-phase
+            aggregation). That is a matter of time, not of the result. By default they are where
+            the window gains by it, as sessions do. False serves sessions of about one event each;
+            a key that holds half of all events then makes one large task. Aggregates whose state
+            is no plain sum or extreme (variance, lists, sketches) are combined in any case.
 
     Returns:
         The key columns, for sessions `session_id`, then `window_start` and `window_end`
@@ -78,6 +85,7 @@ def aggregate(
         zone=timezone,
         id=id,
         arrival=arrived,
+        combine=combine,
     )
     return sliced.build(definition).result()
 

@@ -11,11 +11,11 @@ from pyspark.sql import types as T
 
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind
+from backfill.aggregates.bound import Bound, bind, lifted
 from backfill.columns import END, EVENTS, RESERVED, START, TIME, column, key_name
 from backfill.engines import Engine
 from backfill.errors import AggregateError
-from backfill.operators.aligned import aligned, layout
+from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.session import (
@@ -165,6 +165,7 @@ def slice_events(
     zone: str,
     id: str | None,
     arrival: Sequence[str],
+    combine: bool | None = True,
 ) -> Sliced:
     """Cuts usable events into the slices that all the definitions are built from.
 
@@ -176,6 +177,8 @@ def slice_events(
         zone: for calendar windows and dates.
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
+        combine: put the events of a slice together first; if not, each is a slice by itself,
+            where all aggregates have states of a single event; None: as the only window asks.
 
     Raises:
         AggregateError: if an aggregate does not fit the events, or its name is taken.
@@ -193,14 +196,29 @@ def slice_events(
     frame, bound = bind(events, columns, wanted, len(arrival))
     types = {field.name: field.dataType for field in frame.schema.fields}
     keys = Key(tuple(key), tuple(types[key_name(i)] for i in range(len(key))))
-    sliced = slicing.cut(
-        frame,
-        keys=keys.inner,
-        cuttings=cuttings(definitions, engine, zone),
-        aggregates=list(bound.values()),
-        deduplicate=id is not None,
-    )
+    aggregates = list(bound.values())
+    if combine is None:
+        combine = id is not None or not _takes_events(
+            definitions[0].window, engine, zone, aggregates
+        )
+    states = None if combine else lifted(aggregates)
+    if states is None:
+        sliced = slicing.cut(
+            frame,
+            keys=keys.inner,
+            cuttings=cuttings(definitions, engine, zone),
+            aggregates=aggregates,
+            deduplicate=id is not None,
+        )
+    else:
+        sliced = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=id is not None)
     return Sliced(sliced, keys, engine, zone, bound)
+
+
+def _takes_events(window: Window, engine: Engine, zone: str, aggregates: Sequence[Bound]) -> bool:
+    if isinstance(window, SessionWindow):
+        return False
+    return takes_events(layout(window, engine, zone), aggregates)
 
 
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:

@@ -57,15 +57,36 @@ def cut(
     )
 
 
-def _distinct(placed: DataFrame, slice_columns: list[str]) -> DataFrame:
+def apart(
+    events: DataFrame, *, keys: Sequence[str], states: Sequence[Column], deduplicate: bool
+) -> DataFrame:
+    """Each event as a slice of its own, for windows that hardly join two of them.
+
+    Args:
+        events: as for `cut`.
+        keys: the key columns.
+        states: the aggregates' states of one event.
+        deduplicate: as for `cut`; events are exchanged by key then.
+
+    Returns:
+        As `cut`.
+    """
+    rows = F.lit(1).cast("long").alias(ROWS)
+    if deduplicate:
+        events, rows = _distinct(events, list(keys)), F.col(ROWS)
+    at, one = F.col(TIME), F.lit(1).cast("long")
+    return events.select(*keys, at.alias(FIRST), at.alias(LAST), one.alias(EVENTS), rows, *states)
+
+
+def _distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     """One row per event; of copies that differ, the one with the smallest (arrival, inputs).
 
-    The events are exchanged by key and slice, once: both this grouping and the one into slices
-    find their rows together then, and a hot key is spread over its slices.
+    The events are exchanged by their place, key and slice, once: both this grouping and the one
+    into slices find their rows together then, and a hot key is spread over its slices.
     """
-    same = [*slice_columns, TIME, ID, _UNIQUE]
+    same = [*place, TIME, ID, _UNIQUE]
     payload = [each for each in placed.columns if each not in same]
-    tagged = placed.repartition(*slice_columns).withColumn(
+    tagged = placed.repartition(*place).withColumn(
         # Rows without an id are never copies of each other.
         _UNIQUE,
         F.when(F.col(ID).isNull(), F.monotonically_increasing_id()),

@@ -21,8 +21,6 @@ from backfill.operators.session import session_id
 GAP_US = 30 * 60 * 1_000_000
 MEASURES = {"events": agg.count(), "revenue": agg.sum("amount")}
 
-_BYPASS = "spark.sql.execution.bypassPartialAggregation"
-
 Run = Callable[[SparkSession, Path, Path], None]
 
 
@@ -48,7 +46,7 @@ def _spark(build: Callable[[DataFrame], DataFrame]) -> Run:
     return run
 
 
-def our_sessions(id: str | None = None) -> Run:
+def our_sessions(*, id: str | None = None, combine: bool | None = None) -> Run:
     def build(events: DataFrame) -> DataFrame:
         return backfill.aggregate(
             events,
@@ -57,6 +55,7 @@ def our_sessions(id: str | None = None) -> Run:
             time="event_time",
             aggregates=MEASURES,
             id=id,
+            combine=combine,
         )
 
     return _spark(build)
@@ -120,15 +119,6 @@ def _lag_with_id(events: DataFrame) -> DataFrame:
     key = [(F.col("user_id"), T.StringType())]
     start = F.unix_micros("window_start")
     return _lag(events).withColumn("session_id", session_id(key, start))
-
-
-def _one_phase(spark: SparkSession, source: Path, out: Path) -> None:
-    """Ours, with Spark's setting for groups that hold about one row each."""
-    spark.conf.set(_BYPASS, "true")
-    try:
-        OURS.run(spark, source, out)
-    finally:
-        spark.conf.unset(_BYPASS)
 
 
 def _hopping_window(size: str, advance: str) -> Run:
@@ -231,8 +221,7 @@ LAG = Contender("lag + cumulative sum", _spark(_lag))
 DUCKDB = Contender("DuckDB", _duckdb(_DUCKDB_EVENTS))
 DUCKDB_SLICES = Contender("DuckDB over slices", _duckdb(_DUCKDB_SLICES))
 POLARS = Contender("Polars", _polars)
-LAG_WITH_ID = Contender("lag + cumulative sum, with our id", _spark(_lag_with_id))
-ONE_PHASE = Contender("backfill, without partial aggregation", _one_phase)
+OURS_APART = Contender("backfill, combine=False", our_sessions(combine=False))
 JOB_OF_THREE = Contender("job of three windows", _job(_MORE_WINDOWS))
 JOB_OF_SESSIONS = Contender("job of sessions alone", _job(""))
 JOB_UNCHECKED = Contender("the same without its gate", _job(_MORE_WINDOWS + _UNCHECKED))

@@ -41,11 +41,13 @@ class Scenario:
     windows: str = field(default=".")
 
 
-def _hopping(name: str, size: str, advance: str, at_least: float) -> Scenario:
+def _hopping(
+    name: str, size: str, advance: str, at_least: float | None, dataset: Dataset = data.FEW_KEYS
+) -> Scenario:
     return Scenario(
         name=name,
-        title=f"hopping windows of {size} by {advance}",
-        dataset=data.FEW_KEYS,
+        title=f"hopping windows of {size} by {advance}, {dataset.days} days",
+        dataset=dataset,
         ours=c.hopping(size, advance),
         rivals=(Rival(contender=c.hopping_window(size, advance), at_least=at_least),),
     )
@@ -84,12 +86,11 @@ SCENARIOS = (
         name="one-event",
         title="sessions of one event",
         dataset=data.ONE_EVENT,
-        ours=c.OURS,
+        ours=c.OURS_APART,
         rivals=(
             Rival(contender=c.SESSION_WINDOW, at_least=1 / 1.2),
             Rival(contender=c.LAG, at_least=1 / 1.2),
-            Rival(contender=c.LAG_WITH_ID, at_least=1 / 1.2),
-            Rival(contender=c.ONE_PHASE),
+            Rival(contender=c.OURS),
         ),
     ),
     Scenario(
@@ -101,6 +102,9 @@ SCENARIOS = (
     ),
     _hopping("hopping-24h", "24 hours", "5 minutes", 20),
     _hopping("hopping-1h", "1 hour", "5 minutes", 3),
+    # So thin that a window comes out for nearly each event that goes in: to write them is most.
+    _hopping("hopping-24h-month", "24 hours", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
+    _hopping("hopping-1h-month", "1 hour", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
     Scenario(
         name="job",
         title="a job with sessions, hourly and daily windows",

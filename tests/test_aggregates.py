@@ -19,6 +19,7 @@ from backfill import HoppingWindow, SessionWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.errors import AggregateError
+from backfill.windows import Window
 from tests import reference
 from tests.frames import frame
 from tests.reference import Event
@@ -185,22 +186,42 @@ def test_aggregates_are_those_of_plain_python(
 RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
 
 
-@settings(max_examples=6)
+# In ways of their own: blocks of windows, a block's windows side by side, and events as they are.
+WAYS: dict[str, tuple[Window, bool | None, slice]] = {
+    "blocks": (HoppingWindow(size="5s", advance="500ms"), None, slice(None)),
+    "side by side": (HoppingWindow(size="4s", advance="500ms"), None, slice(0, None, 2)),
+    "side by side, others": (HoppingWindow(size="4s", advance="500ms"), None, slice(1, None, 2)),
+    "slices side by side": (HoppingWindow(size="4s", advance="500ms"), True, slice(0, None, 2)),
+    "tumbling": (TumblingWindow(size="4s"), None, slice(None)),
+    "not combined": (SessionWindow(gap="1s"), False, slice(None)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=4)
 @given(events=events)
-def test_aggregates_of_many_overlapping_windows(spark: SparkSession, events: list[Event]) -> None:
+def test_aggregates_that_run(spark: SparkSession, way: str, events: list[Event]) -> None:
     assert set(RUNNING) >= {"count", "sum", "sum_decimal", "sum_double", "min", "max_text", "mean"}
+    window, combine, part = WAYS[way]
+    kinds = dict(list(RUNNING.items())[part])
     result = aggregate(
         frame(spark, events),
-        HoppingWindow(size="5s", advance="500ms"),
-        aggregates={name: each for name, (each, _) in RUNNING.items()},
+        window,
+        aggregates={name: each for name, (each, _) in kinds.items()},
+        combine=combine,
         **COMMON,
     )
-    windows = reference.grouped(events, reference.hopping(5 * GAP, GAP // 2))
-    groups = {(key, start): held for (key, start, _), held in windows.items()}
+    if isinstance(window, SessionWindow):
+        groups = {(s[0].key, s[0].time): s for s in reference.sessions(events, GAP)}
+    else:
+        size = window.size.us
+        advance = window.advance.us if isinstance(window, HoppingWindow) else size
+        windows = reference.grouped(events, reference.hopping(size, advance))
+        groups = {(key, start): held for (key, start, _), held in windows.items()}
     found = result.withColumn("at", F.unix_micros("window_start")).collect()
     assert {(row["key"], row["at"]) for row in found} == set(groups)
     for row in found:
-        for name, (_, compute) in RUNNING.items():
+        for name, (_, compute) in kinds.items():
             expected = compute(groups[row["key"], row["at"]])
             assert alike(row[name], expected), (name, row[name], expected)
 

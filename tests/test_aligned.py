@@ -64,12 +64,19 @@ FIXED: dict[str, tuple[Window, Windows]] = {
         HoppingWindow(size="2h", advance="30m", offset="5m"),
         hopping(2 * HOUR, HOUR // 2, HOUR // 12),
     ),
-    # From here on so many overlap that slices are merged in blocks of windows.
+    # From here on so many overlap that a block's windows stand side by side.
     "many": (HoppingWindow(size="12h", advance="1h"), hopping(12 * HOUR, HOUR)),
     "many uneven": (HoppingWindow(size="9h", advance="50m"), hopping(9 * HOUR, HOUR * 5 // 6)),
     "many offset": (
         HoppingWindow(size="5h", advance="30m", offset="-7m"),
         hopping(5 * HOUR, HOUR // 2, -7 * 60_000_000),
+    ),
+    # And here too many for that: running aggregates over blocks.
+    "most": (HoppingWindow(size="24h", advance="1h"), hopping(24 * HOUR, HOUR)),
+    "most uneven": (HoppingWindow(size="23h", advance="50m"), hopping(23 * HOUR, HOUR * 5 // 6)),
+    "most offset": (
+        HoppingWindow(size="15h", advance="30m", offset="-7m"),
+        hopping(15 * HOUR, HOUR // 2, -7 * 60_000_000),
     ),
     "cumulating": (CumulatingWindow(size="6h", step="1h"), cumulating(6 * HOUR, HOUR)),
     "days of UTC": (TumblingWindow(size="1 day"), calendar("UTC", (1, "day"))),
@@ -84,7 +91,7 @@ def test_windows_of_fixed_length(spark: SparkSession, name: str, times: list[int
     check(spark, *FIXED[name], times)
 
 
-@pytest.mark.parametrize("hours", [4, 11])
+@pytest.mark.parametrize("hours", [4, 11, 23])
 @settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
 def test_kafka_streams_clips_at_the_epoch(
@@ -101,7 +108,7 @@ def test_kafka_streams_clips_at_the_epoch(
     )
 
 
-@pytest.mark.parametrize("hours", [2, 11])
+@pytest.mark.parametrize("hours", [2, 11, 23])
 @settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
 def test_storm_closes_on_the_right(spark: SparkSession, hours: int, times: list[int]) -> None:

@@ -31,16 +31,19 @@ events = st.lists(
 
 @pytest.mark.parametrize("arrival", [None, "arrival"])
 @settings(max_examples=6)
-@given(events=events)
+@given(events=events, combine=st.sampled_from([None, False]))
 def test_events_of_equal_key_time_and_id_count_once(
-    spark: SparkSession, arrival: str | None, events: list[Event]
+    spark: SparkSession, arrival: str | None, events: list[Event], combine: bool | None
 ) -> None:
+    # A list's state is one of a group, so it would have the events combined in any case.
+    lists = {} if combine is False else {"list": agg.collect_list("value")}
     known = events if arrival else [Event(e.key, e.time, e.value, e.id) for e in events]
     result = aggregate(
         frame(spark, events),
         SessionWindow(gap="1s"),
-        aggregates={"n": agg.count(), "total": agg.sum("value"), "list": agg.collect_list("value")},
+        aggregates={"n": agg.count(), "total": agg.sum("value"), **lists},
         arrival=arrival,
+        combine=combine,
         **COMMON,
     )
     expected = {}
@@ -48,7 +51,8 @@ def test_events_of_equal_key_time_and_id_count_once(
         ordered = sorted(session, key=lambda e: (e.time, e.arrival, e.value or 0))
         values = [e.value for e in ordered if e.value is not None]
         total = sum(values) if values else None
-        expected[session[0].key, session[0].time] = (len(session), total, values)
+        sums = (len(session), total)
+        expected[session[0].key, session[0].time] = (*sums, values) if lists else sums
     found = {(row[0], row[2]): row[4:] for row in rows(result)}
     assert found == expected
 

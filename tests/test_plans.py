@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,7 @@ def events(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 
 
 def plan(
-    events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: str
+    events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: Any
 ) -> Counter[str]:
     found = nodes(aggregate(events, window, aggregates=aggregates, **COMMON, **more))
     # What no plan may hold: rows handed to Python, events multiplied.
@@ -74,9 +75,34 @@ def test_many_overlapping_windows_sort_slices_up_and_down(events: DataFrame) -> 
 
 
 @pytest.mark.parametrize(
+    "window", [TumblingWindow(size="1h"), HoppingWindow(size="1h", advance="5m")], ids=str
+)
+def test_tumbling_and_few_overlapping_windows_exchange_once(
+    events: DataFrame, window: Window
+) -> None:
+    found = plan(events, window, {"n": agg.count(), "total": agg.sum("amount")})
+    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (1, 0, 0)
+    # Combined on the map side by Spark itself.
+    assert found["HashAggregate"] == 2
+
+
+@pytest.mark.parametrize("id", [None, "id"])
+def test_what_is_not_combined_is_exchanged_once(events: DataFrame, id: str | None) -> None:
+    found = plan(
+        events, SessionWindow(gap="30m"), {"total": agg.sum("amount")}, id=id, combine=False
+    )
+    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (1, 1, 0)
+
+
+def test_states_of_groups_alone_are_combined_in_any_case(events: DataFrame) -> None:
+    found = plan(events, SessionWindow(gap="30m"), {"x": agg.variance("amount")}, combine=False)
+    assert found["Exchange"] == 2
+
+
+@pytest.mark.parametrize(
     "window",
     [
-        TumblingWindow(size="1h"),
+        TumblingWindow(size="1 month"),
         HoppingWindow(size="3h", advance="1h"),
         CumulatingWindow(size="24h", step="1h"),
     ],

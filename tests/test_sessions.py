@@ -59,15 +59,16 @@ def expected(given_events: list[Event], engine: str) -> set[tuple]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=5)
-@given(events=events)
+@given(events=events, combine=st.sampled_from([None, False]))
 def test_sessions_are_those_of_plain_python(
-    spark: SparkSession, engine: str, events: list[Event]
+    spark: SparkSession, engine: str, events: list[Event], combine: bool | None
 ) -> None:
     result = aggregate(
         frame(spark, events),
         SessionWindow(gap="60s"),
         aggregates={"events": agg.count(), "total": agg.sum("value")},
         engine=engine,
+        combine=combine,
         **COMMON,
     )
     found = rows(result.drop("session_id"))

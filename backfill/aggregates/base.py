@@ -125,6 +125,22 @@ class Aggregate(ABC):
             raise self._refuse(type, "a number")
 
 
+@dataclass(frozen=True)
+class Running(Aggregate):
+    """An aggregate whose states are merged by a plain sum, min or max: `running` says which."""
+
+    @abstractmethod
+    def lift(self, given: Input) -> dict[str, Column]:
+        """The states of an event alone, in the types that merged ones have."""
+
+    def partial(self, given: Input) -> dict[str, Column]:
+        return self.merge(self.lift(given), given.order[0])
+
+    def merge(self, states: States, start: Column) -> dict[str, Column]:
+        function = getattr(F, str(self.running))
+        return {name: function(state) for name, state in states.items()}
+
+
 def positive_zero(value: Column, type: T.DataType) -> Column:
     """-0.0 as 0.0, so that the two are one value; others as they are."""
     return value + F.lit(0.0).cast(type) if isinstance(type, T.FloatType | T.DoubleType) else value

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.base import Aggregate, Input, to_column
+from backfill.aggregates.base import Aggregate, Input, Running, to_column
 from backfill.columns import EVENTS, FIRST, TIME, quoted
 from backfill.errors import AggregateError
 
@@ -33,6 +33,14 @@ class Bound:
     def partial(self) -> list[Column]:
         """Aggregate expressions over events that make the state columns."""
         return self._states(self._partial())
+
+    def lift(self) -> list[Column] | None:
+        """The state columns of each event alone; None if only groups have states."""
+        if self.input is None:
+            return []
+        if not isinstance(self.aggregate, Running):
+            return None
+        return self._states(self.aggregate.lift(self._given(self.input)))
 
     def merge(self) -> list[Column]:
         """Aggregate expressions over rows of state columns that make one row of them."""
@@ -65,10 +73,10 @@ class Bound:
         return [self._name(each) for each in self._partial()]
 
     def _partial(self) -> dict[str, Column]:
-        if self.input is None:
-            return {}
-        order = tuple(F.col(each) for each in self.order)
-        return self.aggregate.partial(Input(F.col(self.input), self.type, order))
+        return {} if self.input is None else self.aggregate.partial(self._given(self.input))
+
+    def _given(self, input: str) -> Input:
+        return Input(F.col(input), self.type, tuple(F.col(each) for each in self.order))
 
     def _current(self) -> dict[str, Column]:
         return {each: F.col(self._name(each)) for each in self._partial()}
@@ -78,6 +86,17 @@ class Bound:
 
     def _states(self, columns: dict[str, Column]) -> list[Column]:
         return [each.alias(self._name(name)) for name, each in columns.items()]
+
+
+def lifted(aggregates: Iterable[Bound]) -> list[Column] | None:
+    """The state columns of each event alone; None if an aggregate has them of groups only."""
+    every: list[Column] = []
+    for each in aggregates:
+        states = each.lift()
+        if states is None:
+            return None
+        every += states
+    return every
 
 
 def bind(

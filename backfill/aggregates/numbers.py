@@ -10,32 +10,29 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.base import Aggregate, Input, States
+from backfill.aggregates.base import Aggregate, Input, Running, States
 
 _LOW_BITS = 0xFFFF_FFFF
 _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
-class Count(Aggregate):
+class Count(Running):
     """Events; with an expression, events where it is not NULL."""
 
     name: ClassVar[str] = "count"
     python: ClassVar[str | None] = "count"
     running: ClassVar[str | None] = "sum"
 
-    def partial(self, given: Input) -> dict[str, Column]:
-        return {"n": F.count(given.value)}
-
-    def merge(self, states: States, start: Column) -> dict[str, Column]:
-        return {name: F.sum(state) for name, state in states.items()}
+    def lift(self, given: Input) -> dict[str, Column]:
+        return {"n": _one(given.value)}
 
     def finish(self, states: States, events: Column) -> Column:
         return states.get("n", events)
 
 
 @dataclass(frozen=True)
-class Sum(Aggregate):
+class Sum(Running):
     """A sum; NULL if there is no value.
 
     A sum of 64-bit integers is carried as two sums, of the high and of the low halves, so that
@@ -50,19 +47,18 @@ class Sum(Aggregate):
     def check(self, type: T.DataType) -> None:
         self._check_numeric(type)
 
-    def partial(self, given: Input) -> dict[str, Column]:
+    def lift(self, given: Input) -> dict[str, Column]:
         if isinstance(given.type, T.LongType):
             return {
-                "high": F.sum(F.shiftright(given.value, 32)),
-                "low": F.sum(given.value.bitwiseAND(F.lit(_LOW_BITS))),
+                "high": F.shiftright(given.value, 32),
+                "low": given.value.bitwiseAND(F.lit(_LOW_BITS)),
             }
-        if isinstance(given.type, T.DecimalType):
-            # Spark widens by ten digits at each sum; the cast below undoes that on merging.
-            digits = min(given.type.precision + 10, _MOST_DIGITS)
-            return {f"sum_{digits}_{given.type.scale}": F.sum(given.value)}
-        if isinstance(given.type, T.FloatType | T.DoubleType):
-            return {"sum": F.sum(given.value.cast("double"))}
-        return {"sum": F.sum(given.value)}
+        if isinstance(given.type, T.IntegralType):
+            return {"sum": given.value.cast("long")}
+        total = _total(given.type)
+        # Spark widens decimals by ten digits at each sum; the name tells what to undo that to.
+        name = f"sum_{total.precision}_{total.scale}" if isinstance(total, T.DecimalType) else "sum"
+        return {name: given.value.cast(total)}
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {name: _as_first(F.sum(state), name) for name, state in states.items()}
@@ -83,49 +79,55 @@ class Sum(Aggregate):
         return super().revert(value, states)
 
 
+def _total(type: T.DataType) -> T.DataType:
+    """What values are summed up in: doubles, or decimals with ten digits more, as Spark does."""
+    if not isinstance(type, T.DecimalType):
+        return T.DoubleType()
+    return T.DecimalType(min(type.precision + 10, _MOST_DIGITS), type.scale)
+
+
+def _one(value: Column) -> Column:
+    """What a value adds to a number of values."""
+    return F.when(value.isNotNull(), F.lit(1)).otherwise(F.lit(0)).cast("long")
+
+
 def _as_first(total: Column, name: str) -> Column:
     kind, *size = name.split("_")
     return total.cast(T.DecimalType(*map(int, size))) if kind == "sum" and size else total
 
 
 @dataclass(frozen=True)
-class Min(Aggregate):
+class Min(Running):
     """The smallest value, of any type with an order; NULL if there is none. NaN is largest."""
 
     name: ClassVar[str] = "min"
     python: ClassVar[str | None] = "min"
     running: ClassVar[str | None] = "min"
 
-    def partial(self, given: Input) -> dict[str, Column]:
-        return {"min": F.min(given.value)}
-
-    def merge(self, states: States, start: Column) -> dict[str, Column]:
-        return {"min": F.min(states["min"])}
+    def lift(self, given: Input) -> dict[str, Column]:
+        return {"min": given.value}
 
     def finish(self, states: States, events: Column) -> Column:
         return states["min"]
 
 
 @dataclass(frozen=True)
-class Max(Aggregate):
+class Max(Running):
     """The largest value, of any type with an order; NULL if there is none. NaN is largest."""
 
     name: ClassVar[str] = "max"
     python: ClassVar[str | None] = "max"
     running: ClassVar[str | None] = "max"
 
-    def partial(self, given: Input) -> dict[str, Column]:
-        return {"max": F.max(given.value)}
-
-    def merge(self, states: States, start: Column) -> dict[str, Column]:
-        return {"max": F.max(states["max"])}
+    def lift(self, given: Input) -> dict[str, Column]:
+        return {"max": given.value}
 
     def finish(self, states: States, events: Column) -> Column:
         return states["max"]
 
 
 @dataclass(frozen=True)
-class Mean(Aggregate):
+class Mean(Running):
     """The arithmetic mean; a double, or a decimal of decimals; NULL if there is no value."""
 
     name: ClassVar[str] = "mean"
@@ -136,13 +138,12 @@ class Mean(Aggregate):
     def check(self, type: T.DataType) -> None:
         self._check_numeric(type)
 
-    def partial(self, given: Input) -> dict[str, Column]:
-        exact = isinstance(given.type, T.DecimalType)
-        value = given.value if exact else given.value.cast("double")
-        return {"n": F.count(value), "sum": F.sum(value)}
+    def lift(self, given: Input) -> dict[str, Column]:
+        return {"n": _one(given.value), "sum": given.value.cast(_total(given.type))}
 
-    def merge(self, states: States, start: Column) -> dict[str, Column]:
-        return {name: F.sum(state) for name, state in states.items()}
+    def partial(self, given: Input) -> dict[str, Column]:
+        states = self.merge(self.lift(given), given.order[0])
+        return {"n": states["n"], "sum": states["sum"].cast(_total(given.type))}
 
     def finish(self, states: States, events: Column) -> Column:
         return F.when(states["n"] > 0, states["sum"] / states["n"])

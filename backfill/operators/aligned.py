@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
@@ -16,8 +16,12 @@ from backfill.engines import Engine
 from backfill.operators.calendar import CalendarCumulating, CalendarWindows
 from backfill.operators.fixed import FixedCumulating, FixedWindows
 from backfill.operators.grids import Cutting
-from backfill.operators.hopping import WORTHWHILE, hopping
+from backfill.operators.hopping import hopping
+from backfill.operators.pivot import WIDEST, pivoted
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
+
+#: With fewer windows per event than this, listing them is as fast.
+WORTHWHILE = 8
 
 
 class Layout(Protocol):
@@ -74,12 +78,37 @@ def aligned(
         One row per key and window that holds an event: key, start, end (µs), the number of
         events, merged states.
     """
-    if isinstance(where, FixedWindows) and where.most_each >= WORTHWHILE and _run(aggregates):
-        return hopping(slices, where, keys, aggregates)
+    functions = _running(aggregates)
+    if functions and isinstance(where, FixedWindows) and where.most_each >= WORTHWHILE:
+        merge = pivoted if _few(where, functions) else hopping
+        return merge(slices, where, keys, functions)
     states = [state for each in aggregates for state in each.merge()]
     placed = slices.select("*", F.inline(where.windows(F.col(FIRST))))
     return placed.groupBy(*keys, START, END).agg(F.sum(EVENTS).alias(EVENTS), *states)
 
 
-def _run(aggregates: Sequence[Bound]) -> bool:
-    return all(each.running() is not None for each in aggregates)
+def takes_events(where: Layout, aggregates: Sequence[Bound]) -> bool:
+    """Whether windows are merged from events as well as from slices.
+
+    They are where a row is hashed once or twice: Spark combines these on the map side itself.
+    """
+    if not isinstance(where, FixedWindows):
+        return False
+    functions = _running(aggregates)
+    many = where.most_each >= WORTHWHILE
+    return where.one_each or (many and functions is not None and _few(where, functions))
+
+
+def _few(where: FixedWindows, functions: Mapping[str, str]) -> bool:
+    return where.most_each * len(functions) <= WIDEST
+
+
+def _running(aggregates: Sequence[Bound]) -> dict[str, str] | None:
+    """For each state the function, sum, min or max, that merges it; None if not all have one."""
+    functions = {EVENTS: "sum"}
+    for each in aggregates:
+        running = each.running()
+        if running is None:
+            return None
+        functions |= running
+    return functions

@@ -10,34 +10,23 @@ places are alike. Nothing is subtracted, so sums of doubles stay exact, and extr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from backfill.aggregates.bound import Bound
 from backfill.columns import END, EVENTS, FIRST, START
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.grids import floor_to
-
-#: With fewer windows per event than this, listing them is as fast.
-WORTHWHILE = 8
 
 _BLOCK, _AT, _CEASES = "_block", "_at", "_ceases"
 
 
 def hopping(
-    slices: DataFrame, where: FixedWindows, keys: Sequence[str], aggregates: Sequence[Bound]
+    slices: DataFrame, where: FixedWindows, keys: Sequence[str], functions: Mapping[str, str]
 ) -> DataFrame:
-    """Merges slices into hopping windows; all states must be running ones.
-
-    Returns:
-        As `operators.aligned.aligned`.
-    """
-    functions = {EVENTS: "sum"}
-    for each in aggregates:
-        functions |= each.running() or {}
+    """Merges slices into hopping windows; takes and gives what `operators.pivot.pivoted` does."""
     length = where.most_each * where.advance
     edges = slices.select(*keys, *functions, F.explode(_edges(where, length)).alias("_edge"))
     edges = edges.select(*keys, *functions, "_edge.*")
