@@ -189,9 +189,10 @@ RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
 # In ways of their own: blocks of windows, a block's windows side by side, and events as they are.
 WAYS: dict[str, tuple[Window, bool | None, slice]] = {
     "blocks": (HoppingWindow(size="5s", advance="500ms"), None, slice(None)),
-    "side by side": (HoppingWindow(size="4s", advance="500ms"), None, slice(0, None, 2)),
-    "side by side, others": (HoppingWindow(size="4s", advance="500ms"), None, slice(1, None, 2)),
-    "slices side by side": (HoppingWindow(size="4s", advance="500ms"), True, slice(0, None, 2)),
+    **{
+        f"side by side {i}": (HoppingWindow(size="4s", advance="500ms"), combine, slice(i, None, 3))
+        for i, combine in enumerate((None, True, None))
+    },
     "tumbling": (TumblingWindow(size="4s"), None, slice(None)),
     "not combined": (SessionWindow(gap="1s"), False, slice(None)),
 }
