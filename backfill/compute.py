@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind, lifted
-from backfill.columns import END, EVENTS, RESERVED, START, TIME, column, key_name
+from backfill.columns import END, EVENTS, FIRST, LAST, RESERVED, START, TIME, column, key_name
 from backfill.engines import Engine
 from backfill.errors import AggregateError
 from backfill.operators.aligned import aligned, layout, takes_events
@@ -65,13 +65,18 @@ class Key:
 
 @dataclass(frozen=True)
 class Sliced:
-    """The slices of a job's events, and what is needed to build its windows from them."""
+    """The slices of a job's events, and what is needed to build its windows from them.
+
+    Attributes:
+        last: the column of a slice's last event.
+    """
 
     frame: DataFrame
     key: Key
     engine: Engine
     zone: str
     bound: Mapping[Aggregate, Bound]
+    last: str = LAST
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition, so that no window exchanges them again."""
@@ -86,7 +91,7 @@ class Sliced:
         own = [self.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
         if isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
-            merged = sessions(self.frame, window, rules, self.key.inner, own)
+            merged = sessions(self.frame, window, rules, self.key.inner, own, last=self.last)
         else:
             where = layout(window, self.engine, self.zone)
             merged = aligned(self.frame, where, self.key.inner, own)
@@ -202,16 +207,16 @@ def slice_events(
             definitions[0].window, engine, zone, aggregates
         )
     states = None if combine else lifted(aggregates)
-    if states is None:
-        sliced = slicing.cut(
-            frame,
-            keys=keys.inner,
-            cuttings=cuttings(definitions, engine, zone),
-            aggregates=aggregates,
-            deduplicate=id is not None,
-        )
-    else:
-        sliced = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=id is not None)
+    if states is not None:
+        single = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=id is not None)
+        return Sliced(single, keys, engine, zone, bound, last=FIRST)
+    sliced = slicing.cut(
+        frame,
+        keys=keys.inner,
+        cuttings=cuttings(definitions, engine, zone),
+        aggregates=aggregates,
+        deduplicate=id is not None,
+    )
     return Sliced(sliced, keys, engine, zone, bound)
 
 

@@ -69,13 +69,13 @@ def apart(
         deduplicate: as for `cut`; events are exchanged by key then.
 
     Returns:
-        As `cut`.
+        As `cut`, without the last event, which is the first one.
     """
     rows = F.lit(1).cast("long").alias(ROWS)
     if deduplicate:
         events, rows = _distinct(events, list(keys)), F.col(ROWS)
-    at, one = F.col(TIME), F.lit(1).cast("long")
-    return events.select(*keys, at.alias(FIRST), at.alias(LAST), one.alias(EVENTS), rows, *states)
+    one = F.lit(1).cast("long").alias(EVENTS)
+    return events.select(*keys, F.col(TIME).alias(FIRST), one, rows, *states)
 
 
 def _distinct(placed: DataFrame, place: list[str]) -> DataFrame:

@@ -15,8 +15,6 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.engines import Rules
 from backfill.windows import SessionWindow
 
-_HASH = "_hash"
-_HASHED = (T.IntegralType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType)
 _UPPER_BIT = -(1 << 63)
 
 Time = TypeVar("Time", int, Column)
@@ -36,6 +34,7 @@ def sessions(
     keys: Sequence[str],
     aggregates: Sequence[Bound],
     *,
+    last: str = LAST,
     overlapping: bool = False,
     also: Sequence[Column] = (),
 ) -> DataFrame:
@@ -50,6 +49,7 @@ def sessions(
         rules: the engine's.
         keys: the key columns.
         aggregates: whose states to merge.
+        last: the column of a slice's last event; FIRST where slices hold one event each.
         overlapping: slices of a key can overlap, as published sessions and late slices do.
         also: further aggregate expressions over the slices of a session.
 
@@ -57,34 +57,22 @@ def sessions(
         One row per session: key, start and last event (µs), the number of events, merged states,
         and what else was asked for.
     """
-    if _hashes_tell(slices, keys):
-        slices, keys = slices.withColumn(_HASH, F.xxhash64(*keys)), [_HASH, *keys]
     in_time = Over.partitionBy(*keys).orderBy(FIRST)
     if overlapping:
         earlier = in_time.rowsBetween(Over.unboundedPreceding, -1)
-        before = F.max(LAST).over(earlier)
+        before = F.max(last).over(earlier)
     else:
-        before = F.lag(LAST).over(in_time)
+        before = F.lag(last).over(in_time)
     new = breaks(F.col(FIRST), before, window.gap.us, rules)
     begun = slices.withColumn(START, F.when(new, F.col(FIRST)))
     so_far = in_time.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     started = begun.withColumn(START, F.max(START).over(so_far))
-    merged = started.groupBy(*keys, START).agg(
-        F.max(LAST).alias(END),
+    return started.groupBy(*keys, START).agg(
+        F.max(last).alias(END),
         F.sum(EVENTS).alias(EVENTS),
         *(state for each in aggregates for state in each.merge()),
         *also,
     )
-    return merged.drop(_HASH)
-
-
-def _hashes_tell(slices: DataFrame, keys: Sequence[str]) -> bool:
-    """Whether to sort by the keys' hash first: nearly all comparisons end with its eight bytes.
-
-    Keys that are equal have to have one hash, which strings of a collation and doubles need not.
-    """
-    types = (slices.schema[each].dataType for each in keys)
-    return bool(keys) and all(each == T.StringType() or isinstance(each, _HASHED) for each in types)
 
 
 def last_event(end: Time, window: SessionWindow, rules: Rules) -> Time:
@@ -105,18 +93,18 @@ def session_is_open(last: Column, window: SessionWindow, rules: Rules, horizon: 
 def session_id(keys: Sequence[tuple[Column, T.DataType]], start: Column) -> Column:
     """A session's id: two hashes of its key and its start, of 63 bits each, in 32 hexadecimals.
 
-    Key values are length-delimited, so that no two keys run together, and written in a way that
-    depends on no session's settings. The id is stable as long as key and start are. The hashes are
-    XXH64 with seeds of their own: MD5 would take longer than all the rest of a session. Their upper
-    bits are set, for to pad a number with zeros takes longer than to hash.
+    Each key value follows its length, so that no two keys run together, and is written in a way
+    that depends on no session's settings. The id is stable as long as key and start are. The
+    hashes are XXH64 with seeds of their own: MD5 would take longer than all the rest of a session.
+    Their upper bits are set, for to pad a number with zeros takes longer than to hash.
     """
-    parts = [_delimited(_text(value, type)) for value, type in keys]
+    parts = []
+    for value, type in keys:
+        text = _text(value, type)
+        # NULL leaves a hash as it is, so it is told by a length that no text has.
+        parts += [F.coalesce(F.octet_length(text), F.lit(-1)), text]
     hashes = (F.xxhash64(F.lit(seed), *parts, start) for seed in (0, 1))
     return F.concat(*(F.hex(each.bitwiseOR(_UPPER_BIT)) for each in hashes))
-
-
-def _delimited(text: Column) -> Column:
-    return F.coalesce(F.concat(F.octet_length(text).cast("string"), F.lit(":"), text), F.lit("-"))
 
 
 def _text(value: Column, type: T.DataType) -> Column:
