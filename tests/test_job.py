@@ -224,6 +224,19 @@ def test_times_in_the_wrong_unit_are_told(spark: SparkSession, tmp_path: Path) -
         make(tmp_path, events=", time_format: epoch_s").run(spark)
 
 
+def test_so_they_are_where_spark_observes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,at\nann,1747474747474\nben,1747474747475\n")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "source: {path: events.csv, format: csv}\n"
+        "events: {key: user, time: at, time_format: epoch_s}\n"
+        "windows: {w: {session: {gap: 30m}, aggregates: {n: count}}}\n"
+        "tables: {path: out}\n"
+    )
+    with pytest.raises(SourceError, match=r"time_out_of_range: 2"):
+        Job.load(job).run(spark)
+
+
 def test_unreadable_files_are_one_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "broken.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")

@@ -100,7 +100,8 @@ def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], d
         .limit(limit)
     )
     rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
-    return rows, counted.get
+    # Of what Spark finds to be empty it need not have observed anything.
+    return rows, counted.get if rows else dict.fromkeys(KINDS, 0)
 
 
 def _check_same(old: DataFrame, new: DataFrame, names: Sequence[str]) -> None:

@@ -40,9 +40,10 @@ class FullRun(BaseRun):
         self.progress(f"reading {_inputs(self.source.snapshot)} into slices")
         sliced = self._kept(usable)
         sums = totals(sliced, self.definitions)
-        read, unusable = counted.get["read"], counted.get["unusable"]
+        # First, for of what Spark finds to be empty it need not have observed anything.
         if sums.first is None or sums.horizon is None:
             raise self.nothing_usable()
+        read, unusable = counted.get["read"], counted.get["unusable"]
         self.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
 
         limit = self.limit(sums.horizon)
