@@ -78,6 +78,11 @@ def apart(
     return events.select(*keys, F.col(TIME).alias(FIRST), one, rows, *states)
 
 
+def together(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The rows, those with equal values in these columns in one partition; without columns, all."""
+    return rows.repartition(*columns) if columns else rows.coalesce(1)
+
+
 def _distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     """One row per event; of copies that differ, the one with the smallest (arrival, inputs).
 
@@ -86,7 +91,7 @@ def _distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     """
     same = [*place, TIME, ID, _UNIQUE]
     payload = [each for each in placed.columns if each not in same]
-    tagged = placed.repartition(*place).withColumn(
+    tagged = together(placed, place).withColumn(
         # Rows without an id are never copies of each other.
         _UNIQUE,
         F.when(F.col(ID).isNull(), F.monotonically_increasing_id()),

@@ -72,6 +72,19 @@ def test_without_arrival_the_smallest_attributes_count_together(spark: SparkSess
     assert (row["amount"], row["page"]) == (1, "y")
 
 
+@pytest.mark.parametrize("combine", [None, False])
+def test_without_a_key_too(spark: SparkSession, combine: bool | None) -> None:
+    twice = [Event("a", GAP, 5, "x"), Event("b", GAP, 5, "x"), Event("a", 2 * GAP, 5, None)]
+    result = aggregate(
+        frame(spark, twice),
+        SessionWindow(gap="1s"),
+        aggregates={"n": agg.count()},
+        combine=combine,
+        **{**COMMON, "key": []},
+    )
+    assert rows(result.drop("session_id")) == [(GAP, 2 * GAP, 2)]
+
+
 def test_in_hopping_windows_too(spark: SparkSession) -> None:
     twice = [Event("a", GAP, 5, "x"), Event("a", GAP, 5, "x"), Event("a", GAP, 5, None)]
     result = aggregate(
