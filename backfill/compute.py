@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind, lifted
+from backfill.aggregates.bound import Bound, bind, running
 from backfill.columns import END, EVENTS, FIRST, LAST, RESERVED, START, TIME, column, key_name
 from backfill.engines import Engine
 from backfill.errors import AggregateError
@@ -80,10 +80,7 @@ class Sliced:
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition, so that no window exchanges them again."""
-        keys = self.key.inner
-        return replace(
-            self, frame=self.frame.repartition(*keys) if keys else self.frame.coalesce(1)
-        )
+        return replace(self, frame=slicing.together(self.frame, self.key.inner))
 
     def build(self, definition: Definition) -> Built:
         """Merges the slices into one definition's windows."""
@@ -206,8 +203,8 @@ def slice_events(
         combine = id is not None or not _takes_events(
             definitions[0].window, engine, zone, aggregates
         )
-    states = None if combine else lifted(aggregates)
-    if states is not None:
+    if not combine and running(aggregates) is not None:
+        states = [state for each in aggregates for state in each.lift()]
         single = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=id is not None)
         return Sliced(single, keys, engine, zone, bound, last=FIRST)
     sliced = slicing.cut(

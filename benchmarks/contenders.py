@@ -10,13 +10,11 @@ import duckdb
 import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
 import backfill
 from backfill import HoppingWindow, SessionWindow
 from backfill import aggregates as agg
-from backfill.operators.session import session_id
 
 GAP_US = 30 * 60 * 1_000_000
 MEASURES = {"events": agg.count(), "revenue": agg.sum("amount")}
@@ -112,13 +110,6 @@ def _lag(events: DataFrame) -> DataFrame:
             "revenue",
         )
     )
-
-
-def _lag_with_id(events: DataFrame) -> DataFrame:
-    """With the column that our sessions have besides."""
-    key = [(F.col("user_id"), T.StringType())]
-    start = F.unix_micros("window_start")
-    return _lag(events).withColumn("session_id", session_id(key, start))
 
 
 def _hopping_window(size: str, advance: str) -> Run:

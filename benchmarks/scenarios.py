@@ -46,7 +46,7 @@ def _hopping(
 ) -> Scenario:
     return Scenario(
         name=name,
-        title=f"hopping windows of {size} by {advance}, {dataset.days} days",
+        title=f"hopping windows of {size} by {advance}, days: {dataset.days}",
         dataset=dataset,
         ours=c.hopping(size, advance),
         rivals=(Rival(contender=c.hopping_window(size, advance), at_least=at_least),),
@@ -102,7 +102,7 @@ SCENARIOS = (
     ),
     _hopping("hopping-24h", "24 hours", "5 minutes", 20),
     _hopping("hopping-1h", "1 hour", "5 minutes", 3),
-    # So thin that a window comes out for nearly each event that goes in: to write them is most.
+    # So thin that no fewer windows come out than events go in: to write them takes most.
     _hopping("hopping-24h-month", "24 hours", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
     _hopping("hopping-1h-month", "1 hour", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
     Scenario(

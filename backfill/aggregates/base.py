@@ -129,6 +129,8 @@ class Aggregate(ABC):
 class Running(Aggregate):
     """An aggregate whose states are merged by a plain sum, min or max: `running` says which."""
 
+    running: ClassVar[str] = "sum"
+
     @abstractmethod
     def lift(self, given: Input) -> dict[str, Column]:
         """The states of an event alone, in the types that merged ones have."""
@@ -137,7 +139,7 @@ class Running(Aggregate):
         return self.merge(self.lift(given), given.order[0])
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
-        function = getattr(F, str(self.running))
+        function = getattr(F, self.running)
         return {name: function(state) for name, state in states.items()}
 
 

@@ -34,12 +34,11 @@ class Bound:
         """Aggregate expressions over events that make the state columns."""
         return self._states(self._partial())
 
-    def lift(self) -> list[Column] | None:
-        """The state columns of each event alone; None if only groups have states."""
+    def lift(self) -> list[Column]:
+        """The state columns of each event alone, of an aggregate that runs."""
         if self.input is None:
             return []
-        if not isinstance(self.aggregate, Running):
-            return None
+        assert isinstance(self.aggregate, Running)
         return self._states(self.aggregate.lift(self._given(self.input)))
 
     def merge(self) -> list[Column]:
@@ -88,15 +87,18 @@ class Bound:
         return [each.alias(self._name(name)) for name, each in columns.items()]
 
 
-def lifted(aggregates: Iterable[Bound]) -> list[Column] | None:
-    """The state columns of each event alone; None if an aggregate has them of groups only."""
-    every: list[Column] = []
+def running(aggregates: Iterable[Bound]) -> dict[str, str] | None:
+    """For the number of events and each state the function, sum, min or max, that merges it.
+
+    None if an aggregate has a state that is merged otherwise.
+    """
+    functions = {EVENTS: "sum"}
     for each in aggregates:
-        states = each.lift()
-        if states is None:
+        own = each.running()
+        if own is None:
             return None
-        every += states
-    return every
+        functions |= own
+    return functions
 
 
 def bind(

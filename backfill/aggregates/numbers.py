@@ -22,7 +22,6 @@ class Count(Running):
 
     name: ClassVar[str] = "count"
     python: ClassVar[str | None] = "count"
-    running: ClassVar[str | None] = "sum"
 
     def lift(self, given: Input) -> dict[str, Column]:
         return {"n": _one(given.value)}
@@ -42,7 +41,6 @@ class Sum(Running):
 
     name: ClassVar[str] = "sum"
     python: ClassVar[str | None] = "sum"
-    running: ClassVar[str | None] = "sum"
 
     def check(self, type: T.DataType) -> None:
         self._check_numeric(type)
@@ -102,7 +100,7 @@ class Min(Running):
 
     name: ClassVar[str] = "min"
     python: ClassVar[str | None] = "min"
-    running: ClassVar[str | None] = "min"
+    running: ClassVar[str] = "min"
 
     def lift(self, given: Input) -> dict[str, Column]:
         return {"min": given.value}
@@ -117,7 +115,7 @@ class Max(Running):
 
     name: ClassVar[str] = "max"
     python: ClassVar[str | None] = "max"
-    running: ClassVar[str | None] = "max"
+    running: ClassVar[str] = "max"
 
     def lift(self, given: Input) -> dict[str, Column]:
         return {"max": given.value}
@@ -132,7 +130,6 @@ class Mean(Running):
 
     name: ClassVar[str] = "mean"
     python: ClassVar[str | None] = "mean"
-    running: ClassVar[str | None] = "sum"
     kept: ClassVar[tuple[str, ...]] = ("n", "sum")
 
     def check(self, type: T.DataType) -> None:
@@ -142,8 +139,8 @@ class Mean(Running):
         return {"n": _one(given.value), "sum": given.value.cast(_total(given.type))}
 
     def partial(self, given: Input) -> dict[str, Column]:
-        states = self.merge(self.lift(given), given.order[0])
-        return {"n": states["n"], "sum": states["sum"].cast(_total(given.type))}
+        states = super().partial(given)
+        return {**states, "sum": states["sum"].cast(_total(given.type))}
 
     def finish(self, states: States, events: Column) -> Column:
         return F.when(states["n"] > 0, states["sum"] / states["n"])

@@ -8,7 +8,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.aggregates.bound import Bound
+from backfill.aggregates.bound import Bound, running
 from backfill.alignment import first_start, in_zone
 from backfill.columns import END, EVENTS, FIRST, START
 from backfill.durations import Calendar, Fixed
@@ -78,7 +78,7 @@ def aligned(
         One row per key and window that holds an event: key, start, end (µs), the number of
         events, merged states.
     """
-    functions = _running(aggregates)
+    functions = running(aggregates)
     if functions and isinstance(where, FixedWindows) and where.most_each >= WORTHWHILE:
         merge = pivoted if _few(where, functions) else hopping
         return merge(slices, where, keys, functions)
@@ -94,21 +94,10 @@ def takes_events(where: Layout, aggregates: Sequence[Bound]) -> bool:
     """
     if not isinstance(where, FixedWindows):
         return False
-    functions = _running(aggregates)
+    functions = running(aggregates)
     many = where.most_each >= WORTHWHILE
     return where.one_each or (many and functions is not None and _few(where, functions))
 
 
 def _few(where: FixedWindows, functions: Mapping[str, str]) -> bool:
     return where.most_each * len(functions) <= WIDEST
-
-
-def _running(aggregates: Sequence[Bound]) -> dict[str, str] | None:
-    """For each state the function, sum, min or max, that merges it; None if not all have one."""
-    functions = {EVENTS: "sum"}
-    for each in aggregates:
-        running = each.running()
-        if running is None:
-            return None
-        functions |= running
-    return functions
