@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from backfill import (
     CumulatingWindow,
@@ -18,8 +20,11 @@ from backfill import (
 )
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
+from backfill.columns import TIME
+from backfill.compute import Definition, slice_events
+from backfill.engines import PLAIN
 from backfill.windows import Window
-from tests.plans import nodes, scanned
+from tests.plans import explained, nodes, scanned
 
 COMMON = {"key": "user", "time": "at"}
 FIXED_WIDTH = {
@@ -142,6 +147,26 @@ def test_duplicates_cost_no_second_exchange_of_events(events: DataFrame) -> None
     found = plan(events, SessionWindow(gap="30m"), {"total": agg.sum("amount")}, id="id")
     # Events by key and slice, then slices by key.
     assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 1, 0)
+
+
+def test_windows_of_a_job_exchange_and_sort_their_slices_once(events: DataFrame) -> None:
+    definitions = [
+        Definition(window, FIXED_WIDTH)
+        for window in (SessionWindow(gap="30m"), TumblingWindow(size="1h"))
+    ]
+    timed = events.withColumn(TIME, F.unix_micros("at"))
+    sliced = slice_events(
+        timed, definitions, key=["user"], engine=PLAIN, zone="UTC", id=None, arrival=[]
+    ).by_key()
+    kept = sliced.frame.persist()
+    assert kept.count()
+    for each in definitions:
+        built = replace(sliced, frame=kept).build(each)
+        of_slices, relation, _ = explained(built.frame).partition("InMemoryRelation")
+        assert relation
+        assert "Exchange" not in of_slices
+        assert "Sort" not in of_slices
+    kept.unpersist()
 
 
 def test_only_what_is_needed_is_read(events: DataFrame) -> None:
