@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, str | None]] = {
     "day": (f"cast({WALL_CLOCK} as date)", None),
     "micros": ("us", "epoch_us"),
     "millis": ("us div 1000", "epoch_ms"),
-    "seconds": ("cast(us div 1000000 as int)", "epoch_s"),
+    "seconds": ("try_cast(us div 1000000 as int)", "epoch_s"),
     "double_seconds": ("cast(us as double) / 1000000", "epoch_s"),
     "double_micros": ("cast(us as double)", "epoch_us"),
     "decimal_seconds": ("cast(us as decimal(20,0)) / 1000000", "epoch_s"),
