@@ -108,15 +108,21 @@ def _cast(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
     )
 
 
-def _arithmetic(condition: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
-    what = {
-        "DIVIDE_BY_ZERO": "a division by zero",
-        "REMAINDER_BY_ZERO": "a division by zero",
-        "NUMERIC_VALUE_OUT_OF_RANGE": "a number is too large for its type",
-    }.get(condition.split(".")[0], "a number grew too large for its type")
+def _overflow(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
+    # Spark may name a function of an operator of ours, as in a sum.
     used = re.search(r"[Uu]se '?`?(try_\w+)", rest)
-    way_out = f"{used.group(1)} gives NULL instead" if used else "Cast to a wider type first"
-    return ColumnError(f"{what} in an expression or a sum", way_out=way_out)
+    of_theirs = f"; in an expression of yours {used.group(1)} gives NULL instead" if used else ""
+    return ColumnError(
+        "a number grew too large for its type in an expression or a sum",
+        way_out=f"Cast to a wider type first, such as decimal(38, 0){of_theirs}",
+    )
+
+
+def _division(_c: str, _r: str, _t: str, _s: Snapshot | None) -> BackfillError:
+    return ColumnError(
+        "a division by zero in an expression",
+        way_out="Divide by nullif(…, 0), or use try_divide or try_mod: they give NULL instead",
+    )
 
 
 def _pattern(_c: str, rest: str, text: str, _s: Snapshot | None) -> BackfillError:
@@ -182,13 +188,13 @@ _TELLERS: dict[str, _Teller] = {
     "PATH_NOT_FOUND": _missing_path,
     "TABLE_OR_VIEW_NOT_FOUND": _table,
     "CAST_INVALID_INPUT": _cast,
-    "CAST_OVERFLOW": _arithmetic,
-    "CAST_OVERFLOW_IN_TABLE_INSERT": _arithmetic,
-    "ARITHMETIC_OVERFLOW": _arithmetic,
-    "BINARY_ARITHMETIC_OVERFLOW": _arithmetic,
-    "NUMERIC_VALUE_OUT_OF_RANGE": _arithmetic,
-    "DIVIDE_BY_ZERO": _arithmetic,
-    "REMAINDER_BY_ZERO": _arithmetic,
+    "CAST_OVERFLOW": _overflow,
+    "CAST_OVERFLOW_IN_TABLE_INSERT": _overflow,
+    "ARITHMETIC_OVERFLOW": _overflow,
+    "BINARY_ARITHMETIC_OVERFLOW": _overflow,
+    "NUMERIC_VALUE_OUT_OF_RANGE": _overflow,
+    "DIVIDE_BY_ZERO": _division,
+    "REMAINDER_BY_ZERO": _division,
     "INVALID_DATETIME_PATTERN": _pattern,
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_PATTERN_RECOGNITION": _pattern,
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_WEEK_BASED_PATTERN": _pattern,

@@ -224,7 +224,13 @@ def _part(text: str) -> str | int:
 def _unknown(place: Place) -> tuple[str, str | None]:
     if place in _LATER:
         return "is not supported yet", None
-    return "no such setting", did_you_mean(str(place[-1]), _settings(place[:-1]))
+    name = str(place[-1])
+    homes = [section for section in _settings(()) if name in _settings((section,))]
+    if homes:
+        return "no such setting", f"It belongs under {' or '.join(homes)}"
+    if name in _settings(()):
+        return "no such setting", "It belongs at the top of the file, beside source"
+    return "no such setting", did_you_mean(name, _settings(place[:-1]))
 
 
 def _wanted(error: ErrorDetails) -> str:
@@ -242,7 +248,7 @@ def _wanted(error: ErrorDetails) -> str:
 
 
 def _settings(place: Place) -> list[str]:
-    """The settings that the mapping at this place has."""
+    """The settings that the mapping at this place has; none if it is no such mapping."""
     kind: Any = JobFile
     for part in place:
         if typing.get_origin(kind) is dict:
@@ -254,5 +260,7 @@ def _settings(place: Place) -> list[str]:
     return list(_fields(kind))
 
 
-def _fields(kind: type[BaseModel]) -> dict[str, FieldInfo]:
+def _fields(kind: Any) -> dict[str, FieldInfo]:
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return {}
     return {field.alias or name: field for name, field in kind.model_fields.items()}

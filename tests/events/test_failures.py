@@ -14,10 +14,11 @@ from backfill.events import spark_errors, translate
     ("expression", "kind", "message"),
     [
         ("CAST(text AS INT)", ColumnError, "the value 'abc' .*cannot be cast to \"INT\""),
-        ("id + 9223372036854775807", ColumnError, "too large for its type .*try_add"),
+        ("id + 9223372036854775807", ColumnError, "too large .*wider type.*of yours try_add"),
         ("CAST(id + 300 AS TINYINT)", ColumnError, "too large for its type"),
         ("CAST(id * 1000 AS DECIMAL(2,0))", ColumnError, "too large for its type"),
-        ("1 / (id - 1)", ColumnError, "division by zero"),
+        ("1 / (id - 1)", ColumnError, "division by zero .*nullif"),
+        ("1 % (id - 1)", ColumnError, "division by zero .*try_mod"),
         ("to_timestamp(text, 'qqqqqq')", JobFileError, "time_format: .*got 'qqqqqq'"),
     ],
 )
