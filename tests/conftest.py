@@ -23,6 +23,9 @@ settings.register_profile(
 )
 settings.load_profile("spark")
 
+# Of every Spark that a test starts, in whatever process: nothing listens beyond loopback.
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -34,8 +37,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "3g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.ansi.enabled", "true")
         .config("spark.sql.session.timeZone", "America/St_Johns")

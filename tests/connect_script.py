@@ -7,14 +7,12 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from backfill import HoppingWindow, Job, SessionWindow, TumblingWindow, aggregate, sessionize
 from backfill import aggregates as agg
+from tests.connect import listening, session
 
 folder = Path(sys.argv[1])
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
-spark.conf.set("spark.sql.shuffle.partitions", "2")
+spark = session()
 spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 
@@ -72,5 +70,6 @@ counts["lone"] = job.table("sessions", spark).where("events < 2").count()
 hourly = Job(replace(job.spec, windows={"hourly": job.spec.windows["hourly"]}))
 counts["stream"] = asdict(hourly.stream(spark, to=folder / "stream")["hourly"])
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
+counts["listening"] = listening()
 print(json.dumps(counts))
 spark.stop()

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parent.parent
+from tests.connect import last_line, listening
 
 
 @pytest.mark.slow
 def test_the_same_over_connect(samples: Path) -> None:
-    # A process of its own: classic and Connect sessions do not live in one.
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "connect_script.py"), str(samples)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    counts = json.loads(done.stdout.strip().splitlines()[-1])
+    counts = last_line("-m", "tests.connect_script", str(samples))
+    assert counts["listening"] == ["127.0.0.1"]
     assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
     # The built-in ones of events and three windows, and our four; one of these is a warning.
@@ -33,3 +21,8 @@ def test_the_same_over_connect(samples: Path) -> None:
     assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)
     assert (counts["stream"]["read"], counts["stream"]["batches"]) == (5058, 2)
     assert counts["stream"]["rows"] == counts["written"] > 400
+
+
+def test_the_session_of_the_tests_listens_on_loopback_only(spark: SparkSession) -> None:
+    assert spark.range(1).count() == 1
+    assert listening() == ["127.0.0.1"]

@@ -1,11 +1,8 @@
-"""The same under Spark Connect, in a process of its own: the two modes do not share one."""
+"""The same under Spark Connect."""
 
 from __future__ import annotations
 
 import gzip
-import json
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -13,13 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.connect import last_line
+
 SCRIPT = """
 import json, sys
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import functions as F
 from backfill.errors import SourceError
 from backfill.events import *
+from tests.connect import session
 
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark = session()
 spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
 folder, found = sys.argv[1], {}
 log = open_source(spark, SourceOptions(format="access_log", path=folder + "/a.log"))
@@ -64,11 +64,7 @@ def test_spark_connect(tmp_path: Path) -> None:
     for name, moment in (("d", datetime(1970, 1, 2)), ("e", datetime(2024, 7, 1))):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table({"t": [moment]}), tmp_path / name / "x.parquet")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = last_line("-c", SCRIPT, str(tmp_path))
     moved = 1711848600000000  # 02:30 does not exist that day in Berlin: 03:30 in summer time
     assert found == {
         "times": [1431849903000000, None],
