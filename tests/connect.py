@@ -30,8 +30,8 @@ def last_line(*arguments: str) -> Any:
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        # A port that is free, instead of the one of all Connect servers.
-        env={**os.environ, "SPARK_TESTING": "1"},
+        # With SPARK_TESTING on a port that is free, instead of the one of all Connect servers.
+        env={**os.environ, "SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=400,

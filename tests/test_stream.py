@@ -280,7 +280,8 @@ tables: {{path: out}}
         batch = [row for row in micros(table.select(own.columns)) if row[end] <= query.watermark_us]
         found = streamed(spark, to, name)
         assert len(found) == query.rows == len(batch) > 5
-        assert own.schema == table.select(own.columns).schema
+        # Up to 4.2 a reader calls some of the columns not nullable.
+        assert own.dtypes == table.select(own.columns).dtypes
         assert [*map(rounded, found)] == [*map(rounded, sorted(batch, key=str))]
 
 

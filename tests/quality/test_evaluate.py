@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
@@ -19,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.quality.evaluate import evaluate
+from tests.connect import last_line
 from tests.quality.given import check, outcome, outcomes
 
 BETWEEN = "expect_column_values_to_be_between"
@@ -257,10 +255,11 @@ def test_nothing_is_left_behind(
 
 CONNECT = """
 import json, sys
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import functions as F
+from tests.connect import session
 from tests.quality.given import check, outcomes
 
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark = session()
 spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
 frame = spark.range(12).select(
     (F.col("id") % 3).alias("user"),
@@ -286,19 +285,10 @@ spark.stop()
 
 
 @pytest.mark.slow
-def test_the_same_over_connect() -> None:
+def test_the_same_over_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc_status")
-    root = Path(__file__).parent.parent.parent
-    done = subprocess.run(
-        [sys.executable, "-c", CONNECT],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root), "TZ": "Asia/Kathmandu"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    assert last_line("-c", CONNECT) == [
         "America/St_Johns",
         [
             [False, 1, None],

@@ -1,4 +1,4 @@
-"""A comparison on the driver and in parts; as a program, over Spark Connect: `in_parts.py FOLDER`.
+"""A comparison on the driver and in parts; as a program, over Spark Connect.
 
 Keys are of two columns, each of which can be NULL; values are integers with NULLs among them,
 times, decimals, structs and doubles.
@@ -23,6 +23,7 @@ from backfill.columns import END, START
 from backfill.engines import engine
 from backfill.reconciliation import run
 from backfill.reconciliation.result import Reconciled
+from tests.connect import session
 
 JOB = """
 source: {path: events, format: parquet}
@@ -129,10 +130,9 @@ def told(found: Reconciled) -> dict[str, Any]:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
-    session.conf.set("spark.sql.shuffle.partitions", "2")
-    session.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    over = session()
+    over.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     own = job_of(folder)
-    own.run(session)
-    parts = reconciled(own, session, 10, [])
-    print(json.dumps([told(reconciled(own, session, 10_000, [])), told(parts)]))
+    own.run(over)
+    parts = reconciled(own, over, 10, [])
+    print(json.dumps([told(reconciled(own, over, 10_000, [])), told(parts)]))

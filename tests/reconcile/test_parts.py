@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.connect import last_line
 from tests.reconcile import in_parts
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_parts_are_explained_as_the_whole(spark: SparkSession, tmp_path: Path) -> None:
@@ -43,15 +38,5 @@ def test_the_same_over_connect(spark: SparkSession, tmp_path: Path) -> None:
     job = in_parts.job_of(tmp_path / "classic")
     job.run(spark)
     here = in_parts.told(in_parts.reconciled(job, spark, 10_000, []))
-    # A process of its own: classic and Connect sessions do not live in one.
-    done = subprocess.run(
-        [sys.executable, in_parts.__file__, str(tmp_path / "connect")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    whole, parts = json.loads(done.stdout.strip().splitlines()[-1])
+    whole, parts = last_line("-m", in_parts.__name__, str(tmp_path / "connect"))
     assert whole == parts == here
