@@ -5,7 +5,7 @@ SHELL := bash
 .PHONY: help demo test test-fast test-kills test-lakehouse engines bench lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
 	&& echo $$python && break; done)
 
