@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -141,7 +142,7 @@ def test_no_java_is_started(table: str) -> None:
     code = "import sys; from backfill.tables import look_up; print(look_up(sys.argv[1]).num_rows)"
     result = subprocess.run(
         [sys.executable, "-c", code, table],
-        env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "PATH": "", "JAVA_HOME": "", "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
         check=False,
