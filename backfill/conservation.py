@@ -97,3 +97,22 @@ def check_held(name: str, events: int, assigned: int) -> None:
             field=name,
             way_out=_WAY_OUT,
         )
+
+
+def check_none_lost(name: str, lost: int) -> None:
+    """Every event of the source that was in a window removed is in a window written.
+
+    Args:
+        name: the table.
+        lost: how many windows or slices hold events that are not.
+
+    Raises:
+        ConservationError: some are not.
+    """
+    if lost:
+        raise ConservationError(
+            f"{lost} windows or parts of windows were removed whose events are in no window "
+            "written",
+            field=name,
+            way_out=_WAY_OUT,
+        )

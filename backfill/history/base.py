@@ -33,6 +33,7 @@ from backfill.history.edges import with_edges_apart
 from backfill.history.inputs import check_types, inputs_of
 from backfill.history.reading import Reader
 from backfill.history.record import Input, Record
+from backfill.history.replaced import Replaced, replaced
 from backfill.history.results import Past
 from backfill.history.retention import beyond, ended
 from backfill.history.rewritten import carried_over
@@ -258,6 +259,7 @@ class BaseRun:
                 version=snapshot.version,
                 settings=own,
                 expired=self.limit(horizon),
+                zone=self.spec.timezone,
             )
             return after.json(home)
 
@@ -270,6 +272,10 @@ class BaseRun:
             return record
         found = rewrites(self.spec.source.path, record.version, now)
         return carried_over(record, found, self.inputs)
+
+    def replaced(self, state: State) -> list[Replaced]:
+        """The inputs that a table has counted and that are gone or different now."""
+        return replaced(state.record, self.inputs, self.spec.timezone)
 
     def limit(self, horizon: int | None) -> int | None:
         """What ended before it is beyond retention, µs; None where all is kept."""

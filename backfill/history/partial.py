@@ -14,11 +14,13 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_rows, totals
-from backfill.history.dates import ALL, Dates
+from backfill.history.closure import as_span
+from backfill.history.dates import Dates
 from backfill.history.exchange import (
     FEW,
     Place,
     as_published,
+    given_way,
     of_keys,
     overlaps,
     remaining,
@@ -28,7 +30,6 @@ from backfill.history.origins import FILE, file_of_table
 from backfill.history.published import with_bounds
 from backfill.history.quarantine import QuarantiningRun
 from backfill.history.reading import inside_span
-from backfill.history.record import Record
 from backfill.history.results import Past, WindowResult
 from backfill.history.retention import ended
 from backfill.history.state import State
@@ -181,6 +182,30 @@ class PartialRun(QuarantiningRun):
         staged = self.stage_window(state.name, everything, task_bytes=_TASK)
         return Exchange(staged, tuple(sorted(replaced)), rows, events or 0)
 
+    def given_way(
+        self, state: State, built: Built, place: Place, hull: tuple[int | None, int | None]
+    ) -> DataFrame | None:
+        """The published windows that give way: key, start, end, number of events.
+
+        Args:
+            state: the table.
+            built: windows of it.
+            place: what gives way.
+            hull: the instants between which that lies, µs, inclusive.
+
+        Returns:
+            None where there can be none.
+        """
+        files = self.candidates(state, built, *hull)
+        if not files:
+            return None
+        rows = self.published(state.name, built, files).select(
+            *built.sliced.key.inner, START, END, EVENTS
+        )
+        inside = F.lit(False) if place.span is None else overlaps(built, place.span)
+        others = given_way(rows.where(~inside), built, place, "left_semi")
+        return rows.where(inside).unionByName(others)
+
     def commit(
         self,
         state: State,
@@ -254,6 +279,7 @@ class PartialRun(QuarantiningRun):
         sliced: Sliced,
         definition: Definition,
         whole: DataFrame | None,
+        beside: DataFrame | None,
         span: tuple[int, int] | None = None,
     ) -> DataFrame:
         """What of sessions must come out whole: key, start and end, µs.
@@ -262,15 +288,17 @@ class PartialRun(QuarantiningRun):
             sliced: slices of all events of a region.
             definition: a session window.
             whole: key, start and end of what is to be followed, though it is not all in slices.
+            beside: the same of published sessions that are followed if they touch what is.
             span: every session that overlaps it, besides.
         """
         window, keys = definition.window, sliced.key.inner
         assert isinstance(window, SessionWindow)
         parts = sliced.frame.select(*keys, FIRST, LAST, EVENTS, F.lit(0).alias(_WHOLE))
-        if whole is not None:
-            bounds = (F.col(START).alias(FIRST), F.col(END).alias(LAST))
-            zero = F.lit(0).cast("bigint").alias(EVENTS)
-            parts = parts.unionByName(whole.select(*keys, *bounds, zero, F.lit(1).alias(_WHOLE)))
+        zero = F.lit(0).cast("bigint").alias(EVENTS)
+        for extents, flag in ((whole, 1), (beside, 0)):
+            if extents is not None:
+                rows = as_span(extents, keys).select("*", zero, F.lit(flag).alias(_WHOLE))
+                parts = parts.unionByName(rows)
         rules = self.spec.engine.rules_for(window)
         also = [F.max(_WHOLE).alias(_WHOLE)]
         seen = sessions(parts, window, rules, keys, [], overlapping=True, also=also)
@@ -278,6 +306,35 @@ class PartialRun(QuarantiningRun):
         if span is not None:
             wanted |= overlaps(Built(seen, definition, sliced), span)
         return seen.where(wanted).select(*keys, START, END)
+
+    def published_extents(
+        self, state: State, sliced: Sliced, span: tuple[int | None, int | None], wanted: DataFrame
+    ) -> DataFrame | None:
+        """Key, start and end (µs) of published sessions of some keys that overlap [low, high).
+
+        Returns:
+            None where there can be none.
+        """
+        low, high = span
+        built = Built(sliced.frame, self.definitions[state.name], sliced)
+        files = self.candidates(state, built, low, None if high is None else high - 1)
+        if not files:
+            return None
+        rows = self.published(state.name, built, files).where(overlaps(built, span))
+        keys = sliced.key.inner
+        return self.kept(of_keys(rows, wanted, keys, "left_semi").select(*keys, START, END))
+
+    def limits(self, state: State) -> tuple[int | None, int | None]:
+        """The least and the largest time of an event, of now or of what was counted before, µs.
+
+        None where it is not known.
+        """
+        before = [each.bounds for each in self.replaced(state)]
+        low, high = self.reader.limits(list(self.inputs))
+        if low is None or high is None or None in before:
+            return None, None
+        known = [(low, high), *(each for each in before if each is not None)]
+        return min(first for first, _ in known), max(last for _, last in known)
 
     def _bounded(self, rows: DataFrame, built: Built) -> DataFrame:
         return with_bounds(rows, built.definition, built.sliced)
@@ -300,17 +357,6 @@ def hull(extents: DataFrame) -> tuple[int, int] | None:
     """From the first start to the last end, µs; None where there is nothing."""
     low, high = extents.agg(F.min(START), F.max(END)).collect()[0]
     return None if low is None else (low, high)
-
-
-def counted_by(record: Record | None, paths: Iterable[str], everywhere: Dates) -> dict[str, Dates]:
-    """The dates on which each input counts, for a run that counts all inputs on some dates."""
-    if record is None:
-        return dict.fromkeys(paths, ALL)
-    none = Dates()
-    return {
-        path: everywhere | (record.inputs[path].counted if path in record.inputs else none)
-        for path in paths
-    }
 
 
 def duplicates_of(sums: Totals, past: Past | None) -> int:

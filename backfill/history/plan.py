@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import functions as F
@@ -13,10 +13,12 @@ from pyspark.sql import functions as F
 from backfill.columns import TIME
 from backfill.errors import TableError
 from backfill.events import spark_errors
+from backfill.events.model import shown
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL, NONE, Dates, Range, date_of
 from backfill.history.reading import EVERYTHING, Span
 from backfill.history.region import RegionRun
+from backfill.history.replaced import Replaced, dates_of, uncounted
 from backfill.history.selection import Selection
 from backfill.history.state import State, settings
 from backfill.operators.calendar import local_date
@@ -46,11 +48,11 @@ class DateState:
     """Dates of one window that are alike.
 
     Attributes:
-        state: missing, present, stale, late, no_input; past_retention where a date is not covered
-            and lies before the limit of retention.
+        state: missing, present, stale, changed, late, no_input; past_retention where a date is not
+            covered and lies before the limit of retention.
         events: on these dates, in the source.
-        late: events that are not in the windows yet.
-        detail: which settings have changed, of stale dates.
+        late: events that are not in the windows yet; 0 on changed dates, where nobody can tell.
+        detail: which settings have changed, of stale dates; which inputs, of changed ones.
     """
 
     dates: Range
@@ -154,7 +156,15 @@ class Planner(BaseRun):
             selection=selection,
             windows={
                 each.name: tuple(
-                    _date_states(each, looked_at, with_events, kept, counts, late[each.name])
+                    _date_states(
+                        each,
+                        looked_at,
+                        with_events,
+                        kept,
+                        counts,
+                        late[each.name],
+                        self.replaced(each),
+                    )
                 )
                 for each in states
             },
@@ -180,14 +190,13 @@ class Planner(BaseRun):
                     self.progress,
                     dates=Dates.between(*stage.dates),
                 )
-                for name, reach, files in run.preview():
+                for name, keys, (low, high), files in run.preview():
                     rewritten = (
                         len(files),
                         sum(each.rows for each in files),
                         sum(each.size for each in files),
                     )
-                    keys = reach.steps[0].keys if reach.steps else 0
-                    yield Beyond(name, stage.dates, keys, reach.low, reach.high, rewritten)
+                    yield Beyond(name, stage.dates, keys, low, high, rewritten)
 
     def _kept(self, with_events: Dates) -> Dates:
         """The dates on which windows can end that are within retention."""
@@ -212,11 +221,11 @@ class Planner(BaseRun):
             if record is None:
                 late[name] = {}
                 continue
-            uncounted = {
-                path: record.inputs[path].counted.rest() if path in record.inputs else ALL
-                for path in self.inputs
+            # Of dates of replaced inputs nobody knows which events are not counted yet.
+            known_before = dates_of(self.replaced(self.states[name])).rest()
+            open_ = {
+                path: dates & known_before for path, dates in uncounted(record, self.inputs).items()
             }
-            open_ = {path: dates for path, dates in uncounted.items() if dates}
             key = repr(sorted((path, dates.json()) for path, dates in open_.items()))
             if key not in known:
                 known[key] = self._by_date(open_, span) if open_ else {}
@@ -294,19 +303,24 @@ def _date_states(
     kept: Dates,
     counts: Mapping[dt.date, int],
     late: Mapping[dt.date, int],
+    inputs: Sequence[Replaced],
 ) -> Iterable[DateState]:
     covered = NONE if state.record is None else state.record.covered
     changed = ", ".join(f"{name} (was {old})" for name, old in state.stale.items()) or None
+    old = dates_of(inputs)
     run: DateState | None = None
     for date in dates.days():
         if date in covered:
-            here = "stale" if changed else "late" if late.get(date) else "present"
+            here = "late" if late.get(date) else "present"
+            here = "stale" if changed else "changed" if date in old else here
         else:
             here = "missing" if date in with_events else "no_input"
             here = here if date in kept else "past_retention"
         events, new = counts.get(date, 0), late.get(date, 0) if date in covered else 0
         detail = changed if here == "stale" else None
-        if run is not None and run.state == here and run.dates[1] == date:
+        if here == "changed":
+            detail = _why([each for each in inputs if date in each.dates])
+        if run is not None and (run.state, run.detail, run.dates[1]) == (here, detail, date):
             run = DateState(
                 (run.dates[0], date + _DAY), here, run.events + events, run.late + new, detail
             )
@@ -316,6 +330,13 @@ def _date_states(
         run = DateState((date, date + _DAY), here, events, new, detail)
     if run is not None:
         yield run
+
+
+def _why(inputs: Sequence[Replaced]) -> str:
+    """Which inputs are not what they were."""
+    first, others = inputs[0], len(inputs) - 1
+    what = "is gone" if first.gone else "has changed"
+    return f"{shown(first.path)} {what}" + (f", and {others:,} others" if others else "")
 
 
 def _alike(counts: Mapping[dt.date, int]) -> Dates:

@@ -20,6 +20,7 @@ from backfill.history.dates import Dates, midnight
 from backfill.history.exchange import Place, given_way, overlaps
 from backfill.history.partial import Exchange, Pending, duplicates_of, hull
 from backfill.history.region import Region, RegionRun, Span
+from backfill.history.replaced import dates_of
 from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.state import State
 from backfill.quality.events import Counted
@@ -117,6 +118,7 @@ class RangeRun(RegionRun):
                 )
                 closure |= each.closure
         self.quarantine(unusable, closure, horizon)
+        self._tell_of_replaced()
         return RunResult(
             run_id=self.id,
             read=last.facts["read"] + unusable.rows,
@@ -128,6 +130,14 @@ class RangeRun(RegionRun):
             seconds=time.monotonic() - self.began,
             checks=checks,
         )
+
+    def _tell_of_replaced(self) -> None:
+        """Says on which dates, besides the run's, windows are left of inputs that changed."""
+        found = [each for name in self.definitions for each in self.replaced(self.states[name])]
+        left = dates_of(found) - self.dates
+        if left:
+            ranges = ", ".join(f"[{low}, {high})" for low, high in left.ranges)
+            self.progress(f"inputs of {ranges} are gone or have changed: run these dates, too")
 
     def _region(self, region: Region, horizon: int) -> _Computed:
         """Computes and writes a region's windows."""
@@ -188,11 +198,12 @@ class RangeRun(RegionRun):
         every = self.kept(built.frame)
         (events,) = every.agg(F.sum(EVENTS)).collect()[0]
         check_held(state.name, events or 0, sums.assigned[state.name])
+        inside = replace(built, frame=every.where(overlaps(built, region.span)))
+        place, span = Place(region.span, None), _inclusive(region.read)
+        self.check_removed(state, inside, place, span)
         kept = self.starts(covered) & self.lasting(built, horizon)
-        ours = replace(built, frame=every.where(overlaps(built, region.span) & kept))
-        exchange = self.exchange(
-            state, ours, Place(region.span, None), _inclusive(region.read), horizon
-        )
+        ours = replace(built, frame=inside.frame.where(kept))
+        exchange = self.exchange(state, ours, place, span, horizon)
         reached = self.hull(region.read[0], region.read[1] - 1)
         assigned = sums.assigned[state.name]
         return _Made(exchange, reached, replace(built, frame=every), events or 0, assigned)
@@ -206,8 +217,7 @@ class RangeRun(RegionRun):
         covered: Dates,
     ) -> _Made:
         definition = self.definitions[state.name]
-        held = self.crossing(state, sliced, definition, region)
-        found = self.followed(state, sliced, region, held)
+        found = self.followed(state, sliced, region)
         frame = reduce(
             DataFrame.unionByName,
             (each.select(*sliced.frame.columns) for each in found.slices),
@@ -218,20 +228,18 @@ class RangeRun(RegionRun):
         every = self.kept(built.frame)
         held_events, assigned = self._check(state.name, every, frame)
         here = replace(built, frame=every)
-        inside = every.where(overlaps(here, region.span))
-        if held is not None:
-            # What is left of a published session that an event of the range held together.
-            outside = every.where(~overlaps(here, region.span))
-            inside = inside.unionByName(given_way(outside, here, Place(None, held), "left_semi"))
-        reach = hull(inside)
         low, high = region.span
-        over = inside.where((F.col(START) < low) | (F.col(END) >= high))
+        # What lies inside the range gives way as such.
+        over = self.kept(found.extents.where((F.col(START) < low) | (F.col(END) >= high)))
+        within = overlaps(here, region.span)
+        beyond = given_way(every.where(~within), here, Place(None, over), "left_semi")
+        inside = replace(built, frame=every.where(within).unionByName(beyond))
+        edges = [low, high - 1, *(hull(over) or ())]
+        place, span = Place(region.span, over), (min(edges), max(edges))
+        self.check_removed(state, inside, place, span)
         kept = self.starts(covered) & self.lasting(here, horizon)
-        ours = replace(built, frame=inside.where(kept))
-        edges = [low, high - 1, *(reach or ())]
-        exchange = self.exchange(
-            state, ours, Place(region.span, over), (min(edges), max(edges)), horizon
-        )
+        ours = replace(built, frame=inside.frame.where(kept))
+        exchange = self.exchange(state, ours, place, span, horizon)
         if not found.steps:
             return _Made(exchange, self.dates, here, held_events, assigned)
         first, last = found.low, found.high

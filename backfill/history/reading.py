@@ -10,7 +10,7 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import REASON, TIME, column
+from backfill.columns import END, REASON, START, TIME, column
 from backfill.compute import Key
 from backfill.events import EventRules, Source, normalise, time_condition
 from backfill.history.arrivals import Slab, among
@@ -152,6 +152,18 @@ def events_of(
     ]
     conditions = same if condition is None else [*same, condition]
     return events.join(others, reduce(and_, conditions, F.lit(True)), "left_semi")
+
+
+def events_within(events: DataFrame, key: Key, windows: DataFrame) -> DataFrame:
+    """The events from the start to the end of some windows, both inclusive.
+
+    Args:
+        events: normalised.
+        key: theirs.
+        windows: the inner key columns, start and end.
+    """
+    inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (F.col(TIME) <= F.col(f"_wanted{END}"))
+    return events_of(events, key, windows, inside)
 
 
 def inside_span(at: Column, span: Span) -> Column:

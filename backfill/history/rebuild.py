@@ -10,14 +10,18 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, START, TIME
-from backfill.compute import Definition, Sliced
+from backfill.columns import END, START
+from backfill.compute import Built, Definition, Sliced
+from backfill.errors import SourceError
+from backfill.events.model import shown
 from backfill.history.closure import follow
 from backfill.history.dates import ALL
 from backfill.history.exchange import Place, given_way, of_keys
+from backfill.history.losses import fewer
 from backfill.history.partial import PartialRun, hull
-from backfill.history.reading import events_of
+from backfill.history.reading import events_of, events_within
 from backfill.history.record import Record
+from backfill.history.state import State
 from backfill.windows import SessionWindow
 
 
@@ -53,22 +57,49 @@ class RebuildingRun(PartialRun):
 
     def rebuilt(
         self,
+        state: State,
         names: Sequence[str],
         sliced: Sliced,
-        definition: Definition,
         wanted: DataFrame,
         record: Record,
     ) -> tuple[DataFrame, DataFrame]:
         """The final windows, and the extents that they take the place of.
 
         Args:
+            state: the table.
             names: the tables whose slices to make.
             sliced: slices of the same key.
-            definition: the window and its aggregates.
             wanted: merged windows. They are final where states could be merged and no session
                 reaches to a date that is not covered.
             record: what was counted and covered before.
+
+        Raises:
+            SourceError: the source does not hold what was counted.
         """
+        definition = self.definitions[state.name]
+        final, extents = self._rebuilt(state, names, sliced, wanted, record)
+        final = self.kept(final)
+        lost = hull(fewer(wanted, Built(final, definition, sliced)))
+        if lost is not None:
+            (low, high), *_ = self.hull(*lost).ranges
+            raise SourceError(
+                "does not hold events any more that were counted; they cannot be taken out by "
+                "merging",
+                field="source",
+                value=shown(self.spec.source.path),
+                way_out=f"Run these dates: backfill run JOB --from {low} --to {high}",
+            )
+        return final, extents
+
+    def _rebuilt(
+        self,
+        state: State,
+        names: Sequence[str],
+        sliced: Sliced,
+        wanted: DataFrame,
+        record: Record,
+    ) -> tuple[DataFrame, DataFrame]:
+        definition = self.definitions[state.name]
         keys = sliced.key.inner
         bounds = [*keys, START, END]
         columns = sliced.build(definition).frame.columns
@@ -86,11 +117,8 @@ class RebuildingRun(PartialRun):
         extents = wanted.select(*bounds)
         if not behind.count():
             return final, extents
-        sessions = self.kept(self._followed(names, sliced, definition, edge))
-        return (
-            final.unionByName(sessions.select(*columns)),
-            extents.unionByName(sessions.select(*bounds)),
-        )
+        followed, over = self._followed(state, names, sliced, edge)
+        return final.unionByName(followed.select(*columns)), extents.unionByName(over)
 
     def _from_events(
         self, names: Sequence[str], sliced: Sliced, definition: Definition, windows: DataFrame
@@ -99,17 +127,21 @@ class RebuildingRun(PartialRun):
         wanted = self.kept(windows.select(*sliced.key.inner, START, END))
         bounds = hull(wanted)
         low, high = bounds if bounds is not None else (0, -1)
-        inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (F.col(TIME) <= F.col(f"_wanted{END}"))
-        events = events_of(self._events((low, high + 1)), sliced.key, wanted, inside)
+        events = events_within(self._events((low, high + 1)), sliced.key, wanted)
         again = self.slices(events, names).build(definition)
         place = Place(None, wanted)
         return given_way(again.frame, again, place, "left_semi")
 
     def _followed(
-        self, names: Sequence[str], sliced: Sliced, definition: Definition, edge: DataFrame
-    ) -> DataFrame:
-        """The sessions of these extents, from events, followed outward until they close."""
-        window = definition.window
+        self, state: State, names: Sequence[str], sliced: Sliced, edge: DataFrame
+    ) -> tuple[DataFrame, DataFrame]:
+        """The sessions of these extents, from events, followed outward until they close.
+
+        Returns:
+            The sessions, and the extents of what they take the place of.
+        """
+        definition = self.definitions[state.name]
+        window, keys = definition.window, sliced.key.inner
         assert isinstance(window, SessionWindow)
         edge = self.kept(edge)
         bounds = hull(edge)
@@ -124,20 +156,24 @@ class RebuildingRun(PartialRun):
         events = events_of(self._events(region), sliced.key, edge)
         inside = self.slices(events, names)
         kept = replace(inside, frame=self.kept(inside.frame))
-        rules = self.spec.engine.rules_for(window)
-        extents = self.extents(kept, definition, edge)
+        beside = self.published_extents(state, sliced, region, edge)
+        extents = self.extents(kept, definition, edge, beside)
         found = follow(
             extents,
             window,
-            rules,
-            sliced.key.inner,
+            self.spec.engine.rules_for(window),
+            keys,
             region=region,
-            limits=self.reader.limits(list(self.inputs)),
+            limits=self.limits(state),
             read=read,
+            published=lambda low, high, wanted: self.published_extents(
+                state, sliced, (low, high), wanted
+            ),
         )
         whole = replace(kept, frame=reduce(DataFrame.unionByName, found.slices, kept.frame))
         built = whole.build(definition)
-        return given_way(built.frame, built, Place(None, edge), "left_semi")
+        over = self.kept(found.extents)
+        return given_way(built.frame, built, Place(None, over), "left_semi"), over
 
     def _events(self, span: tuple[int | None, int | None]) -> DataFrame:
         """All events of a span: after this run every input is counted everywhere."""

@@ -26,6 +26,7 @@ from backfill.history.origins import Origins
 from backfill.history.partial import Pending, Seen, duplicates_of, hull
 from backfill.history.rebuild import RebuildingRun
 from backfill.history.record import Record
+from backfill.history.replaced import Replaced, dates_of, replaced, uncounted
 from backfill.history.results import Past, RunResult, WindowResult
 from backfill.history.state import State
 from backfill.operators.calendar import local_date
@@ -86,25 +87,10 @@ class RecomputeRun(RebuildingRun):
             SourceError: an input that was counted is gone, or has changed: what it held can't be
                 taken out of the windows again.
         """
-        for path, before in record.inputs.items():
-            now = self.inputs.get(path)
-            if now is None:
-                raise self._contradicted(path, "is gone")
-            if now.digest != before.digest or now.size != before.size:
-                raise self._contradicted(path, "has changed")
-        late = {
-            path: record.inputs[path].counted.rest() if path in record.inputs else ALL
-            for path in self.inputs
-        }
-        return {path: dates for path, dates in late.items() if dates}
-
-    def _contradicted(self, path: str, what: str) -> SourceError:
-        return SourceError(
-            f"an input that was counted {what}; its events cannot be taken out by merging",
-            field=shown(path),
-            way_out="Recompute the dates that it holds: backfill run JOB --from DATE --to DATE, "
-            "or everything: backfill run JOB",
-        )
+        found = replaced(record, self.inputs, self.spec.timezone)
+        if found:
+            raise _contradicted(found)
+        return uncounted(record, self.inputs)
 
     def _compute(self) -> RunResult | None:
         if not self.source.snapshot.inputs and not can_tell(self.source, self.spec.arrival):
@@ -261,7 +247,7 @@ class RecomputeRun(RebuildingRun):
         bounds = found.bounds
         seen: Seen | None = found.seen
         if found.behind or not definition.mergeable:
-            final, extents = self.rebuilt(names, sliced, definition, extents, record)
+            final, extents = self.rebuilt(state, names, sliced, extents, record)
             bounds, seen = hull(extents), None
         ours = replace(built, frame=final.where(starts))
         place = Place(None, extents.where(lasting))
@@ -324,3 +310,19 @@ class RecomputeRun(RebuildingRun):
             bounds=None if row["low"] is None else (row["low"], row["high"]),
             seen=Seen(row["rows"], row["events"] or 0, tuple(origins.of(row))),
         )
+
+
+def _contradicted(found: Sequence[Replaced]) -> SourceError:
+    first, others = found[0], len(found) - 1
+    what = "is gone" if first.gone else "has changed"
+    more = f" (as are {others:,} others)" if others else ""
+    way_out = "Run everything: backfill run JOB"
+    if all(each.bounds is not None for each in found):
+        dates = dates_of(found).ranges
+        low, high = dates[0][0], dates[-1][1]
+        way_out = f"Run the dates that it held: backfill run JOB --from {low} --to {high}"
+    return SourceError(
+        f"an input that was counted {what}{more}; its events cannot be taken out by merging",
+        field=shown(first.path),
+        way_out=way_out,
+    )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from backfill.history.dates import ALL, NONE, Dates
+from backfill.history.dates import ALL, NONE, Dates, date_of
 
 _FORM = 1
+_DAY = dt.timedelta(days=1)
+# No file's path ends so.
+_FORMER = "/"
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,32 @@ class Input:
     counted: Dates = ALL
     arrived: tuple[int | None, int] | None = None
 
+    def same_content(self, other: Input) -> bool:
+        """Whether another look at this path found the content that was counted.
+
+        Without a digest, of files that are not local, a file that was written again has changed.
+        """
+        if self.digest is None or other.digest is None:
+            return (self.size, self.modified_ms) == (other.size, other.modified_ms)
+        return (self.size, self.digest) == (other.size, other.digest)
+
+    def held(self, zone: str) -> Dates:
+        """The counted dates on which it can have events."""
+        if self.bounds is None:
+            return self.counted
+        low, high = (date_of(each, zone) for each in self.bounds)
+        return self.counted & Dates.between(low, high + _DAY)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What one published table holds.
 
     The table is what a full rebuild gives from the events that are counted (each input's, on its
-    counted dates), restricted to the windows that start on covered dates.
+    counted dates), restricted to the windows that start on covered dates. An input that is gone
+    stays recorded with the dates on which what it held is still in windows; so does what a file
+    held that has changed since (under `former`). Windows that a later run wrote and that reach
+    to such dates hold what the source had there at that run.
 
     Attributes:
         settings: of the job file, those that decide about the windows; by name, as text.
@@ -132,25 +155,28 @@ class Record:
         version: int | None,
         settings: Mapping[str, str],
         expired: int | None,
+        zone: str,
     ) -> Record:
         """This record after a run that counted these inputs on these dates.
 
         Applied anew to the newest record where another run has published in between; so it says
-        only what this run did. Inputs that are gone, and have no counted date besides, are left
-        out.
+        only what this run did. An input that is gone is left out once no date is left on which
+        its events are still in windows.
         """
-        seen = {
-            path: replace(each, counted=on | self._counted(path)) for path, each in inputs.items()
-        }
-        gone = {
-            path: replace(each, counted=each.counted - on)
-            for path, each in self.inputs.items()
-            if path not in inputs
-        }
+        seen: dict[str, Input] = {}
+        gone = {path: each for path, each in self.inputs.items() if path not in inputs}
+        for path, each in inputs.items():
+            before = self.inputs.get(path)
+            if before is None or before.same_content(each):
+                seen[path] = replace(each, counted=on | self._counted(path))
+                continue
+            seen[path] = replace(each, counted=on)
+            gone[former(path)] = _both(before, gone.get(former(path)), zone)
+        gone = {path: replace(each, counted=each.counted - on) for path, each in gone.items()}
         return replace(
             self,
             covered=self.covered | covered,
-            inputs={**{path: each for path, each in gone.items() if each.counted}, **seen},
+            inputs={**{path: each for path, each in gone.items() if each.held(zone)}, **seen},
             late=tuple(dict.fromkeys([*self.late, *late])),
             horizon=horizon,
             schema=schema,
@@ -163,6 +189,27 @@ class Record:
 
     def _counted(self, path: str) -> Dates:
         return self.inputs[path].counted if path in self.inputs else Dates()
+
+
+def former(path: str) -> str:
+    """Under which name a record has what a file held that has changed since."""
+    return f"{path}{_FORMER}"
+
+
+def known_as(path: str) -> str:
+    """The file's path, of a path of a record."""
+    return path.removesuffix(_FORMER)
+
+
+def _both(one: Input, other: Input | None, zone: str) -> Input:
+    """What a file held at two times, as one input."""
+    if other is None:
+        return one
+    bounds = None
+    if one.bounds is not None and other.bounds is not None:
+        (low, high), (first, last) = one.bounds, other.bounds
+        bounds = min(low, first), max(high, last)
+    return replace(one, bounds=bounds, counted=one.held(zone) | other.held(zone))
 
 
 def late_of(value: Mapping[str, Any], home: Path) -> tuple[str, ...]:

@@ -12,13 +12,15 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, FIRST, LAST, START
 from backfill.compute import Built, Definition, Sliced
-from backfill.conservation import Totals
+from backfill.conservation import Totals, check_none_lost
 from backfill.events import spark_errors
 from backfill.history.closure import Followed, follow
 from backfill.history.dates import Dates, date_of, midnight
-from backfill.history.exchange import overlaps
-from backfill.history.partial import PartialRun, counted_by
-from backfill.history.reading import events_of
+from backfill.history.exchange import Place, given_way, overlaps
+from backfill.history.losses import fewer, outside, unlike
+from backfill.history.partial import PartialRun, hull
+from backfill.history.reading import events_of, events_within
+from backfill.history.replaced import counted_by
 from backfill.history.state import State
 from backfill.operators.calendar import local_date
 from backfill.tables import LiveFile
@@ -26,6 +28,8 @@ from backfill.windows import SessionWindow
 
 _DAY = dt.timedelta(days=1)
 Span = tuple[int, int]
+#: [low, high), µs; None: no bound.
+Reach = tuple[int | None, int | None]
 
 
 @dataclass
@@ -36,14 +40,12 @@ class Region:
         counted: the dates on which each input counts.
         span: the range itself, µs, [low, high).
         read: the same, with what aligned windows need that reach over its edges.
-        limits: the least and largest event time of all inputs; None where it is not known.
     """
 
     states: list[State]
     counted: Mapping[str, Dates]
     span: Span
     read: Span
-    limits: tuple[int | None, int | None]
 
     @property
     def names(self) -> list[str]:
@@ -58,20 +60,27 @@ class RegionRun(PartialRun):
         super().__init__(*arguments, **options)
         self.dates = dates
 
-    def preview(self) -> Iterator[tuple[str, Followed, list[LiveFile]]]:
-        """How far each window's run would read, and which files it may write anew."""
+    def preview(self) -> Iterator[tuple[str, int, Reach, list[LiveFile]]]:
+        """What each window's run would do.
+
+        Yields:
+            The window, how many keys are followed, how far is read, which files may be rewritten.
+        """
         with self.stack, spark_errors(self.source.snapshot):
             for region in self.regions():
                 sliced, _ = self.slices_of(region)
                 for state in region.states:
                     definition = self.definitions[state.name]
                     built = Built(sliced.frame, definition, sliced)
-                    found = Followed(*region.read)
+                    keys = 0
+                    reach: Reach = region.read
                     if isinstance(definition.window, SessionWindow):
-                        held = self.crossing(state, sliced, definition, region)
-                        found = self.followed(state, sliced, region, held)
-                    high = None if found.high is None else found.high - 1
-                    yield state.name, found, self.candidates(state, built, found.low, high)
+                        found = self.followed(state, sliced, region)
+                        keys = found.steps[0].keys if found.steps else 0
+                        reach = found.low, found.high
+                    high = None if reach[1] is None else reach[1] - 1
+                    files = self.candidates(state, built, reach[0], high)
+                    yield state.name, keys, reach, files
 
     def regions(self) -> list[Region]:
         """What is to be read; more than one only where an earlier run was killed halfway."""
@@ -82,10 +91,9 @@ class RegionRun(PartialRun):
         return [
             Region(
                 states=group,
-                counted=counted_by(group[0].record, self.inputs, self.dates),
+                counted=counted_by(group[0].record, self.inputs, self.dates, self.spec.timezone),
                 span=(low, high),
                 read=self._read_region(group),
-                limits=self.reader.limits(list(self.inputs)),
             )
             for group in self.groups(self.definitions)
         ]
@@ -104,41 +112,89 @@ class RegionRun(PartialRun):
         self.progress(f"{sums.accepted:,} events accepted")
         return kept, sums
 
-    def crossing(
+    def beyond(
         self, state: State, sliced: Sliced, definition: Definition, region: Region
     ) -> DataFrame | None:
-        """The published sessions that reach over an edge of the range: key, start, end."""
+        """The published sessions of the region that are not inside the range: key, start, end.
+
+        Those inside give way, and nothing beyond the range depends on them.
+        """
         built = Built(sliced.frame, definition, sliced)
-        low, high = region.span
-        files = self.candidates(state, built, low, high)
+        (low, high), (first, last) = region.span, region.read
+        files = self.candidates(state, built, first, last - 1)
         if not files:
             return None
         rows = self.published(state.name, built, files)
-        crossing = (F.col(START) < low) | (F.col(END) >= high)
-        held = rows.where(overlaps(built, region.span) & crossing)
+        outside = (F.col(START) < low) | (F.col(END) >= high)
+        held = rows.where(overlaps(built, region.read) & outside)
         return self.kept(held.select(*sliced.key.inner, START, END))
 
-    def followed(
-        self, state: State, sliced: Sliced, region: Region, held: DataFrame | None
-    ) -> Followed:
+    def followed(self, state: State, sliced: Sliced, region: Region) -> Followed:
         """Slices beyond the region, of the keys whose sessions reach over its edges."""
         definition = self.definitions[state.name]
         window, keys = definition.window, sliced.key.inner
         assert isinstance(window, SessionWindow)
         rules = self.spec.engine.rules_for(window)
-        extents = self.extents(sliced, definition, held, region.span)
+        whole = beside = None
+        held = self.beyond(state, sliced, definition, region)
+        if held is not None:
+            inside = overlaps(Built(held, definition, sliced), region.span)
+            whole, beside = held.where(inside), held.where(~inside)
+        extents = self.extents(sliced, definition, whole, beside, region.span)
+        low, high = region.span
+        gap = window.gap.us
+        near = (F.col(START) - low <= gap) | (F.lit(high) - F.col(END) <= gap)
         found = follow(
-            extents,
+            extents.where(near),
             window,
             rules,
             keys,
             region=region.read,
-            limits=region.limits,
+            limits=self.limits(state),
             read=lambda low, high, wanted: self._read(region, sliced, low, high, wanted),
+            published=lambda low, high, wanted: self.published_extents(
+                state, sliced, (low, high), wanted
+            ),
         )
         for step in found.steps:
             self.progress(f"{state.name}: {step.keys:,} keys have sessions over the range's edge")
         return found
+
+    def check_removed(
+        self, state: State, written: Built, place: Place, hull_: tuple[int, int]
+    ) -> None:
+        """What the windows held that give way is in windows written, as far as it is in the source.
+
+        Only where fewer events are in their place are events read again: those of these windows.
+
+        Args:
+            state: the table.
+            written: the windows that were computed in their place.
+            place: what gives way.
+            hull_: the instants between which that lies, µs, inclusive.
+
+        Raises:
+            ConservationError: events of a window that is removed are in no window written.
+        """
+        removed = self.given_way(state, written, place, hull_)
+        if removed is None:
+            return
+        lost = self.kept(fewer(removed, written))
+        bounds = hull(lost)
+        if bounds is None:
+            return
+        low, high = bounds
+        counted = counted_by(state.record, self.inputs, self.dates, self.spec.timezone)
+        events = events_within(
+            self.reader.events(counted, (low, high + 1)), written.sliced.key, lost
+        )
+        sliced = self.slices(events, [state.name])
+        if isinstance(written.definition.window, SessionWindow):
+            wrong = outside(sliced.frame, written)
+        else:
+            again = sliced.build(written.definition)
+            wrong = unlike(given_way(again.frame, again, Place(None, lost), "left_semi"), written)
+        check_none_lost(state.name, wrong.count())
 
     def _read_region(self, group: Sequence[State]) -> Span:
         """The range, with what windows need that reach over its edges.

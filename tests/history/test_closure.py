@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from backfill.cli.app import main
 from backfill.errors import TableError
-from tests.history.world import WINDOWS, World, at, day
+from tests.history.world import EVERY, WINDOWS, World, at, day
 from tests.reference import Event
 
 pytestmark = pytest.mark.slow
@@ -137,7 +137,7 @@ def test_chunks_are_runs_of_their_own_and_are_not_run_twice(
     world.write("a", [*chain("a", at(0, 22), at(4, 2)), Event("b", at(2), 1)])
     first = world.job.run(world.spark, start=day(0), end=day(5), chunk=2)
     assert [len(first.chunks), first.failures, first.skipped] == [3, (), ()]
-    world.counted = {"a": set(range(len(world.files["a"])))}
+    world.counted = {"a": set(EVERY)}
     world.check()
     again = world.job.run(world.spark, start=day(0), end=day(5), chunk=2)
     assert [each.why for each in again.skipped] == [

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.history.world import World, at
+from tests.history.world import EVERY, World, at
 from tests.reference import Event
 
 #: More of them: BACKFILL_KILLS=200.
@@ -49,7 +49,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
     assert moments["in time"] >= 0.9 * KILLS, moments
 
     _victim(world.folder, None)
-    world.counted = {name: set(range(len(own))) for name, own in world.files.items()}
+    world.counted = {name: set(EVERY) for name in world.files}
     world.check()
     quarantined = world.job.table("quarantine", spark).groupBy("source", "raw").count().collect()
     assert len(quarantined) == 1 + KILLS

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill import Job
-from backfill.history.dates import Dates, date_of
+from backfill.history.dates import ALL, Dates, date_of
 from backfill.history.record import Record
 from backfill.history.results import RunResult
 from tests import reference
@@ -26,6 +26,8 @@ DAY = 24 * HOUR
 GAP = 30 * MINUTE
 FIRST_DAY = dt.date(2026, 1, 1)
 START = reference.micros(dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc))
+#: All days that a test can mean.
+EVERY = range(-400, 400)
 
 #: Those of the job; `exact` has an aggregate that needs all events of a window.
 WINDOWS = ("sessions", "exact", "hopping")
@@ -47,6 +49,11 @@ def day(number: int) -> dt.date:
     return FIRST_DAY + dt.timedelta(days=number)
 
 
+def day_of(event: Event) -> int:
+    assert event.time is not None
+    return (event.time - START) // DAY
+
+
 def at(day: int, hours: float = 0, minutes: float = 0) -> int:
     return START + day * DAY + round(hours * HOUR + minutes * MINUTE)
 
@@ -59,7 +66,8 @@ class World:
         gate: runs pass the built-in checks before they publish, which takes as long again as a
             window.
         files: the source's events by file.
-        counted: numbers of events, by file, that are in the windows.
+        counted: the days, by file, whose events in it are in the windows.
+        old: days on which windows still hold what replaced files held.
     """
 
     folder: Path
@@ -70,6 +78,7 @@ class World:
     gate: bool = False
     files: dict[str, list[Event]] = field(default_factory=dict)
     counted: dict[str, set[int]] | None = None
+    old: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         (self.folder / "src").mkdir(parents=True)
@@ -89,8 +98,22 @@ class World:
 
     def write(self, name: str, events: list[Event]) -> None:
         """Puts a file into the source, or another in its place."""
+        if self.files.get(name) != events:
+            self._forget(name)
         self.files[name] = events
         self.write_to(self.folder / "src" / f"{name}.parquet", events)
+
+    def remove(self, name: str) -> None:
+        """Takes a file out of the source."""
+        self._forget(name)
+        del self.files[name]
+        (self.folder / "src" / f"{name}.parquet").unlink()
+
+    def _forget(self, name: str) -> None:
+        if self.counted is not None and name in self.counted:
+            days = [day_of(e) for e in self.files[name]]
+            held = set(range(min(days), max(days) + 1)) if days else set()
+            self.old |= self.counted.pop(name) & held
 
     def write_to(self, path: Path, events: list[Event]) -> None:
         """A file of events."""
@@ -104,22 +127,36 @@ class World:
         )
         pq.write_table(table, path)
 
-    def run(self, low: int, high: int) -> None:
-        """Runs the dates from one day's number to another's."""
-        result = self.job.run(self.spark, start=day(low), end=day(high))
-        if not result.chunks:
-            return
-        if self.counted is None:
+    def run(self, low: int, high: int, chunk: int | None = None) -> set[int]:
+        """Runs the dates from one day's number to another's.
+
+        Returns:
+            The days that were run: those with events or with windows, but for chunks that the
+            same run of the same source has committed before.
+        """
+        days = {d for d in range(low, high) if self.published and day(d) in self._covered_by_all()}
+        days |= {d for e in self.usable() if low <= (d := day_of(e)) < high}
+        result = self.job.run(self.spark, start=day(low), end=day(high), chunk=chunk)
+        for each in result.skipped:
+            if each.why.startswith("committed"):
+                days -= {d for d in days if each.dates[0] <= day(d) < each.dates[1]}
+        assert bool(result.chunks) == bool(days)
+        if days and self.counted is None:
             self._count_all()
-        for name, events in self.files.items():
-            inside = {i for i, e in enumerate(events) if at(low) <= e.time < at(high)}
-            kept = {i for i in self.counted.get(name, set()) if i < len(events)}
-            self.counted[name] = kept | inside
+        elif self.counted is not None:
+            for name in self.files:
+                self.counted[name] = self.counted.get(name, set()) | days
+            self.old -= days
+        return days
 
     @property
     def published(self) -> bool:
         """There is something to merge into."""
         return self.counted is not None
+
+    def usable(self) -> list[Event]:
+        """The events of the source."""
+        return reference.usable(e for own in self.files.values() for e in own)
 
     def run_all(self) -> None:
         self.job.run(self.spark)
@@ -131,22 +168,46 @@ class World:
         return result
 
     def _count_all(self) -> None:
-        self.counted = {name: set(range(len(events))) for name, events in self.files.items()}
+        self.counted = {name: set(EVERY) for name in self.files}
+        self.old = set()
+
+    def _covered_by_all(self) -> Dates:
+        found = ALL
+        for name in self.windows:
+            found &= self.covered(name)
+        return found
 
     def covered(self, name: str = "sessions") -> Dates:
         record = self.job.store.record(name)
         assert record is not None
         return Record.from_json(record, self.folder).covered
 
+    def counting(self, days: set[int]) -> list[Event]:
+        """The events that count, each once: of each file on its counted days, and on others."""
+        events = reference.usable(
+            e
+            for name, own in self.files.items()
+            for e in own
+            if day_of(e) in (self.counted or {}).get(name, set()) | days
+        )
+        return reference.distinct(events) if self.with_id else events
+
     def check(self) -> None:
         """Every table is what its counted events make, on its covered dates."""
-        counted = self.counted or {}
-        events = [self.files[name][i] for name, own in counted.items() for i in sorted(own)]
-        events = reference.usable(events)
-        if self.with_id:
-            events = reference.distinct(events)
+        expected = self.expected(self.counting(set()))
+        for name in self.windows:
+            wanted = self.on_covered(name, expected[name])
+            assert sorted(self.rows(name), key=repr) == sorted(wanted, key=repr), name
+
+    def on_covered(self, name: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """The rows of windows that start on a date that the table covers."""
+        covered = self.covered(name)
+        return [row for row in rows if date_of(row[1], "UTC") in covered]
+
+    def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
+        """The rows that events make, by table."""
         horizon = max(e.time for own in self.files.values() for e in own if e.key is not None)
-        expected = {
+        return {
             "sessions": [
                 (e[0].key, e[0].time, e[-1].time, *_values(e), e[-1].time >= horizon - GAP)
                 for e in reference.sessions(events, GAP)
@@ -162,11 +223,6 @@ class World:
                 ).items()
             ],
         }
-        for name in self.windows:
-            rows = expected[name]
-            covered = self.covered(name)
-            wanted = [row for row in rows if date_of(row[1], "UTC") in covered]
-            assert sorted(self.rows(name), key=repr) == sorted(wanted, key=repr), name
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """What a table holds, as `check` expects it."""

@@ -1,0 +1,92 @@
+"""What tables must hold while windows of replaced inputs are left in them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from tests.history.world import GAP, World, at
+from tests.reference import Event
+
+Row = tuple[Any, ...]
+Tables = dict[str, list[Row]]
+
+
+def tables(world: World) -> Tables:
+    return {name: world.rows(name) for name in world.windows}
+
+
+def check_run(world: World, before: Tables, days: set[int], old: set[int]) -> None:
+    """A run of these days removed nothing that it did not write again.
+
+    Args:
+        world: after the run.
+        before: the tables before it.
+        days: that were run.
+        old: on which windows held what replaced inputs held, before the run.
+    """
+    # On such days, all that the source holds counts.
+    events = world.counting(old)
+    expected = world.expected(events)
+    for name in world.windows:
+        made = world.on_covered(name, expected[name])
+        now = world.rows(name)
+        if name == "hopping":
+            reached = [row for row in made if _meets(row, days)]
+            rest = [row for row in before[name] if not _meets(row, days)]
+            assert _without_open(now) == _without_open([*reached, *rest])
+        else:
+            _check_sessions(before[name], now, expected[name], made, events, days)
+
+
+def _check_sessions(
+    before: list[Row],
+    now: list[Row],
+    closed: list[Row],
+    made: list[Row],
+    events: list[Event],
+    days: set[int],
+) -> None:
+    """Sessions, of which more may be written than those that meet the days.
+
+    Args:
+        before: the table before the run.
+        now: the table.
+        closed: the sessions that the events make.
+        made: those that start on covered dates.
+        events: that count.
+        days: that were run.
+    """
+    kept, plain = set(_without_open(before)), set(_without_open(made))
+    rows = set(_without_open(now))
+    assert len(rows) == len(now)
+    for row in rows:
+        # As it was, or as the source has it; and this where an event of the days is in it.
+        assert row in plain or (row in kept and not _meets(row, days)), row
+    assert {row for row in plain if _holds_event(row, events, days)} <= rows
+    waiting = [row for row in closed if row[:3] not in {each[:3] for each in made}]
+    for row in kept - rows:
+        for event in events:
+            if _in(event, row):
+                assert any(_in(event, each) for each in (*rows, *waiting)), (row, event)
+    ordered = sorted(rows, key=lambda row: (repr(row[0]), row[1]))
+    for one, other in itertools.pairwise(ordered):
+        assert one[0] != other[0] or other[1] - one[2] > GAP, (one, other)
+
+
+def _meets(row: Row, days: set[int]) -> bool:
+    """Whether a window that ends with its last event, or before its end, has a time of the days."""
+    return any(row[1] < at(day + 1) and row[2] > at(day) for day in days)
+
+
+def _holds_event(row: Row, events: list[Event], days: set[int]) -> bool:
+    return any(_in(e, row) for e in events if any(at(d) <= (e.time or 0) < at(d + 1) for d in days))
+
+
+def _in(event: Event, row: Row) -> bool:
+    assert event.time is not None
+    return event.key == row[0] and row[1] <= event.time <= row[2]
+
+
+def _without_open(rows: list[Row]) -> list[Row]:
+    return sorted((row[:-1] for row in rows), key=repr)

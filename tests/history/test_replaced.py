@@ -1,0 +1,151 @@
+"""Inputs put in the place of counted ones: what a run removes it writes again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from backfill import Job
+from backfill.errors import ConservationError, SourceError
+from backfill.history import region
+from backfill.history.plan import DateState
+from tests import reference
+from tests.history.world import HOUR, World, at, day
+from tests.reference import Event
+
+JOB = """
+source: {path: "%s", format: %s}
+events: {key: user, time: at}
+engine: spark
+windows:
+  trailing: {hopping: {size: 24h, advance: 6h}, aggregates: {n: count}}
+  sessions: {session: {gap: 6h}, aggregates: {n: count}}
+  growing: {cumulating: {size: 36h, step: 12h}, aggregates: {n: count}}
+  days: {tumbling: {size: 2 days}, aggregates: {n: count}}
+tables: {path: out}
+checks: {builtin: off}
+"""
+BEFORE = [
+    *(Event("a", at(d, h)) for d, h in [(0, 12), (1, 12), (1, 20), (2, 6), (2, 12), (3, 6)]),
+    *(Event("b", at(d, 5)) for d in range(4)),
+]
+AFTER = [e for e in BEFORE if not (e.key == "a" and at(1) <= e.time < at(2))]
+Row = tuple[str | None, int, int]
+
+
+def job(folder: Path, path: str, format: str) -> Job:
+    (folder / "job.yaml").write_text(JOB % (path, format))
+    return Job.load(folder / "job.yaml")
+
+
+def rows(made: Job, spark: SparkSession, name: str) -> list[Row]:
+    table = made.table(name, spark)
+    found = table.select("user", F.unix_micros("window_start"), F.unix_micros("window_end"), "n")
+    return sorted(tuple(row) for row in found.collect())
+
+
+def expected(events: list[Event]) -> dict[str, list[Row]]:
+    aligned = {
+        "trailing": reference.hopping(24 * HOUR, 6 * HOUR),
+        "growing": reference.cumulating(36 * HOUR, 12 * HOUR),
+        "days": reference.calendar("UTC", (2, "day")),
+    }
+    found = {
+        name: sorted((*w, len(own)) for w, own in reference.grouped(events, windows).items())
+        for name, windows in aligned.items()
+    }
+    gap = 6 * HOUR
+    own = reference.sessions(events, gap)
+    found["sessions"] = sorted((e[0].key, e[0].time, e[-1].time + gap, len(e)) for e in own)
+    return found
+
+
+def frame(spark: SparkSession, events: list[Event]):
+    found = spark.createDataFrame([(e.key, e.time) for e in events], "user string, us bigint")
+    return found.select("user", F.timestamp_micros("us").alias("at"))
+
+
+@pytest.mark.parametrize("source", ["parquet", "delta", "table"])
+def test_windows_that_reach_out_of_the_range_are_written_again(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
+    def write(events: list[Event]) -> None:
+        table = frame(spark, events)
+        if source == "table":
+            table.createOrReplaceTempView("replaced")
+        elif source == "delta":
+            write_deltalake(str(tmp_path / "src"), table.toArrow(), mode="overwrite")
+        else:
+            table.coalesce(1).write.mode("overwrite").parquet(str(tmp_path / "src"))
+
+    made = job(tmp_path, "replaced" if source == "table" else "src", source)
+    write(BEFORE)
+    made.run(spark, start=day(0), end=day(4))
+    assert {name: rows(made, spark, name) for name in made.spec.windows} == expected(BEFORE)
+    write(AFTER)
+    made.run(spark, start=day(1), end=day(2))
+    assert {name: rows(made, spark, name) for name in made.spec.windows} == expected(AFTER)
+
+
+@pytest.mark.slow
+def test_dates_of_replaced_inputs_are_named_until_they_are_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark, windows=("sessions",))
+    world.write("all", [Event("a", at(d, 12), d) for d in range(5)])
+    world.run(0, 5)
+    # What was counted of the second to the fourth day is gone; a day comes.
+    world.write("all", [Event("a", at(d, 13), d) for d in (0, 4, 5)])
+    told: list[str] = []
+    world.job.run(spark, start=day(0), end=day(2), progress=told.append)
+    left = "inputs of [2026-01-03, 2026-01-06) are gone or have changed: run these dates, too"
+    assert left in told
+    states = [(each.dates[0], each.state, each.late) for each in planned(world)]
+    assert states == [
+        (day(0), "present", 0),
+        (day(2), "changed", 0),
+        (day(5), "missing", 0),
+    ]
+    assert [each.detail for each in planned(world) if each.state == "changed"] == [
+        f"{tmp_path / 'src' / 'all.parquet'} has changed"
+    ]
+    with pytest.raises(SourceError, match=r"--from 2026-01-03 --to 2026-01-06"):
+        world.recompute()
+    world.job.run(spark, start=day(2), end=day(5))
+    assert [each.state for each in planned(world)] == ["present", "missing"]
+    world.job.run(spark, missing=True)
+    merged = world.recompute()
+    assert merged is not None
+    assert merged.accepted == 0
+    world.check()
+
+
+def planned(world: World) -> list[DateState]:
+    return list(world.job.plan(world.spark, explain=False).windows["sessions"])
+
+
+def test_a_run_that_would_lose_events_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame(spark, BEFORE).coalesce(1).write.parquet(str(tmp_path / "src"))
+    made = job(tmp_path, "src", "parquet")
+    made.run(spark)
+    before = {name: rows(made, spark, name) for name in made.spec.windows}
+    frame(spark, AFTER).coalesce(1).write.mode("overwrite").parquet(str(tmp_path / "src"))
+    real = region.RegionRun.regions
+
+    def forgetful(self: region.RegionRun) -> list[region.Region]:
+        found = real(self)
+        for each in found:
+            each.counted = dict.fromkeys(self.inputs, self.dates)
+        return found
+
+    # As if only the range's events counted of an input that no run has seen.
+    monkeypatch.setattr(region.RegionRun, "regions", forgetful)
+    with pytest.raises(ConservationError, match="in no window written"):
+        made.run(spark, start=day(1), end=day(2))
+    assert {name: rows(made, spark, name) for name in made.spec.windows} == before
