@@ -12,14 +12,15 @@ import math
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from backfill.reconciliation.rows import Row, Slack, same_values
 from backfill.replay import Aggregated, Event
 
 #: Half the distance from 1.0 to the next double: what one addition can be off by, at most.
-_UNIT = 2.0**-53
+_UNIT = Fraction(1, 2**53)
 _ADDED = ("sum", "mean", "variance", "stddev")
 
 
@@ -27,14 +28,20 @@ class Doubles:
     """The doubles of one key that are added up.
 
     Args:
-        events: of the key.
+        events: of the key, each once.
         aggregates: those of doubles, by name.
         tick: the resolution of the windows' bounds, µs.
+        closed: which of a window's bounds can be the time of an event in it.
     """
 
     def __init__(
-        self, events: Iterable[Event], aggregates: Mapping[str, Aggregated], tick: int
+        self,
+        events: Iterable[Event],
+        aggregates: Mapping[str, Aggregated],
+        tick: int,
+        closed: Literal["left", "right", "both"] = "both",
     ) -> None:
+        self._closed = closed
         self._aggregates = {
             name: each for name, each in aggregates.items() if each.python in _ADDED
         }
@@ -49,7 +56,9 @@ class Doubles:
 
     def slack(self, row: Row) -> dict[str, Slack]:
         """How far apart values of a window of these bounds can be, by aggregate."""
-        low, high = bisect_left(self._times, row.start), bisect_right(self._times, row.end)
+        first = bisect_right if self._closed == "right" else bisect_left
+        last = bisect_left if self._closed == "left" else bisect_right
+        low, high = first(self._times, row.start), last(self._times, row.end)
         inside = self._events[low:high]
         return {
             name: _slack(each.python, _values(each, inside))
@@ -90,21 +99,28 @@ def _values(aggregate: Aggregated, events: Iterable[Event]) -> list[float]:
 
 def _slack(python: str | None, values: Sequence[float]) -> Slack:
     if not values or not all(map(math.isfinite, values)):
-        return Slack(0.0)
+        return Slack(Fraction(0))
     count = len(values)
     if python in ("variance", "stddev"):
         # Twice, since two ways to compute it are compared, and not two orders of one.
-        squares = math.fsum(_UNIT * each * each for each in values)
-        return Slack(2 * count * squares / max(1, count - 1), squared=python == "stddev")
-    bound = count * math.fsum(_UNIT * abs(each) for each in values)
+        squares = sum(Fraction(each) ** 2 for each in values)
+        most = 2 * count * _UNIT * squares / max(1, count - 1)
+        return Slack(most, squared=python == "stddev")
+    bound = count * _UNIT * _absolute(values)
     return Slack(bound if python == "sum" else bound / count + _UNIT * bound)
+
+
+def _absolute(values: Iterable[float]) -> Fraction:
+    """The sum of absolute values."""
+    return sum((abs(Fraction(each)) for each in values), Fraction(0))
 
 
 def _some_order(python: str, values: Sequence[float], value: float) -> bool:
     if python not in ("sum", "mean") or not all(map(math.isfinite, values)):
         return False
-    # So small that they do not overflow, however many there are.
     if not math.isfinite(value):
-        return math.fsum(_UNIT * abs(each) for each in values) > _UNIT * sys.float_info.max
-    true = math.fsum(_UNIT * each for each in values) / (len(values) if python == "mean" else 1)
-    return abs(_UNIT * value - true) <= _UNIT * _slack(python, values).most
+        return _absolute(values) > Fraction(sys.float_info.max)
+    true = sum((Fraction(each) for each in values), Fraction(0))
+    if python == "mean":
+        true /= len(values)
+    return abs(Fraction(value) - true) <= _slack(python, values).most

@@ -120,10 +120,14 @@ class Keyed:
     ) -> tuple[int, list[Explained]]:
         events, copies = given
         told = operator.aggregates
-        doubles = Doubles(
-            events, {name: told[name] for name in self.doubles}, operator.engine.tick_us
-        )
         sessions = isinstance(operator.window, SessionWindow)
+        rules = operator.engine.rules_for(operator.window)
+        doubles = Doubles(
+            [each for each in events if each.arrival not in copies],
+            {name: told[name] for name in self.doubles},
+            operator.engine.tick_us,
+            "both" if sessions else rules.closed,
+        )
         matched, differences = match(
             batch, stream, lambda one, other: same_rows(one, other, doubles), sessions=sessions
         )

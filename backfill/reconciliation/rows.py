@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from math import isnan
+from fractions import Fraction
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 
@@ -32,11 +33,11 @@ class Slack(NamedTuple):
     """How far the order of additions can move a value.
 
     Attributes:
-        most: so far.
+        most: so far, exactly.
         squared: that is how far its square can be moved.
     """
 
-    most: float
+    most: Fraction
     squared: bool = False
 
 
@@ -49,9 +50,11 @@ def same_value(one: Any, other: Any, slack: Slack | None = None) -> bool:
             return isnan(one) and isnan(other)
         if one == other or slack is None:
             return bool(one == other)
-        if slack.squared:
-            one, other = one * one, other * other
-        return bool(abs(one - other) <= slack.most)
+        if not isfinite(one) or not isfinite(other):
+            return False
+        # Exactly: a difference of doubles is rounded, and may be rounded to what is allowed.
+        power = 2 if slack.squared else 1
+        return abs(Fraction(one) ** power - Fraction(other) ** power) <= slack.most
     if isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, str):
         return list(one) == list(other)
     return bool(one == other)

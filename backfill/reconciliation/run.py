@@ -172,20 +172,19 @@ class _Reconciling(BaseRun):
         found: list[Explained] = []
         ordered = True
         with self.stack:
-            totals = sides.totals()
-            off = sides.differing(totals, self._held)
+            compared = sides.compared(self._held)
             self.progress(
-                f"{totals.batch:,} windows and {totals.stream:,}; {off.keys:,} keys differ"
+                f"{compared.batch:,} windows and {compared.stream:,}; {compared.keys:,} keys differ"
             )
-            if off.keys:
-                windows = self._held(off.windows)
+            if compared.keys:
+                windows = self._held(compared.windows)
                 received = self._received()
                 parts, ordered = self._parts(sides, windows, received)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.spark, parts, bound)
-        alike = totals.batch + sum(each.matched - each.windows for each in parts)
+        alike = compared.batch + sum(each.matched - each.windows for each in parts)
         found.sort(key=lambda each: repr(each.key))
-        return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
+        return Reconciled(self.name, alike, found, compared.batch, compared.stream, ordered)
 
     def _told_by(self, checkpoint: str) -> Batches | None:
         found = read_checkpoint(checkpoint)
