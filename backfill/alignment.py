@@ -13,6 +13,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from backfill.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.engines import PLAIN, Rules
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
 
 #: The windows that hold an instant, as (start, end), the earliest start or end first.
@@ -36,17 +37,25 @@ def first_start(span: Duration) -> int:
     return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
 
 
+def phase(size: Fixed, advance: Duration, offset: Fixed, rules: Rules) -> int:
+    """Where windows of a fixed size start, as a distance from multiples of the advance, µs."""
+    by_end = size.us if rules.aligned == "end" else 0
+    return offset.us + first_start(advance) - by_end
+
+
 def assigner(
-    window: Aligned, *, shift: int = 0, clips: bool = False, zone: str = "UTC"
+    window: Aligned, rules: Rules = PLAIN.rules, *, tick: int = 1, zone: str = "UTC"
 ) -> Assigner:
     """The function from an instant to the windows that hold it.
 
     Args:
         window: where they lie; calendar spans follow the zone.
-        shift: one tick where windows are (start, end], which turns them into [start, end).
-        clips: no window starts before the epoch.
+        rules: the engine's.
+        tick: its resolution of time, µs.
         zone: the time zone's name.
     """
+    # Windows (start, end] become [start, end) a tick earlier.
+    shift = tick if rules.closed == "right" else 0
     if isinstance(window, CumulatingWindow):
         size, step = in_zone(window.size, zone), in_zone(window.step, zone)
         # A span of a calendar that ends within a step has a last window that is cut.
@@ -58,8 +67,8 @@ def assigner(
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         size, every = in_zone(window.size, zone), in_zone(advance, zone)
         if isinstance(size, Fixed) and isinstance(every, Fixed):
-            phase = window.offset.us + first_start(advance)
-            return _hopping(size.us, every.us, phase, shift, clips)
+            begin = phase(size, advance, window.offset, rules)
+            return _hopping(size.us, every.us, begin, shift, rules.clips_at_epoch)
         if isinstance(window.size, Calendar) and isinstance(advance, Calendar):
             return _calendar_hopping(window.size, advance, zone, window.offset.us)
     raise AssertionError(f"{window} was validated when it was made")

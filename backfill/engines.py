@@ -32,6 +32,8 @@ class Rules:
         gap_inclusive: two events exactly one gap apart share a session.
         session_end: what a session reports as its end: its last event, or that plus the gap.
         closed: which end of an aligned window belongs to it: [start, end) or (start, end].
+        aligned: which end of a window of fixed size stands at a multiple of the advance; they are
+            the same where the advance divides the size.
         clips_at_epoch: aligned windows that would start before 1970 do not exist.
         gaps_between_windows: an advance larger than the size is allowed, leaving gaps.
     """
@@ -39,6 +41,7 @@ class Rules:
     gap_inclusive: bool = True
     session_end: Literal["last_event", "last_event_plus_gap"] = "last_event"
     closed: Literal["left", "right"] = "left"
+    aligned: Literal["start", "end"] = "start"
     clips_at_epoch: bool = False
     gaps_between_windows: bool = False
 
@@ -180,7 +183,9 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             ),
             Engine(
                 name="storm",
-                rules=replace(PLAIN.rules, closed="right", gaps_between_windows=True),
+                rules=replace(
+                    PLAIN.rules, closed="right", aligned="end", gaps_between_windows=True
+                ),
                 sessions=False,
                 offsets=False,
                 streaming=STREAMING["storm"],

@@ -108,14 +108,18 @@ def test_kafka_streams_clips_at_the_epoch(
     )
 
 
-@pytest.mark.parametrize("hours", [2, 11, 23])
+#: Size and slide in minutes: the slide divides the size, or does not, or is larger.
+@pytest.mark.parametrize(("size", "slide"), [(240, 60), (660, 60), (100, 60), (20, 60), (555, 50)])
 @settings(max_examples=3)
 @given(times=st.lists(near_boundaries, max_size=60))
-def test_storm_closes_on_the_right(spark: SparkSession, hours: int, times: list[int]) -> None:
+def test_storms_windows_are_closed_and_aligned_on_the_right(
+    spark: SparkSession, size: int, slide: int, times: list[int]
+) -> None:
+    minute = HOUR // 60
     check(
         spark,
-        HoppingWindow(size=f"{hours}h", advance="1h"),
-        hopping(hours * HOUR, HOUR, right=1_000),
+        HoppingWindow(size=f"{size}m", advance=f"{slide}m"),
+        hopping(size * minute, slide * minute, -size * minute, right=1_000),
         times,
         tick=1_000,
         engine="storm",

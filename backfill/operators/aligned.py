@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound, running
-from backfill.alignment import first_start, in_zone
+from backfill.alignment import first_start, in_zone, phase
 from backfill.columns import END, EVENTS, FIRST, START
 from backfill.durations import Calendar, Fixed
 from backfill.engines import Engine
@@ -60,7 +60,7 @@ def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
             return FixedWindows(
                 size.us,
                 every.us,
-                window.offset.us + first_start(advance),
+                phase(size, advance, window.offset, rules),
                 shift=engine.tick_us if rules.closed == "right" else 0,
                 clips=rules.clips_at_epoch,
             )

@@ -57,14 +57,8 @@ class Setup:
 
     def assigner(self) -> Assigner:
         """Which windows hold an instant."""
-        rules = self.engine.rules
         assert not isinstance(self.window, SessionWindow | EventWindow)
-        return assigner(
-            self.window,
-            shift=self.tick if rules.closed == "right" else 0,
-            clips=rules.clips_at_epoch,
-            zone=self.zone,
-        )
+        return assigner(self.window, self.engine.rules, tick=self.tick, zone=self.zone)
 
     def stamp(self, end: int) -> int | None:
         """The time that the record of a window [start, end) carries."""
@@ -127,6 +121,9 @@ class Operator(ABC):
     @abstractmethod
     def process(self, event: Event, time: int) -> None:
         """Takes an event that has a key and a time; the latter floored to the tick."""
+
+    def mark(self, event: Event) -> None:  # noqa: B027 - most see no watermark
+        """Sees the watermark of an event that is not processed."""
 
     @abstractmethod
     def finish(self) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from backfill import CumulatingWindow, HoppingWindow, TumblingWindow
 from backfill.alignment import assigner
+from backfill.engines import ENGINES
 from tests.reference import add_months, calendar, cumulating, hopping, local
 
 HOUR = 3_600_000_000
@@ -31,18 +32,33 @@ near = st.builds(
 )
 def test_fixed_windows(t: int, size: int, advance: int, offset: int, right: bool) -> None:
     window = HoppingWindow(size=f"{size}h", advance=f"{advance}h", offset=f"{offset * 10}m")
-    shift = 1_000 if right else 0
-    expected = hopping(size * HOUR, advance * HOUR, offset * HOUR // 6, right=shift)(
-        t - t % 1_000 if right else t
-    )
-    assert assigner(window, shift=shift)(t - t % 1_000 if right else t) == expected
+    tick = 1_000 if right else 1
+    # Storm's windows end, and do not start, at multiples of the slide.
+    begin = offset * HOUR // 6 - (size * HOUR if right else 0)
+    t -= t % tick
+    rules = ENGINES["storm" if right else "plain"].rules
+    expected = hopping(size * HOUR, advance * HOUR, begin, right=tick if right else 0)(t)
+    assert assigner(window, rules, tick=tick)(t) == expected
+
+
+def test_storms_windows_end_at_multiples_of_the_slide() -> None:
+    window = HoppingWindow(size="10ms", advance="20ms")
+    windows = assigner(window, ENGINES["storm"].rules, tick=1_000)
+    found = {t: windows(t * 1_000) for t in (10, 11, 15, 20, 21, 45, -5, 0)}
+    assert {t: each for t, each in found.items() if each} == {
+        11: [(10_000, 20_000)],
+        15: [(10_000, 20_000)],
+        20: [(10_000, 20_000)],
+        -5: [(-10_000, 0)],
+        0: [(-10_000, 0)],
+    }
 
 
 @given(near.filter(lambda t: t >= 0), st.integers(1, 12), st.integers(1, 12))
 def test_clipped_at_the_epoch(t: int, size: int, advance: int) -> None:
     window = HoppingWindow(size=f"{size}h", advance=f"{advance}h")
     expected = hopping(size * HOUR, advance * HOUR, clipped=True)(t)
-    assert assigner(window, clips=True)(t) == expected
+    assert assigner(window, ENGINES["kafka-streams"].rules)(t) == expected
 
 
 @given(near)

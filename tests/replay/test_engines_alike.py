@@ -122,6 +122,7 @@ def test_aligned_windows_with_nothing_late(engine: str, name: str, stream: Strea
     places = reference.hopping(
         size,
         advance,
+        -size if engine == "storm" else 0,
         right=MS if engine == "storm" else 0,
         clipped=engine == "kafka-streams",
     )
