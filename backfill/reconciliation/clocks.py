@@ -15,7 +15,6 @@ from pyspark.sql.window import Window as Over
 
 from backfill.columns import TIME
 from backfill.engines import Engine
-from backfill.replay.clocks import NEVER
 from backfill.streaming import Streaming
 
 CLOCK, END_CLOCK = "_clock", "_end_clock"
@@ -23,6 +22,8 @@ CLOCK, END_CLOCK = "_clock", "_end_clock"
 PARTITION, PLACE = "_partition", "_place"
 _BLOCKS = 200
 _BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
+#: Where a clock stands before all events: the least that a column of longs holds.
+BEGINNING = -(1 << 63)
 
 
 def with_clock(
@@ -69,5 +70,5 @@ def with_clock(
     clock = F.greatest(F.max(_MOST).over(running), F.col(_BEFORE)) - behind
     joined = blocked.join(F.broadcast(known), [*group, _BLOCK])
     return joined.withColumns(
-        {CLOCK: F.coalesce(clock, F.lit(NEVER)), END_CLOCK: F.col(END_CLOCK) - behind}
+        {CLOCK: F.coalesce(clock, F.lit(BEGINNING)), END_CLOCK: F.col(END_CLOCK) - behind}
     ).drop(_BLOCK, _MOST, _BEFORE)

@@ -17,8 +17,7 @@ from backfill.events.model import SOURCE
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL
 from backfill.reconciliation.checkpoint import Batches
-from backfill.reconciliation.clocks import CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
-from backfill.replay.clocks import NEVER
+from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
 from backfill.streaming import Streaming
 
 _BATCH, _ID = "_batch", "_id"
@@ -177,7 +176,7 @@ def _in_time(events: DataFrame, engine: Engine, streaming: Streaming, delay: int
     (most,) = events.agg(F.max(TIME)).collect()[0]
     behind = delay + streaming.lag_ticks * engine.tick_us
     end = None if most is None else (most - behind) // streaming.clock_grain * streaming.clock_grain
-    begin = NEVER if streaming.clock_start is None else streaming.clock_start
+    begin = BEGINNING if streaming.clock_start is None else streaming.clock_start
     return events.withColumns(
         {CLOCK: F.lit(begin).cast("bigint"), END_CLOCK: F.lit(end).cast("bigint")}
     )

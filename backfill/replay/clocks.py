@@ -8,9 +8,9 @@ from typing import Any
 from backfill.errors import ReplayError
 from backfill.replay.event import Event
 
-#: Before, and after, every instant.
-NEVER = -(1 << 62)
-ALWAYS = 1 << 62
+#: Before, and after, every instant of 64 bits and what any duration makes of it.
+NEVER = -(1 << 80)
+ALWAYS = 1 << 80
 
 
 class StreamTime:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from backfill.durations import DAY_US, Calendar
 from backfill.errors import ReplayError
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.result import Replayed
 from backfill.replay.setup import Operator, Setup
+from backfill.windows import durations_of
+
+#: From the beginning of year 2 to the end of 9998, µs since the epoch.
+_YEARS = (
+    (dt.date(2, 1, 1) - dt.date(1970, 1, 1)).days * DAY_US,
+    (dt.date(9999, 1, 1) - dt.date(1970, 1, 1)).days * DAY_US,
+)
 
 
 class Partitioned(Operator):
@@ -31,6 +40,10 @@ class Partitioned(Operator):
     def process(self, event: Event, time: int) -> None:
         """Gives the event to its partition's instance."""
         self._instances[event.partition].process(event, time)
+
+    def mark(self, event: Event) -> None:
+        """Its partition's instance sees the watermark."""
+        self._instances[event.partition].mark(event)
 
     def commit(self, arrival: Any) -> None:
         """All of them commit."""
@@ -67,6 +80,8 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
         time = event.time
         if usable(event) and time is not None:
             process(event, time - time % tick)
+        elif event.watermark is not None:
+            machine.mark(event)
         last = event.arrival
         if (every and not count % every) or (places and last in places):
             machine.commit(last)
@@ -92,6 +107,8 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
         if usable(event) and event.time is not None:
             process(event, event.time - event.time % tick)
+        elif event.watermark is not None:
+            machine.mark(event)
         if following != number:
             more = machine.end_batch(event.arrival) and not clocked
             if following is not None and not clocked:
@@ -149,11 +166,21 @@ def _numbers(events: list[Event], size: int | None) -> list[int]:
     return numbers
 
 
+def _range(setup: Setup) -> tuple[int, int, str]:
+    """Which times can be computed with: [low, high), µs, and what that is."""
+    window = setup.window
+    if any(isinstance(each, Calendar) for each in durations_of(window).values()):
+        # A year from both ends of Python's calendar, within which the windows' bounds lie.
+        return *_YEARS, "what a calendar holds, the years 2 to 9998"
+    return -(1 << 63), 1 << 63, "64 bits"
+
+
 def _usable(setup: Setup) -> Callable[[Event], bool]:
     """Whether an event gets to the operator; says so if it does not."""
     output, engine, streaming = setup.output, setup.engine, setup.streaming
     groups = streaming.null_key == "group"
     gaps, before_epoch = streaming.gaps, engine.before_epoch
+    low, high, years = _range(setup)
 
     def usable(event: Event) -> bool:
         time = event.time
@@ -161,6 +188,13 @@ def _usable(setup: Setup) -> Callable[[Event], bool]:
             _check(streaming.null_time, "time", event)
             output.drop(event.arrival, "no_time")
             return False
+        if not low <= time < high:
+            raise ReplayError(
+                f"lies beyond {years}",
+                field="time",
+                value=time,
+                way_out="Give µs since the epoch, and leave out events with times such as this",
+            )
         if event.key is None and not groups:
             _check(streaming.null_key, "key", event)
             output.drop(event.arrival, "no_key")

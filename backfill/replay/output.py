@@ -32,6 +32,7 @@ class Output:
         self.lost: list[Window] = []
         self.refused: list[Window] = []
         self._superseded: list[tuple[int, _Bounds]] = []
+        self._removed: list[tuple[int, _Place]] = []
         self._sums: dict[_Bounds, Window] = {}
 
     def send(
@@ -61,6 +62,10 @@ class Output:
         """A window was merged into another, and nothing says so downstream."""
         self._superseded.append((len(self.emissions), (key, start, end)))
 
+    def removed(self, key: Any, start: int, end: int) -> None:
+        """A window does not stand in the output any more, though no record says so."""
+        self._removed.append((len(self.emissions), (key, start, end, None)))
+
     def replaced(self, key: Any, start: int, end: int) -> None:
         """A window takes the place of one of the same bounds that was not found any more."""
         self._replaced.add((key, start, end))
@@ -89,6 +94,9 @@ class Output:
             last.pop(place, None)
             if values is not None:
                 last[place] = i
+        for at, place in self._removed:
+            if last.get(place, at) < at:
+                del last[place]
         merged_away = {
             (*bounds, None): None
             for at, bounds in self._superseded

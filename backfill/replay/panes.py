@@ -6,7 +6,7 @@ from abc import abstractmethod
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
-from backfill.replay.clocks import ALWAYS, ProcessingTime
+from backfill.replay.clocks import ALWAYS, NEVER, ProcessingTime
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.settings import Settings
@@ -104,6 +104,12 @@ class Panes(Operator):
             self.update(event, time)
             if clock.see(event, time):
                 self._fire(clock.now, event.arrival)
+
+    def mark(self, event: Event) -> None:
+        """The clock moves as after an event that is processed."""
+        clock = self._clock
+        if not isinstance(clock, ProcessingTime) and clock.see(event, NEVER):
+            self._fire(clock.now, event.arrival)
 
     @abstractmethod
     def update(self, event: Event, time: int) -> None:

@@ -155,3 +155,28 @@ def test_a_watermark_that_is_given() -> None:
         event(3, "b", 10, batch=2),
     ]
     assert late(run(events, GAP, "spark")) == [(3, "late", 0.001)]
+
+
+def test_in_complete_mode_the_last_batch_is_the_result() -> None:
+    events = [event(0, "a", 1_000_000, batch=0), event(1, "a", 1_030_000, batch=1)]
+    result = run(events, SessionWindow(gap="60s"), "spark", emit="complete")
+    assert rows(result.final) == [(1_000_000, 1_090_000, 2)]
+    assert (result.superseded, result.begun_anew) == ((), ())
+    # Both stand where they are apart, and the first comes back where nothing joined it.
+    events = [event(i, "a", t, batch=i) for i, t in enumerate([1_000_000, 1_200_000, 1_100_000])]
+    result = run(events, SessionWindow(gap="60s"), "spark", emit="complete")
+    assert rows(result.final) == [
+        (1_000_000, 1_060_000, 1),
+        (1_100_000, 1_160_000, 1),
+        (1_200_000, 1_260_000, 1),
+    ]
+
+
+def test_a_row_without_a_time_raises_the_watermark_that_it_brings() -> None:
+    marked = [
+        event(0, "a", 5, batch=0, watermark=0),
+        event(1, "a", None, batch=0, watermark=100),
+        event(2, "a", 6, batch=2, watermark=0),
+    ]
+    result = run(marked, TEN, "spark")
+    assert late(result) == [(1, "no_time", None), (2, "late", 90.001)]

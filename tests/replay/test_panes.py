@@ -8,6 +8,7 @@ import pytest
 
 from backfill import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 from backfill.errors import ReplayError
+from backfill.windows import SlidingWindow
 from tests.replay.stream import arriving, event, late, late_windows, rows, run, sent, windows
 
 GAP = SessionWindow(gap="10ms")
@@ -283,3 +284,12 @@ def test_plain_is_the_batch_result() -> None:
     assert rows(result.final) == [(0, 10, 2), (100, 100, 1)]
     assert late(result) == [(9, "no_key", None)]
     assert all(e.arrival is None for e in result.emissions)
+
+
+@pytest.mark.parametrize("window", [TEN, SessionWindow(gap="10ms"), SlidingWindow(length=None)])
+def test_what_is_not_processed_brings_its_watermark_all_the_same(window: Any) -> None:
+    events = [event(0, "k", 5), event(1, "k", None, watermark=100), event(2, "k", 6)]
+    result = run(events, window, "flink", api="sql")
+    assert [(d.arrival, d.reason) for d in result.dropped] == [(1, "no_time"), (2, "late")]
+    # As an event would that is processed, after the one that it follows.
+    assert result.emissions[0].arrival == 1

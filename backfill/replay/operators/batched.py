@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from sortedcontainers import SortedDict
 
 from backfill.errors import ReplayError
+from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.keys import key_bytes
@@ -64,6 +65,10 @@ class Batched(Operator):
         """Adds an event of the current batch."""
         self._clock.see(event, time)
         self.update(event, time)
+
+    def mark(self, event: Event) -> None:
+        """The batch's watermark rises as with an event that is processed."""
+        self._clock.see(event, NEVER)
 
     def end_batch(self, arrival: Any) -> bool:
         """Emits and evicts; whether a batch without data would do so again."""
@@ -176,6 +181,8 @@ class BatchedSessions(Batched):
                 break
             del sessions[each]
             _, held = self._state.pop(_place((key, begins, each)))
+            if self._mode == "complete":
+                self._output.removed(key, begins, each)
             state = held if state is None else self._folding.merge(state, held)
             first, last = min(first, begins), max(last, each)
         if state is None:

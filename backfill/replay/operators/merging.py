@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
+from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.panes import Pane, Panes
 from backfill.replay.setup import Setup
@@ -71,7 +72,7 @@ class MergingPanes(Panes):
             pane.total = self._join(pane.total, each.total)
             pane.fresh = self._join(pane.fresh, each.fresh)
             pane.unseen += each.unseen
-            each.end = -1 << 61  # its timers are void
+            each.end = NEVER  # its timers are void
         return pane
 
     def _join(self, left: Any, right: Any) -> Any:

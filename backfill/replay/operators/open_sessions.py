@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.panes import Pane, Panes
 from backfill.replay.setup import Setup
@@ -27,7 +28,7 @@ class OpenSessions(Panes):
             if before.told is not None and before.end != pane.end:
                 self._output.superseded(event.key, before.start, before.end - self._gap)
             pane.total, pane.fresh, pane.unseen = before.total, before.fresh, before.unseen
-            before.end = -1 << 61  # its timer is void
+            before.end = NEVER  # its timer is void
         self._open[event.key] = pane
         self.schedule(pane)
         self.add(pane, event, time)

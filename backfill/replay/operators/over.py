@@ -83,6 +83,11 @@ class _Over(Operator):
         if self._clock.see(event, time):
             self._fire(self._clock.now, event.arrival)
 
+    def mark(self, event: Event) -> None:
+        """The clock moves as after an event that is processed."""
+        if self._clock.see(event, NEVER):
+            self._fire(self._clock.now, event.arrival)
+
     def late_by(self, held: _Rows, time: int) -> int:
         """How late a row is, in µs; 0 or less if it is not."""
         return held.fired - time + self._tick

@@ -7,10 +7,11 @@ from typing import Any, Generic, TypeVar
 
 from sortedcontainers import SortedDict
 
+from backfill.replay.clocks import NEVER
+
 K = TypeVar("K", bound=Hashable)
 
 _LEAST_US = 60_000_000
-_NEVER = -(1 << 62)
 
 
 def segment_interval(retention: int, *, segments: int | None = None) -> int:
@@ -43,10 +44,10 @@ class Segments(Generic[K]):
     ) -> None:
         self.retention = retention
         self.interval = interval
-        self.observed = self.visible_from = _NEVER
+        self.observed = self.visible_from = NEVER
         self._tick = tick
         self._expired = expired
-        self._oldest = _NEVER
+        self._oldest = NEVER
         self._entries: Any = SortedDict()  # of segment: dict of entry: None
 
     def observe(self, time: int) -> None:
@@ -64,7 +65,7 @@ class Segments(Generic[K]):
 
     def restart(self) -> None:
         """What is on disk is found again, but not how far time had come."""
-        self.observed = self.visible_from = self._oldest = _NEVER
+        self.observed = self.visible_from = self._oldest = NEVER
 
     def live_from(self, time: int) -> int:
         """Where the oldest segment begins that lives once `time` was put."""

@@ -1,0 +1,83 @@
+"""No event vanishes, whatever its time: it is in a window, dropped with a reason, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backfill import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+from backfill import aggregates as agg
+from backfill.engines import ENGINES
+from backfill.errors import ReplayError, WindowError
+from backfill.replay import Event, replay
+from backfill.windows import CountWindow, SlidingWindow
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+WINDOWS = {
+    "sessions": SessionWindow(gap="10s"),
+    "tumbling": TumblingWindow(size="1m"),
+    "hopping": HoppingWindow(size="1m", advance="20s"),
+    "cumulating": CumulatingWindow(size="1m", step="20s"),
+    "days": TumblingWindow(size="1 day"),
+    "sliding": SlidingWindow(length="10s"),
+    "count": CountWindow(size=2, advance=1),
+}
+TIMES = st.one_of(
+    st.integers(LEAST, MOST),
+    st.integers(MOST - 10**8, MOST),
+    st.integers(LEAST, LEAST + 10**8),
+    st.sampled_from([MOST, LEAST, MOST // 1000 * 1000, 1 << 62, -(1 << 62), (1 << 62) + 10**8]),
+    st.integers(-(10**8), 10**8),
+)
+COMBINATIONS = [(engine, name) for engine in ENGINES for name in WINDOWS]
+
+
+@pytest.mark.parametrize(("engine", "name"), COMBINATIONS)
+@settings(max_examples=60)
+@given(times=st.lists(TIMES, min_size=1, max_size=8))
+def test_every_event_is_accounted_for(engine: str, name: str, times: list[int]) -> None:
+    if engine == "samza":
+        times = sorted(times)  # the wall clock does not go back
+    events = [Event(key="k", time=t, arrival=i) for i, t in enumerate(times)]
+    refused: ReplayError | None = None
+    try:
+        found = replay(
+            events,
+            WINDOWS[name],
+            engine=engine,
+            aggregates={"n": agg.count()},
+            keep_events=True,
+        )
+    except WindowError:
+        return  # the engine has no such windows
+    except ReplayError as error:
+        refused = error
+    if refused is not None:
+        assert "lies beyond what a calendar holds" in str(refused)
+        assert name == "days"
+        return
+    windows = [
+        *(found.final, found.pending, found.lost, found.refused, found.superseded),
+    ]
+    inside = {arrival for some in windows for each in some for arrival in each.events or ()}
+    inside |= {arrival for each in found.emissions for arrival in each.events or ()}
+    dropped = {each.arrival for each in found.dropped}
+    assert inside | dropped == set(range(len(times)))
+
+
+@pytest.mark.parametrize("time", [1 << 63, LEAST - 1, 10**30])
+def test_what_is_no_instant_of_64_bits_is_refused(time: int) -> None:
+    with pytest.raises(ReplayError, match=r"time: lies beyond 64 bits \(got"):
+        replay([Event(key="k", time=time, arrival=0)], WINDOWS["tumbling"])
+
+
+def test_the_last_whole_millisecond_is_in_a_window() -> None:
+    time = 2**63 // 1000 * 1000
+    for engine in ("plain", "kafka-streams", "flink"):
+        event = Event(key="k", time=time, arrival=0)
+        result: Any = replay([event], WINDOWS["tumbling"], engine=engine)
+        (window,) = [*result.final, *result.pending]
+        assert window.start <= time < window.end
