@@ -210,7 +210,6 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
             "high-level": Streaming(
                 operators={"session": "open_sessions", "aligned": "aligned"},
                 clock="processing_time",
-                complete_ticks=1,
                 late="never",
                 flushes=True,
                 stamps=False,
@@ -220,6 +219,8 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                 settings={
                     "timer_interval": None,
                     "early": None,
+                    "early_after": None,
+                    "early_once": False,
                     "late": 1,
                     "accumulation": "accumulating",
                 },

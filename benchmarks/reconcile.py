@@ -81,12 +81,12 @@ def _compare(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
         ["_key0"],
         {"events": T.LongType(), "revenue": T.DoubleType()},
     )
+    totals = sides.totals()
     with ExitStack() as stack:
-        found = sides.compared(partial(_held, stack))
-        differing = found.windows.select(*sides.keys).distinct().count()
+        differing = sides.differing(totals, partial(_held, stack)).keys
     keys = _keys_off(folder, spark)
-    wrong = None if differing == found.keys == keys else f"{differing:,} keys differ, of {keys:,}"
-    return found.batch, wrong
+    wrong = None if differing == keys else f"{differing:,} keys differ, of {keys:,}"
+    return totals.batch, wrong
 
 
 def _held(stack: ExitStack, frame: DataFrame) -> DataFrame:

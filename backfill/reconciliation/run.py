@@ -172,19 +172,20 @@ class _Reconciling(BaseRun):
         found: list[Explained] = []
         ordered = True
         with self.stack:
-            compared = sides.compared(self._held)
+            totals = sides.totals()
+            off = sides.differing(totals, self._held)
             self.progress(
-                f"{compared.batch:,} windows and {compared.stream:,}; {compared.keys:,} keys differ"
+                f"{totals.batch:,} windows and {totals.stream:,}; {off.keys:,} keys differ"
             )
-            if compared.keys:
-                windows = self._held(compared.windows)
+            if off.keys:
+                windows = self._held(off.windows)
                 received = self._received()
                 parts, ordered = self._parts(sides, windows, received)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.spark, parts, bound)
-        alike = compared.batch + sum(each.matched - each.windows for each in parts)
+        alike = totals.batch + sum(each.matched - each.windows for each in parts)
         found.sort(key=lambda each: repr(each.key))
-        return Reconciled(self.name, alike, found, compared.batch, compared.stream, ordered)
+        return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
 
     def _told_by(self, checkpoint: str) -> Batches | None:
         found = read_checkpoint(checkpoint)

@@ -22,15 +22,23 @@ class Pane:
         unseen: the number of events since the last pane.
         told: the values of the last pane, or None before the first one.
         done: it was complete and has fired, or can only fire late.
-        end: as it is judged by the clock: the start of what is not in the window any more.
+        end: the start of what is not in the window any more.
+        deadline: the same as it is judged by the clock.
+        early: when the next early pane is due; None where no timer is set for one.
+        spent: its only early pane has fired.
     """
 
-    __slots__ = ("done", "end", "fresh", "key", "start", "told", "total", "unseen")
+    __slots__ = (
+        *("deadline", "done", "early", "end", "fresh", "key", "spent", "start"),
+        *("told", "total", "unseen"),
+    )
 
     def __init__(self, key: Any, start: int, end: int) -> None:
         self.key = key
         self.start = start
-        self.end = end
+        self.end = self.deadline = end
+        self.early: int | None = None
+        self.spent = False
         self.total: State | None = None
         self.fresh: State | None = None
         self.unseen = 0
@@ -51,6 +59,8 @@ class Panes(Operator):
             "watermark_every",
             "allowed_lateness",
             "early",
+            "early_after",
+            "early_once",
             "late",
             "accumulation",
             "restarts",
@@ -67,6 +77,7 @@ class Panes(Operator):
         self._lateness = settings.allowed_lateness
         self._complete = streaming.complete_ticks * setup.tick
         self._early = 1 if settings.emit == "on_update" else settings.early
+        self._early_after, self._early_once = settings.early_after, settings.early_once
         self._late = settings.late
         self._discards = settings.accumulation == "discarding"
         self._changelog = streaming.changelog
@@ -127,7 +138,7 @@ class Panes(Operator):
     def finish(self) -> None:
         """Completes all windows, where the engine does."""
         if self._setup.streaming.flushes:
-            self._fire(ALWAYS, None)
+            self._fire(ALWAYS, None, flush=True)
         else:
             for _, _, pane in sorted(self._timers):
                 assert pane.total is not None
@@ -144,7 +155,7 @@ class Panes(Operator):
     def schedule(self, pane: Pane) -> None:
         """Sets the timer of a new pane, or of one whose end has moved."""
         self._made += 1
-        due = pane.end + self._complete
+        due = pane.deadline + self._complete
         if due <= self._now and self._lateness:
             pane.done = True
             due += self._lateness
@@ -166,8 +177,17 @@ class Panes(Operator):
         if pane.done:
             if pane.unseen >= self._late:
                 self.emit(pane, "late", event.arrival)
-        elif self._early is not None and pane.unseen >= self._early:
-            self.emit(pane, "early", event.arrival)
+        elif not pane.spent:
+            if self._early is not None and pane.unseen >= self._early:
+                self._emit_early(pane, event.arrival)
+            elif self._early_after is not None and pane.early is None:
+                self._made += 1
+                pane.early = time + self._early_after
+                heappush(self._timers, (pane.early, self._made, pane))
+
+    def _emit_early(self, pane: Pane, arrival: Any) -> None:
+        pane.early, pane.spent = None, self._early_once
+        self.emit(pane, "early", arrival)
 
     def emit(self, pane: Pane, op: str, arrival: Any) -> None:
         """Sends what the window holds, or what it got since the last pane."""
@@ -195,11 +215,17 @@ class Panes(Operator):
             pane.told = True
         pane.unseen = 0
 
-    def _fire(self, now: int, arrival: Any) -> None:
+    def _fire(self, now: int, arrival: Any, *, flush: bool = False) -> None:
         timers, complete, lateness = self._timers, self._complete, self._lateness
         while timers and timers[0][0] <= now:
             due, made, pane = heappop(timers)
-            on_time = pane.end + complete
+            on_time = pane.deadline + complete
+            if due == pane.early and not pane.done:
+                pane.early = None
+                # The end of the input completes windows, and waits for no early pane.
+                if not flush:
+                    self._emit_early(pane, arrival)
+                continue
             if due != on_time and due != on_time + lateness:
                 continue  # the session was merged into another
             if not pane.done:

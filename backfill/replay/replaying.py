@@ -48,6 +48,8 @@ def replay(
     watermark_every: int | None = None,
     allowed_lateness: object = None,
     early: int | None = None,
+    early_after: object = None,
+    early_once: bool | None = None,
     late: int | None = None,
     accumulation: str | None = None,
     batch_size: int | None = None,
@@ -91,6 +93,9 @@ def replay(
         watermark_every: events of an input from one derived watermark to the next.
         allowed_lateness: how long after its end a window takes late events.
         early: a pane after so many events of a window that is not complete.
+        early_after: a pane so long after the first event since the last one (Samza's
+            timeSinceFirstMessage), instead.
+        early_once: only the first of these panes (Samza's triggers that are not repeated).
         late: a pane after so many late events; what is left comes when the window goes.
         accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
         batch_size: events in a micro-batch, where they do not name their batch; 1 by default.

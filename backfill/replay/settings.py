@@ -18,6 +18,7 @@ _DURATIONS = (
     "watermark_delay",
     "allowed_lateness",
     "timer_interval",
+    "early_after",
 )
 _COUNTS = {"segments": 2, "watermark_every": 1, "batch_size": 1, "early": 1, "late": 1}
 _CHOICES = {
@@ -28,6 +29,7 @@ _CHOICES = {
 _APART = (
     ("segments", "segment_interval", "each gives the length of a segment"),
     ("past_retention", "grace", "KIP-94's drafts knew no grace"),
+    ("early", "early_after", "a window has one early trigger"),
 )
 
 
@@ -49,6 +51,8 @@ class Settings:
     watermark_every: int = 1
     allowed_lateness: int = 0
     early: int | None = None
+    early_after: int | None = None
+    early_once: bool = False
     late: int = 1
     accumulation: Literal["accumulating", "discarding"] = "accumulating"
     batch_size: int | None = None

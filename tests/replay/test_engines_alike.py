@@ -154,7 +154,11 @@ def test_processing_time_in_order(stream: Stream) -> None:
     events = events_of(sorted(stream, key=lambda each: each[1]))
     window = SessionWindow(gap="10ms")
     result = replay(events, window, engine="samza", aggregates=AGGREGATES)
-    assert all_windows(result) == session_windows(events, "plain")
+    # A timer at the end of the gap runs before the event of that time.
+    found = reference.sessions(referred(events), GAP, inclusive=False)
+    assert all_windows(result) == Counter(
+        (s[0].key, s[0].time, s[-1].time, *folded(s)) for s in found
+    )
 
 
 @pytest.mark.parametrize("engine", ["plain", "flink"])

@@ -133,14 +133,57 @@ class TestProcessingTime:
 
     GAP = SessionWindow(gap="10ms")
 
-    def test_an_event_a_gap_apart_joins_one_later_does_not(self) -> None:
-        result = run(arriving(0, 10, 21), self.GAP, "samza")
-        assert sent(result) == [(2, 0, 10, 2, "on_time"), (None, 21, 21, 1, "on_time")]
+    def test_a_timer_runs_at_its_time(self) -> None:
+        # TriggerScheduler runs what is due at or before now: at 10, before the event of 10.
+        result = run(arriving(0, 9, 19, 30), self.GAP, "samza")
+        assert sent(result) == [
+            (2, 0, 9, 2, "on_time"),
+            (3, 19, 19, 1, "on_time"),
+            (None, 30, 30, 1, "on_time"),
+        ]
 
-    def test_timers_that_run_seldom_let_later_events_join(self) -> None:
-        # Timers at 0, 25, 50: at 25, the session of 0 and 18 is not over; at 50 that of 30 is.
-        result = run(arriving(0, 18, 30, 51), self.GAP, "samza", timer_interval="25ms")
-        assert sent(result) == [(3, 0, 30, 3, "on_time"), (None, 51, 51, 1, "on_time")]
+    def test_a_late_event_joins_and_does_not_call_off_a_deadline_that_has_passed(self) -> None:
+        # Timers at 0, 25, 50. That of the session of 0 was due at 10, and stands although 18 came.
+        result = run(arriving(0, 18, 30, 35, 51), self.GAP, "samza", timer_interval="25ms")
+        assert sent(result) == [
+            (2, 0, 18, 2, "on_time"),
+            (4, 30, 35, 2, "on_time"),
+            (None, 51, 51, 1, "on_time"),
+        ]
+        # Before it is due, an event calls it off: 8 moves it to 18, 16 to 26, behind the timers'.
+        result = run(arriving(0, 8, 16, 51), self.GAP, "samza", timer_interval="25ms")
+        assert sent(result)[0] == (3, 0, 16, 3, "on_time")
+
+    def test_a_pane_that_is_discarded_takes_the_sessions_start_with_it(self) -> None:
+        settings: dict[str, Any] = {"early": 2, "accumulation": "discarding"}
+        result = run(arriving(0, 5, 8, 12, 40), self.GAP, "samza", **settings)
+        assert sent(result) == [
+            (1, 0, 5, 2, "early"),
+            (3, 8, 12, 2, "early"),
+            (None, 40, 40, 1, "on_time"),
+        ]
+        assert rows(result.final) == [(0, 5, 2), (8, 12, 2), (40, 40, 1)]
+        assert not result.superseded
+
+    def test_an_early_trigger_that_is_not_repeated_fires_once_in_a_session(self) -> None:
+        result = run(arriving(0, 2, 4, 6, 30, 31), self.GAP, "samza", early=2, early_once=True)
+        assert [(arrival, n, op) for arrival, _, _, n, op in sent(result)] == [
+            (1, 2, "early"),
+            (4, 4, "on_time"),
+            (5, 2, "early"),
+            (None, 2, "on_time"),
+        ]
+
+    def test_early_panes_by_the_time_since_the_first_event(self) -> None:
+        hours = TumblingWindow(size="100ms")
+        result = run(arriving(3, 5, 9, 20, 22, 120), hours, "samza", early_after="10ms")
+        # 3 sets a timer for 13; the next event after it, 20, one for 30.
+        expected = [(3, 3, "early"), (5, 5, "early"), (5, 5, "on_time")]
+        assert [(arrival, n, op) for arrival, _, _, n, op in sent(result)][:3] == expected
+        once = run(arriving(3, 20, 22, 120), hours, "samza", early_after="10ms", early_once=True)
+        assert [op for *_, op in sent(once)] == ["early", "on_time", "on_time"]
+        with pytest.raises(ReplayError, match="early: can't be given beside early_after"):
+            run(arriving(1), hours, "samza", early=1, early_after="10ms")
 
     def test_tumbling_windows_and_early_panes(self) -> None:
         settings: dict[str, Any] = {"early": 2, "accumulation": "discarding"}

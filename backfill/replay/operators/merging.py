@@ -72,7 +72,7 @@ class MergingPanes(Panes):
             pane.total = self._join(pane.total, each.total)
             pane.fresh = self._join(pane.fresh, each.fresh)
             pane.unseen += each.unseen
-            each.end = NEVER  # its timers are void
+            each.deadline = NEVER  # its timers are void
         return pane
 
     def _join(self, left: Any, right: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.panes import Pane, Panes
 from backfill.replay.setup import Setup
@@ -22,16 +21,26 @@ class OpenSessions(Panes):
 
     def update(self, event: Event, time: int) -> None:
         """Extends the key's session, or opens one."""
-        before = self._open.get(event.key)
-        pane = Pane(event.key, time if before is None else before.start, time + self._gap)
-        if before is not None:
-            if before.told is not None and before.end != pane.end:
-                self._output.superseded(event.key, before.start, before.end - self._gap)
-            pane.total, pane.fresh, pane.unseen = before.total, before.fresh, before.unseen
-            before.end = NEVER  # its timer is void
-        self._open[event.key] = pane
-        self.schedule(pane)
+        end = time + self._gap
+        pane = self._open.get(event.key)
+        if pane is None:
+            pane = self._open[event.key] = Pane(event.key, time, end)
+            self.schedule(pane)
+        else:
+            self._extend(pane, time, end)
         self.add(pane, event, time)
+
+    def _extend(self, pane: Pane, time: int, end: int) -> None:
+        if self._discards and pane.told is not None and pane.fresh is None:
+            # Nothing is left of what was sent: not its start either.
+            pane.start, pane.total = time, None
+        elif pane.told is not None and pane.end != end:
+            self._output.superseded(pane.key, pane.start, pane.end - self._gap)
+        # An event calls off a deadline only before it; one that timers have not seen yet stands.
+        if time < pane.deadline and pane.deadline != end:
+            pane.deadline = end
+            self.schedule(pane)
+        pane.end = end
 
     def forget(self, pane: Pane) -> None:
         """The session is closed."""
