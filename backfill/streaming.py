@@ -69,6 +69,11 @@ class Streaming:
     not_of_sessions: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def shares_its_clock(self) -> bool:
+        """Events of all keys move the clock."""
+        return self.clock in ("stream_time", "watermark", "batches")
+
 
 _DELAY = {"watermark_delay": "0s", "watermark_every": 1}
 

@@ -135,7 +135,7 @@ def replay(
         output=Output(Folding(aggregates, keep_events), _reach(row, window)),
         inputs=frozenset(each.partition for each in ordered),
         marked=any(each.watermark is not None for each in ordered),
-        clocked=_clocked(ordered, streaming.clock in _SHARED and kind.apart(settings), end_clock),
+        clocked=_clocked(ordered, streaming.shares_its_clock and kind.apart(settings), end_clock),
         end_clock=end_clock,
     )
     machine = Partitioned(setup, kind) if streaming.feed == "partitions" else kind(setup)
@@ -144,8 +144,6 @@ def replay(
         return feed(ordered, setup, machine)
 
 
-#: Clocks that events of other keys move.
-_SHARED = ("stream_time", "watermark", "batches")
 _SETTINGS = frozenset(each.name for each in fields(Settings))
 
 

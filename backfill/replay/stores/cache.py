@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from backfill.replay.clocks import ALWAYS
 from backfill.replay.stores.session_store import Session, SessionStore
 from backfill.replay.stores.window_store import WindowStore
 
 _REMOVED: Any = object()
-_EVER = 1 << 62
 
 K = TypeVar("K")
 
@@ -75,7 +75,7 @@ class CachedSessions:
 
     def restart(self) -> None:
         """Forgets the cache, flushed before."""
-        self._cache = SessionStore(retention=_EVER, interval=_EVER)
+        self._cache = SessionStore(retention=ALWAYS, interval=ALWAYS)
 
 
 class CachedWindows:

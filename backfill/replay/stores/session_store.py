@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from sortedcontainers import SortedDict
 
+from backfill.replay.clocks import ALWAYS
 from backfill.replay.stores.segments import Segments, segment_interval
-
-_EVER = 1 << 62
 
 #: Key, end, start.
 _Place = tuple[Any, int, int]
@@ -128,7 +127,7 @@ class SessionStore:
 
     def fetch(self, key: Any) -> Iterator[Session]:
         """The key's sessions as they are now, by end, then start; not the hidden ones."""
-        return iter(self.find_sessions_to_merge(key, -_EVER, _EVER))
+        return iter(self.find_sessions_to_merge(key, -ALWAYS, ALWAYS))
 
     @property
     def visible_from(self) -> int:

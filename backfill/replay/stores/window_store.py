@@ -8,9 +8,8 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from backfill.errors import ReplayError
+from backfill.replay.clocks import ALWAYS
 from backfill.replay.stores.segments import Segments, segment_interval
-
-_EVER = 1 << 62
 
 #: Key, start in µs, content.
 Entry = tuple[Any, int, Any]
@@ -119,7 +118,7 @@ class WindowStore:
             if low <= place[1] <= high
         ]
 
-    def fetch_all(self, low: int = -_EVER, high: int = _EVER) -> Iterator[Entry]:
+    def fetch_all(self, low: int = -ALWAYS, high: int = ALWAYS) -> Iterator[Entry]:
         """The windows of all keys that start in [low, high] as they are now, by start."""
         found = self.starting(max(low, self._segments.visible_from), high)
         return iter(sorted(found, key=lambda entry: entry[1]))
