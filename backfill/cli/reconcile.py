@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
@@ -14,6 +16,7 @@ from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import cell, iso_utc, print_json, print_line, print_table, tell
 from backfill.errors import JobFileError
+from backfill.spec.stream import Stream
 
 if TYPE_CHECKING:
     from backfill.reconciliation.result import Explained, Reconciled
@@ -22,20 +25,14 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-def reconcile(
+def _reconcile(
     job: JobFile,
     window: Annotated[str, typer.Argument(metavar="WINDOW", help="The table to compare.")],
-    stream: Annotated[
-        str | None, typer.Option(metavar="PATH", help="What the operator wrote.")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="In which form, such as kafka-streams.")
-    ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Of a Spark query: tells its batches.")
+        str | None, typer.Option(metavar="PATH", help="Of a Spark query: shows its batches.")
     ] = None,
     accept: Annotated[
-        str, typer.Option(metavar="CAUSES", help="Causes that are well, such as late,pending.")
+        str, typer.Option(metavar="CAUSES", help="Causes to tolerate, such as late,pending.")
     ] = "",
     sample: Annotated[
         str | None, typer.Option(metavar="SHARE", help="Look at a share of the keys, such as 1%.")
@@ -43,24 +40,11 @@ def reconcile(
     html: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Write a page with pictures.")
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="output or changelog.")] = None,
-    bytes: Annotated[str | None, typer.Option(help="hex or base64, in files of text.")] = None,
-    key_format: Annotated[str | None, typer.Option(help="Of Kafka's keys.")] = None,
-    value_format: Annotated[str | None, typer.Option(help="Of Kafka's values.")] = None,
-    firing: Annotated[str | None, typer.Option(help="accumulating or delta.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="THEIRS=OURS", help="Renames a column.")
-    ] = None,
-    grace: Annotated[str | None, typer.Option(metavar="SPAN")] = None,
-    watermark_delay: Annotated[str | None, typer.Option(metavar="SPAN")] = None,
-    allowed_lateness: Annotated[str | None, typer.Option(metavar="SPAN")] = None,
-    retention: Annotated[str | None, typer.Option(metavar="SPAN")] = None,
-    emit: Annotated[str | None, typer.Option(metavar="POLICY")] = None,
-    api: Annotated[str | None, typer.Option(help="Of Flink: datastream, sql or sql-group.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    **settings: Any,
 ) -> int:
     """Compare a published table with the stream's output, and say why each row differs.
 
@@ -71,27 +55,16 @@ def reconcile(
 
     accepted = [each.strip() for each in accept.split(",") if each.strip()]
     check_acceptable(accepted)
+    columns = settings.pop("columns")
     loaded = Job.load(job)
     found = loaded.reconcile(
         window,
         spark_session(spark, remote, checks=loaded.spec.checks),
-        stream=stream,
         checkpoint=checkpoint,
         sample=None if sample is None else _share(sample),
         progress=tell,
-        format=format,
-        topic=topic,
-        bytes=bytes,
-        key_format=key_format,
-        value_format=value_format,
-        firing=firing,
         columns=dict(_renamed(each) for each in columns) if columns else None,
-        grace=grace,
-        watermark_delay=watermark_delay,
-        allowed_lateness=allowed_lateness,
-        retention=retention,
-        emit=emit,
-        api=api,
+        **settings,
     )
     ok = found.ok(accepted)
     if html is not None:
@@ -107,6 +80,35 @@ def reconcile(
         if html is not None:
             print_line(f"\nThe page: {html}")
     return 0 if ok else 1
+
+
+def _with_settings(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with an option for each setting of a stream, as the job file has them."""
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+    for name, setting in Stream.model_fields.items():
+        kind: Any = list[str] | None if name == "columns" else str | None
+        if name == "caching":
+            kind = bool | None
+        option = typer.Option(help=setting.description)
+        own = "stream" if name == "path" else name
+        annotation = Annotated[kind, option]
+        parameters.append(
+            inspect.Parameter(
+                own, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+            )
+        )
+
+    @functools.wraps(command)
+    def reconcile(*arguments: Any, **options: Any) -> int:
+        return command(*arguments, **options)
+
+    reconcile.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    reconcile.__name__ = "reconcile"
+    reconcile.__annotations__ = {each.name: each.annotation for each in parameters}
+    return reconcile
+
+
+reconcile = _with_settings(_reconcile)
 
 
 def _share(text: str) -> float:

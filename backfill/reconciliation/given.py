@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backfill.durations import Fixed
 from backfill.errors import JobFileError
+from backfill.reconciliation.marks import PLACES
 from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.spec import JobSpec
-
-_OF_THE_OPERATOR = ("grace", "watermark_delay", "allowed_lateness", "retention", "emit", "api")
-_OF_THE_OUTPUT = ("columns", "bytes", "key_format", "value_format", "topic", "firing", "panes")
+from backfill.spec.stream import OF_THE_OUTPUT, overridden, places_of
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Given:
 
     Attributes:
         options: where the output is, and how it is read.
-        settings: of the operator, as `replay` takes them.
+        settings: of the operator, as `replay` takes them; commits and restarts by partition and
+            offset.
     """
 
     options: StreamOptions
@@ -31,12 +32,10 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> G
     """The job file's `stream` section, overridden by what is given.
 
     Raises:
-        JobFileError: the path or the format is missing.
+        JobFileError: the path or the format is missing, or there is no such setting or value.
     """
-    known = {name: value for name, value in dict(spec.stream).items() if value is not None}
-    known |= {name: value for name, value in settings.items() if value is not None}
-    if path is not None:
-        known["path"] = path
+    stream = overridden(spec.stream, settings if path is None else {**settings, "path": path})
+    known = {name: value for name, value in dict(stream).items() if value is not None}
     for name in ("path", "format"):
         if not known.get(name):
             raise JobFileError(
@@ -44,12 +43,16 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> G
                 field=f"stream.{name}",
                 way_out=f"Set it in the job file, or give --{'stream' if name == 'path' else name}",
             )
-    options = StreamOptions(
-        path=known["path"],
-        format=known["format"],
-        **{name: known[name] for name in _OF_THE_OUTPUT if known.get(name)},
-    )
-    operator = {name: str(known[name]) for name in _OF_THE_OPERATOR if known.get(name) is not None}
+    output = {name: known[name] for name in OF_THE_OUTPUT if known.get(name)}
+    options = StreamOptions(path=known.pop("path"), format=known.pop("format"), **output)
+    operator: dict[str, Any] = {
+        name: str(value) if isinstance(value, Fixed) else value
+        for name, value in known.items()
+        if name not in OF_THE_OUTPUT
+    }
+    for name in PLACES:
+        if name in operator:
+            operator[name] = places_of(operator[name], field=f"stream.{name}")
     emit = FORMS[options.format].emit
     if emit is not None:
         operator.setdefault("emit", emit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ from backfill.reconciliation.gathering import (
     windows_of,
 )
 from backfill.reconciliation.joint import Among, Joint
+from backfill.reconciliation.marks import PLACES, by_arrival
 from backfill.reconciliation.matching import Difference, match
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.recount import members
@@ -66,11 +68,12 @@ class Keyed:
         sides = by_key(windows, self.keys)
         rows = {key: in_order(own) for key, own in by_key(events, self.keys).items()}
         numbers, places = self._in_order(rows)
+        own_operator = self._marked(rows, places)
         given = {
             key: events_of(self._told(key), own, self.columns, places[key])
             for key, own in rows.items()
         }
-        joint = Joint(self.operator, {key: own for key, (own, _) in given.items()})
+        joint = Joint(own_operator, {key: own for key, (own, _) in given.items()})
         ends = {key: own[0].get(END_CLOCK) for key, own in rows.items()}
         count = matched = 0
         found: list[Explained] = []
@@ -79,7 +82,7 @@ class Keyed:
             stream = windows_of([each for each in both if each[SIDE]])
             count += len(batch)
             operator = replace(
-                self.operator,
+                own_operator,
                 end_clock=ends.get(key),
                 among=Among(joint, key) if self.joint else None,
             )
@@ -104,6 +107,26 @@ class Keyed:
         return dict.fromkeys(rows, every), {
             key: [at[each] for each in own] for key, own in numbers.items()
         }
+
+    def _marked(
+        self, rows: Mapping[Key, Sequence[Values]], places: Mapping[Key, Sequence[int]]
+    ) -> Operator:
+        """The operator, with its commits and restarts among all keys' events."""
+        settings = self.operator.settings
+        if not self.joint:
+            # Of a key alone nobody knows where they fell.
+            own = {name: value for name, value in settings.items() if name not in PLACES}
+        else:
+            pairs = sorted(
+                (
+                    (place, row)
+                    for key, each in rows.items()
+                    for place, row in zip(places[key], each, strict=True)
+                ),
+                key=itemgetter(0),
+            )
+            own = by_arrival(settings, [row for _, row in pairs], [place for place, _ in pairs])
+        return replace(self.operator, settings=own)
 
     def _told(self, key: Key) -> Key | None:
         """The key as the operator sees it."""

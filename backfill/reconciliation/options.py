@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from backfill.engines import Engine, engine
 from backfill.errors import JobFileError, did_you_mean
+from backfill.spec.stream import FIRINGS, KEY_FORMATS, PANES, VALUE_FORMATS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +67,11 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 _CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "bytes": ("raw", "hex", "base64"),
-        "key_format": ("string", "long", "json", "struct"),
-        "value_format": ("long", "double", "string", "json", "struct"),
+        "key_format": KEY_FORMATS,
+        "value_format": VALUE_FORMATS,
         "topic": ("output", "changelog"),
-        "firing": ("once", "accumulating", "delta"),
-        "panes": ("once", "accumulating", "discarding"),
+        "firing": ("once", *FIRINGS),
+        "panes": ("once", *PANES),
     }
 )
 

@@ -91,8 +91,8 @@ class Panes(Operator):
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
-        """Windows of other keys mean nothing to a key's."""
-        return True
+        """Windows of other keys mean nothing to a key's; a restart takes the clock from all."""
+        return not settings.restarts
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Fires what the clock has passed meanwhile."""

@@ -1,5 +1,21 @@
-"""The job file: what it says, validated before anything is started."""
+"""The job file: what it says, validated before anything is started.
 
-from backfill.spec.job import JobSpec, WindowSpec
+A job file's types need Spark's; the settings of a stream, which `--help` shows, do not. So the
+former are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backfill.spec.job import JobSpec, WindowSpec
 
 __all__ = ["JobSpec", "WindowSpec"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("backfill.spec.job"), name)
+    raise AttributeError(f"module 'backfill.spec' has no attribute {name!r}")

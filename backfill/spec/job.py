@@ -177,9 +177,13 @@ def _checks(path: Path, file: JobFile, document: Document) -> Checks:
 
 
 def _located(file: Path, stream: Stream) -> Stream:
-    if stream.path is None or is_url(stream.path):
-        return stream
-    return stream.model_copy(update={"path": _absolute(file, stream.path)})
+    paths = {name: getattr(stream, name) for name in ("path", "commits", "restarts")}
+    local = {
+        name: _absolute(file, each)
+        for name, each in paths.items()
+        if isinstance(each, str) and not is_url(each)
+    }
+    return stream.model_copy(update=local)
 
 
 def _absolute(file: Path, path: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from backfill.durations import Fixed, fixed
-from backfill.errors import JobFileError
-from backfill.spec import names
+from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.spec.parts import Part, Text, number, one_of
 
 STREAM_FORMATS = (
@@ -24,7 +27,12 @@ STREAM_FORMATS = (
 )
 _EMITS = ("on_update", "on_close", "suppressed", "append", "update", "complete")
 _APIS = ("datastream", "sql", "sql-group")
-_ENCODINGS = ("string", "long", "double", "json")
+#: How keys and values of Kafka's records are encoded.
+KEY_FORMATS = ("string", "long", "json", "struct")
+VALUE_FORMATS = ("long", "double", "string", "json", "struct")
+#: What a repeated row is; rows that do not repeat need no word.
+FIRINGS = ("accumulating", "delta")
+PANES = ("accumulating", "discarding")
 
 
 def lateness(value: object, *, field: str = "") -> Fixed:
@@ -45,45 +53,170 @@ def lateness(value: object, *, field: str = "") -> Fixed:
     return span
 
 
+def _places(value: object) -> tuple[tuple[int, int], ...] | str:
+    """Pairs of partition and offset, or the path of a file of them."""
+    if isinstance(value, str):
+        if not re.fullmatch(r"\d+:\d+(,\d+:\d+)*", value):
+            return value
+        value = [each.split(":") for each in value.split(",")]
+    way_out = "Give pairs of partition and offset, such as [[0, 1200], [1, 900]]"
+    if not isinstance(value, list | tuple):
+        raise JobFileError("is no list of places", value=value, way_out=way_out)
+    found = []
+    for each in value:
+        if not isinstance(each, list | tuple) or len(each) != 2:
+            raise JobFileError("is no place in the input", value=each, way_out=way_out)
+        try:
+            partition, offset = (int(str(part)) for part in each)
+        except ValueError:
+            raise JobFileError("is no place in the input", value=each, way_out=way_out) from None
+        found.append((partition, offset))
+    return tuple(found)
+
+
+def places_of(value: tuple[tuple[int, int], ...] | str, *, field: str) -> Any:
+    """The places, read from the file where it is the path of one.
+
+    Raises:
+        JobFileError: there is no such file, or it holds something else.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return _places(json.loads(Path(value).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        problem = error.problem if isinstance(error, BackfillError) else str(error)
+        raise JobFileError(
+            f"no places can be read: {problem}",
+            field=field,
+            value=value,
+            way_out="Give a JSON file such as [[0, 1200], [1, 900]], or the list itself",
+        ) from None
+
+
+Places = Annotated[tuple[tuple[int, int], ...] | str, PlainValidator(_places)]
+
+
 def _renames(value: dict[str, str]) -> dict[str, str]:
+    # Names need Spark's columns, and a command's help does without Spark.
+    from backfill.spec import names
+
     names.check_distinct(value.values())
     return value
 
 
 Lateness = Annotated[Fixed, PlainValidator(lateness)]
-Encoding = Annotated[str, one_of("encoding", _ENCODINGS)]
 
 
 class Stream(Part):
     """What `stream` and `reconcile` must know of the streaming operator.
 
-    Attributes:
-        path: its output; in a `JobSpec` absolute, or with a URL scheme.
-        format: in which form that is.
-        grace: how late an event may be under Kafka Streams.
-        watermark_delay: how far the watermark stays behind the largest event time.
-        allowed_lateness: for how long after it closed a window takes events (Flink, Beam).
-        retention: for how long a store keeps windows (Kafka Streams).
-        emit: when the operator emits.
-        api: through which of its interfaces an engine with several computes the window.
-        topic: whether Kafka records are of the output topic or of the changelog.
-        key_format, value_format: how keys and values of Kafka records are encoded.
-        bytes: how bytes are written in text files.
-        columns: our names of the output's columns, by theirs.
-        firing: whether a row that repeats holds the whole value or what came since the last.
+    This is the one list of these settings: the job file, the options of `backfill reconcile` and
+    the arguments of `Job.reconcile` are all read by it. Those that describe how the operator ran
+    have the names that `replay` has for them.
+
+    A setting's description is what `backfill reconcile --help` says of it. The path is absolute in
+    a `JobSpec`, or has a URL scheme.
     """
 
-    path: Text | None = None
-    format: Annotated[str, one_of("format", STREAM_FORMATS)] | None = None
-    grace: Lateness | None = None
-    watermark_delay: Lateness | None = None
-    allowed_lateness: Lateness | None = None
-    retention: Lateness | None = None
-    emit: Annotated[str, one_of("policy of emission", _EMITS)] | None = None
-    api: Annotated[str, one_of("interface", _APIS)] | None = None
-    topic: Annotated[str, one_of("kind of topic", ("output", "changelog"))] | None = None
-    key_format: Encoding | None = None
-    value_format: Encoding | None = None
-    bytes: Annotated[str, one_of("encoding of bytes", ("hex", "base64"))] | None = None
-    columns: Annotated[dict[Text, Text], AfterValidator(_renames)] = Field(default_factory=dict)
-    firing: Annotated[str, one_of("kind of firing", ("accumulating", "delta"))] | None = None
+    path: Text | None = Field(default=None, description="What the operator wrote.")
+    format: Annotated[str, one_of("format", STREAM_FORMATS)] | None = Field(
+        default=None, description="In which form that is, such as kafka-streams."
+    )
+    grace: Lateness | None = Field(
+        default=None, description="Kafka Streams: how late an event may be, such as 10s."
+    )
+    watermark_delay: Lateness | None = Field(
+        default=None,
+        description="How far the watermark stays behind the largest event time, such as 10s.",
+    )
+    allowed_lateness: Lateness | None = Field(
+        default=None, description="Flink, Beam: for how long after its end a window takes events."
+    )
+    retention: Lateness | None = Field(
+        default=None, description="Kafka Streams: for how long its store keeps windows."
+    )
+    emit: Annotated[str, one_of("policy of emission", _EMITS)] | None = Field(
+        default=None, description=f"When the operator emits: {', '.join(_EMITS)}."
+    )
+    api: Annotated[str, one_of("interface", _APIS)] | None = Field(
+        default=None, description=f"Flink: which interface computes the window: {', '.join(_APIS)}."
+    )
+    topic: Annotated[str, one_of("kind of topic", ("output", "changelog"))] | None = Field(
+        default=None, description="Kafka Streams: records of the output topic, or of the changelog."
+    )
+    key_format: Annotated[str, one_of("encoding of keys", KEY_FORMATS)] | None = Field(
+        default=None,
+        description=f"How keys of Kafka records are encoded: {', '.join(KEY_FORMATS)}.",
+    )
+    value_format: Annotated[str, one_of("encoding of values", VALUE_FORMATS)] | None = Field(
+        default=None,
+        description=f"How values of Kafka records are encoded: {', '.join(VALUE_FORMATS)}.",
+    )
+    bytes: Annotated[str, one_of("encoding of bytes", ("hex", "base64"))] | None = Field(
+        default=None, description="How bytes are written in text files: hex, base64."
+    )
+    columns: Annotated[dict[Text, Text], AfterValidator(_renames)] = Field(
+        default_factory=dict, description="Our names of the output's columns: theirs=ours."
+    )
+    firing: Annotated[str, one_of("kind of firing", FIRINGS)] | None = Field(
+        default=None, description="Flink: whether a row that repeats is accumulating, or a delta."
+    )
+    panes: Annotated[str, one_of("kind of panes", PANES)] | None = Field(
+        default=None, description="Beam, Samza: whether panes are accumulating, or discarding."
+    )
+    caching: bool | None = Field(
+        default=None,
+        description="Kafka Streams: a cache wrote only the last values before a commit.",
+    )
+    commits: Places | None = Field(
+        default=None, description="After which offsets it committed: 0:1200,1:900, or a JSON file."
+    )
+    restarts: Places | None = Field(
+        default=None, description="Before which offsets it restarted: 0:1200,1:900, or a JSON file."
+    )
+
+
+#: Those that are of the output, and not of how the operator ran.
+OF_THE_OUTPUT = frozenset(
+    {"columns", "bytes", "key_format", "value_format", "topic", "firing", "panes"}
+)
+
+
+def overridden(stream: Stream, given: Mapping[str, Any]) -> Stream:
+    """The section with some settings given in place of those there.
+
+    Args:
+        stream: the job file's.
+        given: settings by name; None for those that are not given.
+
+    Raises:
+        JobFileError: there is no such setting, or it cannot have this value.
+    """
+    wanted = {name: value for name, value in given.items() if value is not None}
+    for name, value in wanted.items():
+        if name not in Stream.model_fields:
+            raise JobFileError(
+                "there is no such setting of a stream",
+                field=name,
+                value=value,
+                way_out=did_you_mean(name, Stream.model_fields),
+            )
+    try:
+        checked = Stream.model_validate(wanted)
+    except ValidationError as error:
+        raise _told(error) from None
+    return stream.model_copy(update={name: getattr(checked, name) for name in wanted})
+
+
+def _told(error: ValidationError) -> JobFileError:
+    """The first problem, as the job file's own are told."""
+    first = error.errors(include_url=False)[0]
+    setting = str(first["loc"][0])
+    name = f"stream.{setting}"
+    problem = first.get("ctx", {}).get("error")
+    if isinstance(problem, BackfillError):
+        value = problem.value if problem.has_value else first["input"]
+        return JobFileError(problem.problem, field=name, value=value, way_out=problem.way_out)
+    meant = Stream.model_fields[setting].description
+    return JobFileError(first["msg"], field=name, value=first["input"], way_out=meant)

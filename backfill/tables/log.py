@@ -33,7 +33,7 @@ def local_folder(path: str | Path) -> Path:
             "embedded tables live in a folder of this machine, not behind a URL",
             field="tables.path",
             value=text,
-            way_out="Give a local path; for tables elsewhere use a catalog.",
+            way_out="Give a path of this machine",
         )
     folder = Path(text).absolute()
     if _MISREAD.search(str(folder)):

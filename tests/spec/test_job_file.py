@@ -52,6 +52,10 @@ stream:
   bytes: hex
   columns: {user: user_id}
   firing: delta
+  panes: discarding
+  caching: true
+  commits: commits.json
+  restarts: [[0, 1200], [1, 7]]
 """
 
 SMALL = """\
@@ -113,6 +117,10 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "bytes": "hex",
         "columns": {"user": "user_id"},
         "firing": "delta",
+        "panes": "discarding",
+        "caching": True,
+        "commits": str(tmp_path / "commits.json"),
+        "restarts": ((0, 1200), (1, 7)),
     }
     hour = Fixed(3_600_000_000)
     assert [each.window for each in spec.windows.values()] == [

@@ -52,8 +52,8 @@ class _Over(Operator):
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
-        """Rows of other keys mean nothing to a key's."""
-        return True
+        """Rows of other keys mean nothing to a key's; a restart takes the clock from all."""
+        return not settings.restarts
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Fires what the clock has passed meanwhile."""

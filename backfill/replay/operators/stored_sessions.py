@@ -77,7 +77,7 @@ class StoredSessions(InStore):
     @classmethod
     def apart(cls, settings: Settings) -> bool:
         """Unless other keys' events decide when the cache is flushed, or segments deleted."""
-        return not settings.caching and settings.emit != "on_close"
+        return not settings.caching and settings.emit != "on_close" and not settings.restarts
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Hides and emits what other events did before; one that moves the clock did not yet."""

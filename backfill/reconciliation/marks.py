@@ -1,0 +1,45 @@
+"""Commits and restarts, which are known by offsets, as arrivals of the events that are replayed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backfill.reconciliation.clocks import PARTITION, PLACE
+from backfill.reconciliation.gathering import Values
+
+#: Settings that name places in the input: partition and offset.
+PLACES = ("commits", "restarts")
+
+
+def by_arrival(
+    settings: Mapping[str, Any], rows: Sequence[Values], arrivals: Sequence[int]
+) -> dict[str, Any]:
+    """The settings, with arrivals in place of offsets.
+
+    A commit comes after the last event at or before its offset, a restart before the first one at
+    or after it: offsets of records that are no events here count like others.
+
+    Args:
+        settings: of the operator.
+        rows: the events in order of arrival, by partition and offset.
+        arrivals: theirs.
+    """
+    offsets: dict[str, list[int]] = {}
+    places: dict[str, list[int]] = {}
+    for row, arrival in zip(rows, arrivals, strict=True):
+        offsets.setdefault(str(row[PARTITION]), []).append(row[PLACE])
+        places.setdefault(str(row[PARTITION]), []).append(arrival)
+    found = dict(settings)
+    for name in PLACES:
+        if name in settings:
+            after = name == "commits"
+            marks = []
+            for partition, offset in settings[name]:
+                own = offsets.get(str(partition), [])
+                at = bisect_right(own, offset) - 1 if after else bisect_left(own, offset)
+                if 0 <= at < len(own):
+                    marks.append(places[str(partition)][at])
+            found[name] = tuple(marks)
+    return found

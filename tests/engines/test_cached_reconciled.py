@@ -1,0 +1,81 @@
+"""A cached run of the broker that restarted, through `Job.reconcile`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill import Job
+from tests.engines.recordings import Recording
+from tests.engines.test_recorded_kafka import BROKER, through_broker
+
+JOB = """
+source: {path: events, format: parquet}
+events: {key: key, time: time, time_format: epoch_ms, id: id, arrival: [partition, offset]}
+engine: kafka-streams
+windows:
+  written: {%s, aggregates: {n: count}}
+tables: {path: out}
+checks: {builtin: off}
+stream:
+  path: output.json
+  format: kafka-streams
+  bytes: hex
+  grace: %s
+"""
+
+
+#: By recording: with its commits and restarts, and without.
+CAUSES = {
+    "session-10s": (
+        {"late": 42, "redelivered": 27, "engine_loss": 1},
+        {"late": 42, "redelivered": 27, "unexplained": 1},
+    ),
+    "tumbling-10s": (
+        {"late": 60, "redelivered": 24},
+        {"late": 60, "redelivered": 24},
+    ),
+}
+
+
+def job_of(folder: Path, recording: Recording) -> Job:
+    """The recording's input as a job, and its output and commits in files."""
+    (folder / "events").mkdir()
+    pq.write_table(pa.Table.from_pylist(list(recording.input())), folder / "events" / "a.parquet")
+    (folder / "output.json").write_text(
+        "".join(json.dumps(row) + "\n" for row in recording.rows("output"))
+    )
+    commits = [[row["partition"], row["offset"] - 1] for row in recording.rows("commits")]
+    (folder / "commits.json").write_text(json.dumps(commits))
+    ((kind, fields),) = recording.settings["window"].items()
+    inside = ", ".join(f"{name}: {value}" for name, value in fields.items())
+    window = f"{kind}: {{{inside}}}"
+    (folder / "job.yaml").write_text(JOB % (window, recording.settings["grace"]))
+    return Job.load(folder / "job.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recording", BROKER, ids=lambda each: each.name)
+def test_commits_and_restarts_explain_what_a_cache_wrote(
+    spark: SparkSession, tmp_path: Path, recording: Recording
+) -> None:
+    job = job_of(tmp_path, recording)
+    job.run(spark)
+    plain = job.reconcile("written", spark, caching=True)
+    _, first = through_broker(recording)
+    found = job.reconcile(
+        "written",
+        spark,
+        caching=True,
+        commits=str(tmp_path / "commits.json"),
+        restarts=[list(each) for each in first.items()],
+    )
+    # What the cache wrote at each commit decides about one session of the recording.
+    expected, unmarked = CAUSES[recording.folder.name]
+    assert (found.causes, found.possible) == (expected, 0)
+    assert plain.causes == unmarked

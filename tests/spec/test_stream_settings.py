@@ -1,0 +1,109 @@
+"""Each setting of a stream is taken, and a wrong value refused, wherever it can be given."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backfill.cli.reconcile import reconcile
+from backfill.errors import BackfillError, JobFileError
+from backfill.reconciliation.given import described
+from backfill.replay import replay
+from backfill.spec import JobSpec
+from backfill.spec.stream import OF_THE_OUTPUT, Stream
+from tests.spec.test_job_file import SMALL
+
+#: A right value, as it is typed, and a wrong one.
+VALUES: dict[str, tuple[Any, Any]] = {
+    "path": ("written", ""),
+    "format": ("kafka-streams", "kafka"),
+    "grace": ("10s", "10"),
+    "watermark_delay": ("5s", "-5s"),
+    "allowed_lateness": ("1m", "1 day"),
+    "retention": ("1h", "1us"),
+    "emit": ("on_close", "sometimes"),
+    "api": ("sql", "table"),
+    "topic": ("changelog", "input"),
+    "key_format": ("struct", "double"),
+    "value_format": ("struct", "int"),
+    "bytes": ("hex", "octal"),
+    "columns": ({"theirs": "n"}, {"one": "n", "other": "n"}),
+    "firing": ("delta", "once more"),
+    "panes": ("discarding", "once"),
+    "caching": (True, "perhaps"),
+    "commits": ([[0, 12], [1, 3]], [[0, "x"]]),
+    "restarts": ([[0, 1200]], [[0]]),
+}
+#: Formats that take what describes the output.
+TAKEN_BY = {"firing": "flink", "panes": "beam"}
+
+
+def spec_of(folder: Path, stream: str) -> JobSpec:
+    (folder / "job.yaml").write_text(SMALL + f"stream: {{{stream}}}\n")
+    return JobSpec.load(folder / "job.yaml")
+
+
+def yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {each}" for name, each in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def test_every_setting_has_a_case() -> None:
+    assert set(VALUES) == set(Stream.model_fields)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_job_file_and_arguments_are_read_alike(name: str, tmp_path: Path) -> None:
+    right, _ = VALUES[name]
+    base = {"path": "written", "format": TAKEN_BY.get(name, "kafka-streams")}
+    text = {**base, name: right}
+    in_file = spec_of(tmp_path, ", ".join(f"{n}: {yaml(v)}" for n, v in text.items()))
+    without = spec_of(tmp_path, ", ".join(f"{n}: {v}" for n, v in base.items()))
+    path = str(tmp_path / "written")
+    assert described(in_file, path, {}) == described(without, path, {name: right})
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_wrong_value_is_refused_with_its_name(name: str, tmp_path: Path) -> None:
+    _, wrong = VALUES[name]
+    with pytest.raises(JobFileError, match=rf"stream\.{name}"):
+        spec_of(tmp_path, f"{name}: {yaml(wrong)}")
+    spec = spec_of(tmp_path, "path: written, format: kafka-streams")
+    with pytest.raises(JobFileError, match=rf"^stream\.{name}.*got ") as caught:
+        described(spec, None, {name: wrong})
+    assert caught.value.way_out or name == "columns"
+
+
+def test_an_unknown_argument_is_refused(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "path: written, format: kafka-streams")
+    with pytest.raises(JobFileError, match=r"graze: there is no such.*mean 'grace'"):
+        described(spec, None, {"graze": "10s"})
+
+
+def test_the_command_line_has_an_option_for_each() -> None:
+    options = set(inspect.signature(reconcile).parameters)
+    assert {*Stream.model_fields} - {"path"} | {"stream"} <= options
+
+
+def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
+    arguments = set(inspect.signature(replay).parameters)
+    assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format"} <= arguments
+
+
+def test_places_in_a_file_and_in_short(tmp_path: Path) -> None:
+    (tmp_path / "commits.json").write_text("[[0, 12], [1, 3]]")
+    known = "path: written, format: kafka-streams, caching: true"
+    spec = spec_of(tmp_path, f"{known}, commits: commits.json")
+    for commits in (None, "0:12,1:3", ((0, 12), (1, 3))):
+        given = described(spec, None, {"commits": commits})
+        assert given.settings["commits"] == ((0, 12), (1, 3))
+    (tmp_path / "commits.json").write_text('{"0": 12}')
+    with pytest.raises(BackfillError, match=r"stream\.commits: no places can be read"):
+        described(spec, None, {})
+    (tmp_path / "commits.json").unlink()
+    with pytest.raises(BackfillError, match=r"stream\.commits: no places.*No such file"):
+        described(spec, None, {})
