@@ -29,7 +29,7 @@ BEGINNING = -(1 << 63)
 def with_clock(
     events: DataFrame, engine: Engine, streaming: Streaming, delay: int, keys: Sequence[str]
 ) -> DataFrame:
-    """The events with the clock as it stood at each, and as it stood when the input ended.
+    """The events with the clock as it stood before each, and as it stood when the input ended.
 
     Args:
         events: with TIME, PARTITION and PLACE.
@@ -44,8 +44,8 @@ def with_clock(
         keyed = F.coalesce(*(F.col(each).cast("string") for each in keys)).isNotNull()
     if not engine.before_epoch:
         keyed &= F.col(TIME) >= 0
-    before_event = streaming.clock == "watermark"
-    behind = delay + streaming.lag_ticks * engine.tick_us if before_event else 0
+    marked = streaming.clock == "watermark"
+    behind = delay + streaming.lag_ticks * engine.tick_us if marked else 0
     group = [PARTITION] if streaming.feed == "partitions" else []
     low, high = events.agg(F.min(PLACE), F.max(PLACE)).collect()[0]
     width = max(1, ((high or 0) - (low or 0) + 1) // _BLOCKS)
@@ -66,7 +66,7 @@ def with_clock(
         F.max(_MOST).over(all_of).alias(END_CLOCK),
     )
     within = Over.partitionBy(*group, _BLOCK).orderBy(PLACE)
-    running = within.rowsBetween(Over.unboundedPreceding, -1 if before_event else 0)
+    running = within.rowsBetween(Over.unboundedPreceding, -1)
     clock = F.greatest(F.max(_MOST).over(running), F.col(_BEFORE)) - behind
     joined = blocked.join(F.broadcast(known), [*group, _BLOCK])
     return joined.withColumns(

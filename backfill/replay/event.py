@@ -22,10 +22,10 @@ class Event:
             that ran without data.
         watermark: the watermark in µs right after it, for engines that have one.
         gap: the session gap in µs that it brings, for engines whose gaps can differ.
-        clock: where the operator's clock stood when it judged the event, in µs: stream time with
-            the event in it, the watermark before the event, or the one that its batch judges
-            lateness by. All events have it or none; then nothing else moves the clock, so that
-            keys can be replayed apart.
+        clock: where the operator's clock stood when the event came, in µs: stream time or the
+            watermark before the event, or the watermark that its batch judges lateness by. All
+            events have it or none; then nothing else moves the clock, so that keys can be
+            replayed apart.
     """
 
     key: Any

@@ -47,7 +47,6 @@ def events() -> dict[str, list[Event]]:
     for each in lines(RECORDED / "events.jsonl"):
         if each["key"] is None:
             continue
-        clock = max(clock, each["time"] * MS)
         event = Event(
             key=each["key"],
             time=each["time"] * MS,
@@ -55,6 +54,7 @@ def events() -> dict[str, list[Event]]:
             value={"amount": each["amount"], "id": each["id"]},
             clock=clock,
         )
+        clock = max(clock, each["time"] * MS)
         found.setdefault(each["key"], []).append(event)
     return found
 
@@ -119,7 +119,7 @@ def explained(
             for key, own in events.items()
         }
     joint = Joint(operator, events)
-    last = max(each.clock or 0 for own in events.values() for each in own)
+    last = max(max(each.clock or 0, each.time or 0) for own in events.values() for each in own)
     for key, own in events.items():
         again = copies(own)
         once = [each for each in own if each.arrival not in again]

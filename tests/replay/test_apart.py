@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backfill import HoppingWindow, SessionWindow, SlidingWindow
 from backfill.errors import ReplayError
 from backfill.replay import Event, Replayed
+from backfill.replay.clocks import NEVER
 from tests.replay.stream import MS, arriving, event, run
 
 GAP = SessionWindow(gap="10ms")
@@ -23,14 +24,14 @@ streams = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 90)), max_si
 
 
 def stream_times(events: list[Event]) -> tuple[list[Event], int | None]:
-    """Kafka's: the largest time so far, the event's own among them."""
-    now: int | None = None
+    """Kafka's: the largest time before the event."""
+    now = NEVER
     found = []
     for each in events:
         assert each.time is not None
-        now = each.time if now is None else max(now, each.time)
         found.append(replace(each, clock=now))
-    return found, now
+        now = max(now, each.time)
+    return found, now if events else None
 
 
 def watermarks(delay: int, start: int) -> Any:
@@ -111,6 +112,22 @@ def test_together_and_apart_are_the_same(name: str, window: Any, stream: Any) ->
     apart = [
         run(own, window, engine, end_clock=end, **own_settings)
         for key in "abc"
+        if (own := [e for e in with_clocks if e.key == key])
+    ]
+    assert told(apart) == told([whole])
+
+
+@settings(max_examples=200)
+@given(stream=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(range(0, 50, 5)))))
+@example(stream=[("a", 0), ("b", 10), ("a", 10)])
+def test_a_session_that_ended_just_a_gap_ago_is_hidden_by_the_same_instant(stream: Any) -> None:
+    # Without grace: by another key's event of this instant, and not by the key's own.
+    events = arriving(*stream)
+    whole = run(events, GAP, "kafka-streams", grace="0s")
+    with_clocks, end = stream_times(events)
+    apart = [
+        run(own, GAP, "kafka-streams", grace="0s", end_clock=end)
+        for key in "ab"
         if (own := [e for e in with_clocks if e.key == key])
     ]
     assert told(apart) == told([whole])

@@ -80,11 +80,10 @@ class StoredSessions(InStore):
         return not settings.caching and settings.emit != "on_close" and not settings.restarts
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
-        """Hides and emits what other events did before; one that moves the clock did not yet."""
+        """Hides and emits what other events did before."""
         self._clock.now = clock
-        if clock > time:
-            self._stored.observe(clock)
-            self._emitter.reached(arrival, clock)
+        self._stored.observe(clock)
+        self._emitter.reached(arrival, clock)
 
     def process(self, event: Event, time: int) -> None:
         """Merges the event with the sessions within the gap, unless what comes of it is closed."""

@@ -131,8 +131,7 @@ class StoredWindows(Stored):
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Emits what other events did before."""
         self._clock.now = clock
-        if clock > time:
-            self._emitter.reached(arrival, clock)
+        self._emitter.reached(arrival, clock)
 
     def update(self, event: Event, time: int, close: int) -> None:
         """By ascending start, those whose end is after the close time."""
