@@ -16,6 +16,7 @@ from backfill.compute import Definition, bounds
 from backfill.compute import Key as KeyColumns
 from backfill.durations import fixed
 from backfill.engines import Engine
+from backfill.errors import JobFileError
 from backfill.history.base import BaseRun, Progress
 from backfill.history.exchange import of_keys
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
@@ -24,6 +25,7 @@ from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.gathering import floored
 from backfill.reconciliation.given import Given
 from backfill.reconciliation.keyed import Keyed
+from backfill.reconciliation.marks import PLACES
 from backfill.reconciliation.operator import Operator, without_loss
 from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.recount import recounted
@@ -163,6 +165,7 @@ class _Reconciling(BaseRun):
         resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
         # With a cache, or emission on close, a key's output depends on other keys' events.
         self.apart = OPERATORS[kind].apart(resolved)
+        self._check_places()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
     def of(self, stream: DataFrame, sample: float | None) -> Reconciled:
@@ -186,6 +189,17 @@ class _Reconciling(BaseRun):
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
         found.sort(key=lambda each: repr(each.key))
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
+
+    def _check_places(self) -> None:
+        for name in PLACES:
+            if name in self.settings and len(self.spec.arrival or self.source.arrival) != 2:
+                raise JobFileError(
+                    "names offsets, and the events have none",
+                    field=f"stream.{name}",
+                    value=self.settings[name],
+                    way_out="Name the events' columns, events.arrival: [partition, offset], "
+                    "or leave it out",
+                )
 
     def _told_by(self, checkpoint: str) -> Batches | None:
         found = read_checkpoint(checkpoint)

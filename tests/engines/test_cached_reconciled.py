@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
+from backfill.errors import JobFileError
 from tests.engines.recordings import Recording
 from tests.engines.test_recorded_kafka import BROKER, through_broker
 
@@ -79,3 +80,13 @@ def test_commits_and_restarts_explain_what_a_cache_wrote(
     expected, unmarked = CAUSES[recording.folder.name]
     assert (found.causes, found.possible) == (expected, 0)
     assert plain.causes == unmarked
+
+
+@pytest.mark.slow
+def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path) -> None:
+    path = job_of(tmp_path, BROKER[0]).spec.path
+    path.write_text(path.read_text().replace("[partition, offset]", "arrival"))
+    job = Job.load(path)
+    job.run(spark)
+    with pytest.raises(JobFileError, match=r"^stream\.restarts: names offsets.*events\.arrival"):
+        job.reconcile("written", spark, restarts=[[0, 12]])
