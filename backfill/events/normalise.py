@@ -109,7 +109,7 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
     tests = [
         ("no_time", column(rules.time).isNull()),
         ("time_out_of_range", reading.out_of_range),
-        ("unreadable_time", F.col(TIME).isNull()),
+        *([] if reading.always else [("unreadable_time", F.col(TIME).isNull())]),
         *_tests(timed, rules),
     ]
     if CORRUPT in frame.columns:

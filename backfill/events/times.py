@@ -53,10 +53,12 @@ class Reading:
     Attributes:
         micros: bigint, µs since the epoch; NULL where there is none in the years 1 to 9999.
         out_of_range: true where there is a time outside these years; otherwise false or NULL.
+        always: what is not NULL and not out of range can be read.
     """
 
     micros: Column
     out_of_range: Column
+    always: bool = False
 
 
 def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: str) -> Column:
@@ -82,7 +84,9 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
     check_zone(timezone)
     type_, value = frame.schema[time].dataType, column(time)
     if time_format is None:
-        return _in_range(instant(value, type_, time, timezone))
+        micros = instant(value, type_, time, timezone)
+        fits = _instant_fits(value, type_, micros, timezone)
+        return Reading(F.when(fits, micros), ~fits, always=True)
     if isinstance(type_, TimestampType | TimestampNTZType | DateType):
         raise ColumnError(
             f"it is a {type_.simpleString()} already, time_format {time_format!r} is for text and "
@@ -104,6 +108,26 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
     return _in_range(_pattern(value, time_format, timezone))
 
 
+def _instant_fits(value: Column, type_: DataType, micros: Column, timezone: str) -> Column:
+    """Whether an instant is in the years 1 to 9999.
+
+    Of a local time the value itself says it, but for the first and the last days of a zone: Spark
+    writes out what is asked of the instant wherever that is asked, and would convert it each time.
+    """
+    literal = "TIMESTAMP_NTZ" if isinstance(type_, TimestampNTZType) else "DATE"
+    if isinstance(type_, TimestampType):
+        return micros.between(MIN_US, MAX_US)
+    if timezone == "UTC":
+        first, last = "0001-01-01", "9999-12-31"
+    else:
+        first, last = "0001-01-03", "9999-12-29"
+    end = f"{last} 23:59:59.999999" if literal == "TIMESTAMP_NTZ" else last
+    inside = value.between(F.expr(f"{literal}'{first}'"), F.expr(f"{literal}'{end}'"))
+    if timezone == "UTC":
+        return inside
+    return F.when(inside, F.lit(True)).otherwise(micros.between(MIN_US, MAX_US))
+
+
 def _in_range(micros: Column) -> Reading:
     fits = micros.between(MIN_US, MAX_US)
     return Reading(F.when(fits, micros), ~fits)
@@ -118,10 +142,13 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     if isinstance(type_, TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, TimestampNTZType):
-        epoch = F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'")
-        # The difference of two local times is an interval, whose seconds are exact decimals.
-        seconds = (value - epoch).cast("interval second").cast("decimal(20,6)")
-        return from_local((seconds * 1_000_000).cast("bigint"), timezone)
+        # No cast here knows the session's zone, and none goes through decimals, which take four
+        # times as long: a day's time is an interval, whose whole seconds are cut out of a million
+        # times it.
+        date = value.cast("date")
+        since = (value - date.cast("timestamp_ntz")) * 1_000_000
+        within = since.cast("interval second").cast("bigint")
+        return from_local(F.unix_date(date).cast("bigint") * _DAY_US + within, timezone)
     if isinstance(type_, DateType):
         return from_local(F.unix_date(value).cast("bigint") * _DAY_US, timezone)
     kind = "numbers" if isinstance(type_, IntegralType | DecimalType | DoubleType) else "text"
