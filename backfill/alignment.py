@@ -60,9 +60,9 @@ def assigner(
         size, step = in_zone(window.size, zone), in_zone(window.step, zone)
         # A span of a calendar that ends within a step has a last window that is cut.
         if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
-            return _cumulating(size.us, step.us, first_start(window.size))
+            return _cumulating(size.us, step.us, window.offset.us + first_start(window.size))
         if isinstance(window.size, Calendar):
-            return _calendar_cumulating(window.size, window.step, zone)
+            return _calendar_cumulating(window.size, window.step, zone, window.offset.us)
     else:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         size, every = in_zone(window.size, zone), in_zone(advance, zone)
@@ -165,8 +165,8 @@ def _calendar_hopping(size: Calendar, advance: Calendar, zone: str, offset: int)
     return windows
 
 
-def _calendar_cumulating(size: Calendar, step: Duration, zone: str) -> Assigner:
-    calendar = _Calendar(size, zone)
+def _calendar_cumulating(size: Calendar, step: Duration, zone: str, offset: int) -> Assigner:
+    calendar = _Calendar(size, zone, offset)
 
     @lru_cache(maxsize=4096)
     def ends(index: int) -> list[int]:

@@ -107,6 +107,7 @@ class CumulatingWindow:
         size: "24h", or a calendar span such as "1 day".
         step: divides a fixed size evenly. In a calendar size, steps count from its local start
             and the last one is cut at its end.
+        offset: as for `TumblingWindow`.
 
     Raises:
         WindowError: if the step is not positive, larger than the size, does not divide a fixed
@@ -115,12 +116,14 @@ class CumulatingWindow:
 
     size: Duration
     step: Duration
+    offset: Fixed
 
-    def __init__(self, *, size: object, step: object) -> None:
+    def __init__(self, *, size: object, step: object, offset: object = Fixed(0)) -> None:
         _set(
             self,
             size=_positive(duration(size, field="size"), field="size"),
             step=_positive(duration(step, field="step"), field="step"),
+            offset=fixed(offset, field="offset"),
         )
         if not _steps_fit(self.size, self.step):
             raise WindowError(
@@ -131,7 +134,7 @@ class CumulatingWindow:
             )
 
     def __str__(self) -> str:
-        return f"cumulating(size={self.size}, step={self.step})"
+        return f"cumulating(size={self.size}, step={self.step}{_offset(self.offset)})"
 
 
 @dataclass(frozen=True, kw_only=True)

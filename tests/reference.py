@@ -94,9 +94,9 @@ def hopping(
     return windows
 
 
-def cumulating(size: int, step: int) -> Callable[[int], list[tuple[int, int]]]:
+def cumulating(size: int, step: int, offset: int = 0) -> Callable[[int], list[tuple[int, int]]]:
     def windows(t: int) -> list[tuple[int, int]]:
-        start = t // size * size
+        start = (t - offset) // size * size + offset
         return [(start, end) for end in range(start + step, start + size + 1, step) if t < end]
 
     return windows

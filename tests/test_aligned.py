@@ -79,6 +79,10 @@ FIXED: dict[str, tuple[Window, Windows]] = {
         hopping(15 * HOUR, HOUR // 2, -7 * 60_000_000),
     ),
     "cumulating": (CumulatingWindow(size="6h", step="1h"), cumulating(6 * HOUR, HOUR)),
+    "cumulating offset": (
+        CumulatingWindow(size="6h", step="2h", offset="-25m"),
+        cumulating(6 * HOUR, 2 * HOUR, -25 * HOUR // 60),
+    ),
     "days of UTC": (TumblingWindow(size="1 day"), calendar("UTC", (1, "day"))),
     "weeks of UTC": (TumblingWindow(size="1 week"), calendar("UTC", (1, "week"))),
 }
@@ -198,13 +202,13 @@ def test_windows_of_a_calendar(
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("step", ["1h", "7h"])
+@pytest.mark.parametrize(("step", "offset"), [("1h", 0), ("7h", 6)])
 @settings(max_examples=2)
 @given(data=st.data())
 def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
-    spark: SparkSession, zone: str, step: str, data: st.DataObject
+    spark: SparkSession, zone: str, step: str, offset: int, data: st.DataObject
 ) -> None:
-    days = calendar(zone, (1, "day"))
+    days = calendar(zone, (1, "day"), offset=offset * HOUR)
     width = int(step[:-1]) * HOUR
 
     def windows(t: int) -> list[tuple[int, int]]:
@@ -212,7 +216,7 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
         ends = {min(start + n * width, last) for n in range(1, 27)}
         return [(start, end) for end in ends if t < end]
 
-    window = CumulatingWindow(size="1 day", step=step)
+    window = CumulatingWindow(size="1 day", step=step, offset=f"{offset}h")
     check(spark, window, windows, data.draw(times_of_zones(zone)), timezone=zone)
 
 

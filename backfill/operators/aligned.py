@@ -50,9 +50,9 @@ def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
         size, step = in_zone(window.size, zone), in_zone(window.step, zone)
         # A span of a calendar that ends within a step has a last window that is cut.
         if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
-            return FixedCumulating(size.us, step.us, first_start(window.size))
+            return FixedCumulating(size.us, step.us, window.offset.us + first_start(window.size))
         if isinstance(window.size, Calendar):
-            return CalendarCumulating(window.size, window.step, zone)
+            return CalendarCumulating(window.size, window.step, zone, window.offset.us)
     else:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         size, every = in_zone(window.size, zone), in_zone(advance, zone)

@@ -127,10 +127,13 @@ class CalendarCumulating:
     size: Calendar
     step: Duration
     zone: str
+    offset: int = 0
 
     def cutting(self) -> Cutting:
         """Slices in which all instants share their windows."""
-        return self if isinstance(self.step, Fixed) else Clock(Calendar(1, "day"), self.zone)
+        if isinstance(self.step, Fixed):
+            return self
+        return Clock(Calendar(1, "day"), self.zone, self.offset)
 
     def cut(self, at: Column) -> Column:
         """The end of the fixed step that holds the instant."""
@@ -154,7 +157,7 @@ class CalendarCumulating:
 
     @property
     def _clock(self) -> Clock:
-        return Clock(self.size, self.zone)
+        return Clock(self.size, self.zone, self.offset)
 
     def _span(self, at: Column) -> Column:
         def bounds(index: Column) -> Column:

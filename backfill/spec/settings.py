@@ -159,6 +159,7 @@ class Cumulating(Part):
 
     size: Span
     step: Span
+    offset: FixedSpan = Fixed(0)
 
 
 _KINDS: Mapping[str, Callable[..., Window]] = {

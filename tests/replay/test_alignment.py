@@ -61,10 +61,10 @@ def test_clipped_at_the_epoch(t: int, size: int, advance: int) -> None:
     assert assigner(window, ENGINES["kafka-streams"].rules)(t) == expected
 
 
-@given(near)
-def test_cumulating_windows(t: int) -> None:
-    window = CumulatingWindow(size="6h", step="2h")
-    assert assigner(window)(t) == cumulating(6 * HOUR, 2 * HOUR)(t)
+@given(near, st.integers(-40, 40))
+def test_cumulating_windows(t: int, offset: int) -> None:
+    window = CumulatingWindow(size="6h", step="2h", offset=f"{offset * 10}m")
+    assert assigner(window)(t) == cumulating(6 * HOUR, 2 * HOUR, offset * HOUR // 6)(t)
 
 
 ZONES = {
@@ -105,17 +105,19 @@ def test_calendars(name: str, zone: str, data: st.DataObject) -> None:
     assert assigner(window, zone=zone)(t) == expected(zone)(t)
 
 
+@pytest.mark.parametrize("offset", [0, -3, 6])
 @pytest.mark.parametrize("zone", ZONES)
 @given(data=st.data())
 def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
-    zone: str, data: st.DataObject
+    zone: str, offset: int, data: st.DataObject
 ) -> None:
     date = data.draw(st.sampled_from(ZONES[zone]))
     t = local(zone, date) + data.draw(st.integers(-1_500, 1_500)) * 60_000_000
-    [(start, last)] = calendar(zone, (1, "day"))(t)
+    [(start, last)] = calendar(zone, (1, "day"), offset=offset * HOUR)(t)
     ends = sorted({min(start + n * 7 * HOUR, last) for n in range(1, 5)})
     expected = [(start, end) for end in ends if t < end]
-    assert assigner(CumulatingWindow(size="1 day", step="7h"), zone=zone)(t) == expected
+    window = CumulatingWindow(size="1 day", step="7h", offset=f"{offset}h")
+    assert assigner(window, zone=zone)(t) == expected
 
 
 def test_a_month_grows_by_weeks_from_its_first_day() -> None:

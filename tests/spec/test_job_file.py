@@ -35,7 +35,7 @@ windows:
   sessions: {session: {gap: 30m}, aggregates: {events: count, revenue: sum(amount)}}
   daily:    {tumbling: {size: 1 day, offset: -1h}, aggregates: {events: count}}
   trailing: {hopping: {size: 24h, advance: 1h}, aggregates: {p: "quantile(amount, 0.5)"}}
-  no:       {cumulating: {size: P1D, step: 1h}, aggregates: {events: count where amount > 1}}
+  no:       {cumulating: {size: P1D, step: 1h, offset: 2h}, aggregates: {events: count where amount > 1}}
 tables: {path: ../out}
 stream:
   path: stream_out
@@ -127,7 +127,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
         SessionWindow(gap="30m"),
         TumblingWindow(size=Calendar(1, "day"), offset="-1h"),
         HoppingWindow(size="24h", advance=hour),
-        CumulatingWindow(size="1 day", step="1h"),
+        CumulatingWindow(size="1 day", step="1h", offset="2h"),
     ]
     assert list(spec.windows) == ["sessions", "daily", "trailing", "no"]
     assert str(spec.windows["no"].aggregates["events"]) == "count where amount > 1"
