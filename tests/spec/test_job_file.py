@@ -35,7 +35,8 @@ windows:
   sessions: {session: {gap: 30m}, aggregates: {events: count, revenue: sum(amount)}}
   daily:    {tumbling: {size: 1 day, offset: -1h}, aggregates: {events: count}}
   trailing: {hopping: {size: 24h, advance: 1h}, aggregates: {p: "quantile(amount, 0.5)"}}
-  no:       {cumulating: {size: P1D, step: 1h, offset: 2h}, aggregates: {events: count where amount > 1}}
+  no:       {cumulating: {size: P1D, step: 1h, offset: 2h},
+             aggregates: {events: count where amount > 1}}
 tables: {path: ../out}
 stream:
   path: stream_out
