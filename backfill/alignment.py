@@ -37,6 +37,11 @@ def first_start(span: Duration) -> int:
     return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
 
 
+def months(window: Aligned) -> int:
+    """How many months after January windows of months begin."""
+    return 0 if window.phase is None else window.phase.count
+
+
 def phase(size: Fixed, advance: Duration, offset: Fixed, rules: Rules) -> int:
     """Where windows of a fixed size start, as a distance from multiples of the advance, µs."""
     by_end = size.us if rules.aligned == "end" else 0
@@ -62,7 +67,8 @@ def assigner(
         if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
             return _cumulating(size.us, step.us, window.offset.us + first_start(window.size))
         if isinstance(window.size, Calendar):
-            return _calendar_cumulating(window.size, window.step, zone, window.offset.us)
+            calendar = _Calendar(window.size, zone, window.offset.us, months(window))
+            return _calendar_cumulating(calendar, window.step)
     else:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         size, every = in_zone(window.size, zone), in_zone(advance, zone)
@@ -70,7 +76,8 @@ def assigner(
             begin = phase(size, advance, window.offset, rules)
             return _hopping(size.us, every.us, begin, shift, rules.clips_at_epoch)
         if isinstance(window.size, Calendar) and isinstance(advance, Calendar):
-            return _calendar_hopping(window.size, advance, zone, window.offset.us)
+            calendar = _Calendar(advance, zone, window.offset.us, months(window))
+            return _calendar_hopping(window.size, calendar)
     raise AssertionError(f"{window} was validated when it was made")
 
 
@@ -102,9 +109,13 @@ def _cumulating(size: int, step: int, phase: int) -> Assigner:
 
 
 class _Calendar:
-    """The instants at which a zone's days, weeks or months begin, `offset` after midnight."""
+    """The instants at which a zone's days, weeks or months begin, `offset` after midnight.
 
-    def __init__(self, every: Calendar, zone: str, offset: int = 0) -> None:
+    Of several months, so many (`phase`) after January.
+    """
+
+    def __init__(self, every: Calendar, zone: str, offset: int, phase: int) -> None:
+        self.phase = phase
         self.every = every
         self.zone = ZoneInfo(zone)
         self.offset = offset
@@ -126,7 +137,7 @@ class _Calendar:
         """The date on which a span begins."""
         count = self.every.count
         if self.every.unit == "month":
-            return _months(dt.date(1970, 1, 1), index * count)
+            return _months(dt.date(1970, 1, 1), index * count + self.phase)
         if self.every.unit == "week":
             return dt.date(1970, 1, 5) + dt.timedelta(days=index * 7 * count)
         return dt.date(1970, 1, 1) + dt.timedelta(days=index * count)
@@ -143,15 +154,14 @@ class _Calendar:
         count = self.every.count
         if self.every.unit == "month":
             date = dt.date(1970, 1, 1) + dt.timedelta(days=day)
-            return ((date.year - 1970) * 12 + date.month - 1) // count
+            return ((date.year - 1970) * 12 + date.month - 1 - self.phase) // count
         if self.every.unit == "week":
             return (day - 4) // (7 * count)
         return day // count
 
 
-def _calendar_hopping(size: Calendar, advance: Calendar, zone: str, offset: int) -> Assigner:
-    calendar = _Calendar(advance, zone, offset)
-    before = size.longest_days // advance.shortest_days + 1
+def _calendar_hopping(size: Calendar, calendar: _Calendar) -> Assigner:
+    before = size.longest_days // calendar.every.shortest_days + 1
 
     @lru_cache(maxsize=4096)
     def window(index: int) -> tuple[int, int]:
@@ -165,9 +175,7 @@ def _calendar_hopping(size: Calendar, advance: Calendar, zone: str, offset: int)
     return windows
 
 
-def _calendar_cumulating(size: Calendar, step: Duration, zone: str, offset: int) -> Assigner:
-    calendar = _Calendar(size, zone, offset)
-
+def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
     @lru_cache(maxsize=4096)
     def ends(index: int) -> list[int]:
         start, last = calendar.start(index), calendar.start(index + 1)

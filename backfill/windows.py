@@ -42,6 +42,8 @@ class TumblingWindow:
     Args:
         size: "1h", or a calendar span such as "1 day", which follows the time zone.
         offset: shifts the alignment; may be negative. In a calendar, a shift of the local clock.
+        phase: of windows of months or years: how many months after January they begin, such as
+            "3 months" for years from April (with offset="5d" from the 6th).
 
     Raises:
         WindowError: if the size is not positive, or one of the two is no duration.
@@ -49,16 +51,18 @@ class TumblingWindow:
 
     size: Duration
     offset: Fixed
+    phase: Calendar | None
 
-    def __init__(self, *, size: object, offset: object = Fixed(0)) -> None:
+    def __init__(self, *, size: object, offset: object = Fixed(0), phase: object = None) -> None:
         _set(
             self,
             size=_positive(duration(size, field="size"), field="size"),
             offset=fixed(offset, field="offset"),
         )
+        _set(self, phase=_phase(phase, self.size))
 
     def __str__(self) -> str:
-        return f"tumbling(size={self.size}{_offset(self.offset)})"
+        return f"tumbling(size={self.size}{_shifted(self.offset, self.phase)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +73,7 @@ class HoppingWindow:
         size: "24h", or a calendar span.
         advance: "1h"; a calendar span exactly if the size is one. Whether it may be larger
             than the size, so that events in between are in no window, is the engine's to say.
-        offset: as for `TumblingWindow`.
+        offset, phase: as for `TumblingWindow`.
 
     Raises:
         WindowError: if size or advance is not positive, or a calendar span beside a fixed one.
@@ -78,14 +82,23 @@ class HoppingWindow:
     size: Duration
     advance: Duration
     offset: Fixed
+    phase: Calendar | None
 
-    def __init__(self, *, size: object, advance: object, offset: object = Fixed(0)) -> None:
+    def __init__(
+        self,
+        *,
+        size: object,
+        advance: object,
+        offset: object = Fixed(0),
+        phase: object = None,
+    ) -> None:
         _set(
             self,
             size=_positive(duration(size, field="size"), field="size"),
             advance=_positive(duration(advance, field="advance"), field="advance"),
             offset=fixed(offset, field="offset"),
         )
+        _set(self, phase=_phase(phase, self.advance))
         if isinstance(self.size, Calendar) != isinstance(self.advance, Calendar):
             raise WindowError(
                 f"must be of one kind with the size {self.size}",
@@ -96,7 +109,8 @@ class HoppingWindow:
             )
 
     def __str__(self) -> str:
-        return f"hopping(size={self.size}, advance={self.advance}{_offset(self.offset)})"
+        shift = _shifted(self.offset, self.phase)
+        return f"hopping(size={self.size}, advance={self.advance}{shift})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +121,7 @@ class CumulatingWindow:
         size: "24h", or a calendar span such as "1 day".
         step: divides a fixed size evenly. In a calendar size, steps count from its local start
             and the last one is cut at its end.
-        offset: as for `TumblingWindow`.
+        offset, phase: as for `TumblingWindow`.
 
     Raises:
         WindowError: if the step is not positive, larger than the size, does not divide a fixed
@@ -117,14 +131,18 @@ class CumulatingWindow:
     size: Duration
     step: Duration
     offset: Fixed
+    phase: Calendar | None
 
-    def __init__(self, *, size: object, step: object, offset: object = Fixed(0)) -> None:
+    def __init__(
+        self, *, size: object, step: object, offset: object = Fixed(0), phase: object = None
+    ) -> None:
         _set(
             self,
             size=_positive(duration(size, field="size"), field="size"),
             step=_positive(duration(step, field="step"), field="step"),
             offset=fixed(offset, field="offset"),
         )
+        _set(self, phase=_phase(phase, self.size))
         if not _steps_fit(self.size, self.step):
             raise WindowError(
                 f"the size {self.size} is no whole number of steps",
@@ -134,7 +152,8 @@ class CumulatingWindow:
             )
 
     def __str__(self) -> str:
-        return f"cumulating(size={self.size}, step={self.step}{_offset(self.offset)})"
+        shift = _shifted(self.offset, self.phase)
+        return f"cumulating(size={self.size}, step={self.step}{shift})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,5 +251,23 @@ def _steps_fit(size: Duration, step: Duration) -> bool:
             return False
 
 
-def _offset(offset: Fixed) -> str:
-    return f", offset={offset}" if offset.us else ""
+def _phase(value: object, every: Duration) -> Calendar | None:
+    if value is None:
+        return None
+    phase = duration(value, field="phase")
+    if not isinstance(phase, Calendar) or phase.unit != "month":
+        problem, way_out = "must be a number of months", "Give, say, 3 months"
+    elif not isinstance(every, Calendar) or every.unit != "month":
+        problem = f"is for windows that begin with months, and these begin every {every}"
+        way_out = "Leave it out, or use offset"
+    elif not 0 < phase.count < every.count:
+        problem = f"must be less than the {every.count} months from one window to the next"
+        way_out = "Give the months from January to the first one"
+    else:
+        return phase
+    raise WindowError(problem, field="phase", value=str(value), way_out=way_out)
+
+
+def _shifted(offset: Fixed, phase: Calendar | None) -> str:
+    shift = f", offset={offset}" if offset.us else ""
+    return f"{shift}, phase={phase}" if phase else shift

@@ -123,6 +123,7 @@ def calendar(
     size: tuple[int, str],
     advance: tuple[int, str] | None = None,
     offset: int = 0,
+    phase: int = 0,
 ) -> Callable[[int], list[tuple[int, int]]]:
     """Walks over all dates around the event and tries each that a window may start on."""
     advance = advance or size
@@ -130,7 +131,7 @@ def calendar(
     def starts_on(date: dt.date) -> bool:
         count, unit = advance
         if unit == "month":
-            return date.day == 1 and ((date.year - 1970) * 12 + date.month - 1) % count == 0
+            return date.day == 1 and (date.year * 12 + date.month - 1 - phase) % count == 0
         if unit == "week":
             return (date - dt.date(1970, 1, 5)).days % (7 * count) == 0
         return (date - dt.date(1970, 1, 1)).days % count == 0

@@ -16,7 +16,7 @@ from backfill import aggregates as agg
 from backfill.windows import Window
 from tests import reference
 from tests.frames import frame, rows
-from tests.reference import Event, calendar, cumulating, hopping, local
+from tests.reference import Event, add_months, calendar, cumulating, hopping, local
 
 COMMON = {"key": "key", "time": "time", "time_format": "epoch_us"}
 HOUR = 3_600_000_000
@@ -253,3 +253,51 @@ def test_days_of_23_and_25_hours(spark: SparkSession) -> None:
     )
     lengths = {start: (end - start) // HOUR for _, start, end, _ in rows(result)}
     assert [lengths[t] for t in times] == [23, 25, 24]
+
+
+PHASED: dict[str, tuple[Window, Callable[[str], Windows]]] = {
+    "quarters from february": (
+        TumblingWindow(size="3 months", phase="1 month"),
+        lambda zone: calendar(zone, (3, "month"), phase=1),
+    ),
+    "years from the sixth of april": (
+        TumblingWindow(size="1 year", phase="3 months", offset="5d"),
+        lambda zone: calendar(zone, (12, "month"), offset=5 * 24 * HOUR, phase=3),
+    ),
+    "years by quarters": (
+        HoppingWindow(size="1 year", advance="3 months", phase="2 months"),
+        lambda zone: calendar(zone, (12, "month"), (3, "month"), phase=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PHASED)
+def test_months_and_years_that_do_not_begin_in_january(spark: SparkSession, name: str) -> None:
+    window, windows = PHASED[name]
+    for zone in ("Europe/Berlin", "America/Sao_Paulo"):
+        dates = [
+            dt.date(year, month, day)
+            for year in (1969, 2018)
+            for month in range(1, 13)
+            for day in (1, 6)
+        ]
+        times = [local(zone, date) + fine for date in dates for fine in (-1, 0, 90 * 60_000_000)]
+        check(spark, window, windows(zone), times, timezone=zone)
+
+
+def test_years_that_grow_by_months_from_april(spark: SparkSession) -> None:
+    zone = "Europe/Berlin"
+    years = calendar(zone, (12, "month"), phase=3)
+
+    def windows(t: int) -> list[tuple[int, int]]:
+        [(start, last)] = years(t)
+        first = next(y for y in (2017, 2018) if local(zone, dt.date(y, 4, 1)) == start)
+        months = [dt.date(first, 4, 1)]
+        months = [add_months(months[0], n) for n in range(1, 13)]
+        ends = [local(zone, each) for each in months]
+        assert ends[-1] == last
+        return [(start, end) for end in ends if t < end]
+
+    times = [local(zone, dt.date(2018, m, 1)) + fine for m in range(1, 13) for fine in (-1, 0)]
+    window = CumulatingWindow(size="1 year", step="1 month", phase="3 months")
+    check(spark, window, windows, times, timezone=zone)

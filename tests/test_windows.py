@@ -67,6 +67,13 @@ def test_what_is_no_duration(text: object) -> None:
         (lambda: HoppingWindow(size="1 week", advance="1h"), "advance: must be of one kind"),
         (lambda: CumulatingWindow(size="1h", step="25m"), "step: the size 1h is no whole number"),
         (lambda: CumulatingWindow(size="1h", step="2h"), "step"),
+        (lambda: TumblingWindow(size="1 year", phase="30d"), "phase: must be a number of months"),
+        (lambda: TumblingWindow(size="1 week", phase="1 month"), "phase: is for windows that beg"),
+        (lambda: TumblingWindow(size="1 month", phase="1 month"), "phase: must be less than the 1"),
+        (
+            lambda: HoppingWindow(size="1 month", advance="1 week", phase="1 month"),
+            "phase: is for windows that begin with months, and these begin every 1 week",
+        ),
         (lambda: CumulatingWindow(size="24h", step="1 day"), "step"),
         (lambda: CumulatingWindow(size="1 day", step="1 month"), "step"),
         (lambda: SlidingWindow(length="0s"), "length: must be more than zero"),

@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound, running
-from backfill.alignment import first_start, in_zone, phase
+from backfill.alignment import first_start, in_zone, months, phase
 from backfill.columns import END, EVENTS, FIRST, START
 from backfill.durations import Calendar, Fixed
 from backfill.engines import Engine
-from backfill.operators.calendar import CalendarCumulating, CalendarWindows
+from backfill.operators.calendar import CalendarCumulating, CalendarWindows, Clock
 from backfill.operators.fixed import FixedCumulating, FixedWindows
 from backfill.operators.grids import Cutting
 from backfill.operators.hopping import hopping
@@ -52,7 +52,8 @@ def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
         if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
             return FixedCumulating(size.us, step.us, window.offset.us + first_start(window.size))
         if isinstance(window.size, Calendar):
-            return CalendarCumulating(window.size, window.step, zone, window.offset.us)
+            clock = Clock(window.size, zone, window.offset.us, months(window))
+            return CalendarCumulating(clock, window.step)
     else:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         size, every = in_zone(window.size, zone), in_zone(advance, zone)
@@ -65,7 +66,8 @@ def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
                 clips=rules.clips_at_epoch,
             )
         if isinstance(window.size, Calendar) and isinstance(advance, Calendar):
-            return CalendarWindows(window.size, advance, zone, window.offset.us)
+            clock = Clock(advance, zone, window.offset.us, months(window))
+            return CalendarWindows(window.size, clock)
     raise AssertionError(f"{window} was validated when it was made")
 
 

@@ -29,11 +29,19 @@ def local_date(at: Column, zone: str) -> Column:
 
 @dataclass(frozen=True)
 class Clock:
-    """A zone's calendar, cut every `every`, with days that begin `offset` after midnight."""
+    """A zone's calendar, cut every `every`, with days that begin `offset` after midnight.
+
+    Spans of several months begin so many (`phase`) after January.
+    """
 
     every: Calendar
     zone: str
     offset: int = 0
+    phase: int = 0
+
+    def days(self) -> Clock:
+        """The same clock, cut every day."""
+        return Clock(Calendar(1, "day"), self.zone, self.offset)
 
     def cut(self, at: Column) -> Column:
         """The number of the span that holds the instant; it grows with time."""
@@ -58,7 +66,7 @@ class Clock:
         count = self.every.count
         if self.every.unit == "month":
             date = F.date_from_unix_date(day.cast("int"))
-            months = (F.year(date) - 1970) * 12 + F.month(date) - 1
+            months = (F.year(date) - 1970) * 12 + F.month(date) - 1 - self.phase
             return _floor_div(months.cast("long"), count)
         if self.every.unit == "week":
             return _floor_div(day - _FIRST_MONDAY, 7 * count)
@@ -67,7 +75,8 @@ class Clock:
     def _date(self, index: Column) -> Column:
         count = self.every.count
         if self.every.unit == "month":
-            return F.add_months(F.date_from_unix_date(F.lit(0)), (index * count).cast("int"))
+            months = (index * count + self.phase).cast("int")
+            return F.add_months(F.date_from_unix_date(F.lit(0)), months)
         if self.every.unit == "week":
             return F.date_from_unix_date((index * (7 * count) + _FIRST_MONDAY).cast("int"))
         return F.date_from_unix_date((index * count).cast("int"))
@@ -75,27 +84,24 @@ class Clock:
 
 @dataclass(frozen=True)
 class CalendarWindows:
-    """Windows of a calendar `size`, one from every `advance` of the same calendar."""
+    """Windows of a calendar `size`, one from each span that the clock cuts."""
 
     size: Calendar
-    advance: Calendar
-    zone: str
-    offset: int
+    clock: Clock
 
     @property
     def one_each(self) -> bool:
         """Every event is in exactly one window."""
-        return self.size == self.advance
+        return self.size == self.clock.every
 
     def cutting(self) -> Clock:
         """Slices in which all instants share their windows: spans that tumble, else local days."""
-        every = self.size if self.one_each else Calendar(1, "day")
-        return Clock(every, self.zone, self.offset)
+        return self.clock if self.one_each else self.clock.days()
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
-        before = self.size.longest_days // self.advance.shortest_days + 1
-        indexes = _let(self._clock.cut(at), lambda last: F.sequence(last - before, last))
+        before = self.size.longest_days // self.clock.every.shortest_days + 1
+        indexes = _let(self.clock.cut(at), lambda last: F.sequence(last - before, last))
         near = F.transform(indexes, self._struct)
         return F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
 
@@ -111,29 +117,21 @@ class CalendarWindows:
         """Whether an event at the horizon could still join the window that ends there."""
         return end > horizon
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.advance, self.zone, self.offset)
-
     def _struct(self, index: Column) -> Column:
-        start, end = self._clock.start(index), self._clock.start(index, later=self.size)
+        start, end = self.clock.start(index), self.clock.start(index, later=self.size)
         return F.struct(start.alias(START), end.alias(END))
 
 
 @dataclass(frozen=True)
 class CalendarCumulating:
-    """Windows from each start of a calendar `size`, growing by `step`, the last cut at its end."""
+    """Windows from each start of a clock's spans, growing by `step`, the last cut at the end."""
 
-    size: Calendar
+    clock: Clock
     step: Duration
-    zone: str
-    offset: int = 0
 
     def cutting(self) -> Cutting:
         """Slices in which all instants share their windows."""
-        if isinstance(self.step, Fixed):
-            return self
-        return Clock(Calendar(1, "day"), self.zone, self.offset)
+        return self if isinstance(self.step, Fixed) else self.clock.days()
 
     def cut(self, at: Column) -> Column:
         """The end of the fixed step that holds the instant."""
@@ -155,16 +153,12 @@ class CalendarCumulating:
         """Whether an event at the horizon could still join the window that ends there."""
         return end > horizon
 
-    @property
-    def _clock(self) -> Clock:
-        return Clock(self.size, self.zone, self.offset)
-
     def _span(self, at: Column) -> Column:
         def bounds(index: Column) -> Column:
-            start, end = self._clock.start(index), self._clock.start(index + 1)
+            start, end = self.clock.start(index), self.clock.start(index + 1)
             return F.struct(index.alias("index"), start.alias(START), end.alias(END))
 
-        return _let(self._clock.cut(at), bounds)
+        return _let(self.clock.cut(at), bounds)
 
     def _within(self, span: Column, at: Column) -> Column:
         start, last = span[START], span[END]
@@ -173,9 +167,9 @@ class CalendarCumulating:
             final = start - floor_to(start - last, width, 0)
             ends = F.sequence(_next_step(at, start, width), final, F.lit(width))
         else:
-            most = self.size.longest_days // self.step.shortest_days + 1
+            most = self.clock.every.longest_days // self.step.shortest_days + 1
             steps = [Calendar(n * self.step.count, self.step.unit) for n in range(1, most + 1)]
-            ends = F.array(*(self._clock.start(span["index"], later=each) for each in steps))
+            ends = F.array(*(self.clock.start(span["index"], later=each) for each in steps))
         cut = F.array_distinct(F.transform(ends, lambda end: F.least(end, last)))
         left = F.filter(cut, lambda end: end > at)
         return F.transform(left, lambda end: F.struct(start.alias(START), end.alias(END)))

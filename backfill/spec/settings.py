@@ -144,6 +144,7 @@ class Tumbling(Part):
 
     size: Span
     offset: FixedSpan = Fixed(0)
+    phase: Span | None = None
 
 
 class Hopping(Part):
@@ -152,6 +153,7 @@ class Hopping(Part):
     size: Span
     advance: Span
     offset: FixedSpan = Fixed(0)
+    phase: Span | None = None
 
 
 class Cumulating(Part):
@@ -160,6 +162,7 @@ class Cumulating(Part):
     size: Span
     step: Span
     offset: FixedSpan = Fixed(0)
+    phase: Span | None = None
 
 
 _KINDS: Mapping[str, Callable[..., Window]] = {

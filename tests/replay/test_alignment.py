@@ -83,6 +83,18 @@ CALENDARS: dict[str, tuple[Any, Callable[[str], Windows]]] = {
     "three days": (TumblingWindow(size="3 days"), lambda z: calendar(z, (3, "day"))),
     "weeks": (TumblingWindow(size="1 week"), lambda z: calendar(z, (1, "week"))),
     "quarters": (TumblingWindow(size="3 months"), lambda z: calendar(z, (3, "month"))),
+    "quarters from february": (
+        TumblingWindow(size="3 months", phase="1 month"),
+        lambda z: calendar(z, (3, "month"), phase=1),
+    ),
+    "years from the sixth of april": (
+        TumblingWindow(size="1 year", phase="3 months", offset="5d"),
+        lambda z: calendar(z, (12, "month"), offset=5 * DAY, phase=3),
+    ),
+    "years by quarters": (
+        HoppingWindow(size="1 year", advance="3 months", phase="2 months"),
+        lambda z: calendar(z, (12, "month"), (3, "month"), phase=2),
+    ),
     "weeks by days": (
         HoppingWindow(size="1 week", advance="1 day"),
         lambda z: calendar(z, (1, "week"), (1, "day")),
