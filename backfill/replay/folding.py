@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from backfill.errors import AggregateError, ColumnError
+from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.forms import FORMS, Form
 
@@ -71,7 +72,7 @@ class Folding:
     def empty(self) -> State:
         """A window of no events."""
         parts = [form.start() for _, form, _, _ in self._parts]
-        return State(0, -(1 << 63), parts, [] if self.keeps else None)
+        return State(0, NEVER, parts, [] if self.keeps else None)
 
     def single(self, event: Event, time: int) -> State:
         """A window of one event."""
