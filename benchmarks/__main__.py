@@ -13,8 +13,9 @@ from benchmarks import late, reconcile, report
 from benchmarks.data import VISITS
 from benchmarks.measure import Measured, measure, session
 from benchmarks.scenarios import SCENARIOS, Scenario
+from benchmarks.times import TIMES
 
-TABLES: tuple[report.Subject, ...] = (*SCENARIOS, *late.UPKEEP, *reconcile.COMPARISONS)
+TABLES: tuple[report.Subject, ...] = (*SCENARIOS, TIMES, *late.UPKEEP, *reconcile.COMPARISONS)
 
 
 def main() -> int:

@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from benchmarks.contenders import DUCKDB, DUCKDB_SLICES, POLARS
 from benchmarks.measure import run_once, session
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.times import TIMES
 
 
 def main(name: str, number: str, source: str, out: str) -> None:
-    scenario = next(each for each in SCENARIOS if each.name == name)
+    scenario = next(each for each in (*SCENARIOS, TIMES) if each.name == name)
     contender = [scenario.ours, *(rival.contender for rival in scenario.rivals)][int(number)]
     # A JVM that a contender has no use for would count as its memory.
     needless = contender in (DUCKDB, DUCKDB_SLICES, POLARS)

@@ -44,13 +44,21 @@ def _spark(build: Callable[[DataFrame], DataFrame]) -> Run:
     return run
 
 
-def our_sessions(*, id: str | None = None, combine: bool | None = None) -> Run:
+def our_sessions(
+    *,
+    id: str | None = None,
+    combine: bool | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+) -> Run:
     def build(events: DataFrame) -> DataFrame:
         return backfill.aggregate(
             events,
             SessionWindow(gap="30m"),
             key="user_id",
             time="event_time",
+            time_format=time_format,
+            timezone=timezone,
             aggregates=MEASURES,
             id=id,
             combine=combine,
