@@ -93,7 +93,8 @@ def same_rows(one: Row, other: Row, doubles: Doubles) -> bool:
 
 def _values(aggregate: Aggregated, events: Iterable[Event]) -> list[float]:
     where, name = aggregate.where, str(aggregate.expression)
-    found = [each.value[name] for each in events if where is None or each.value[str(where)] is True]
+    values = [each.value for each in events if each.value is not None]
+    found = [each[name] for each in values if where is None or each[str(where)] is True]
     return [float(each) for each in found if each is not None]
 
 

@@ -153,7 +153,9 @@ def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
         events = [
             by_arrival[n] for n in (each.evidence.get("left_out") or each.evidence["repeated"])
         ]
-        return each.causes[0], sorted((e.time or 0, repr(sorted(e.value.items()))) for e in events)
+        return each.causes[0], sorted(
+            (e.time or 0, repr(sorted((e.value or {}).items()))) for e in events
+        )
 
     whole = [each for each in holding if each.evidence.get("all_of_a_window")]
     if whole:

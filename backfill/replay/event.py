@@ -16,7 +16,7 @@ class Event:
         time: the event time, in µs since the epoch; None if it has none.
         arrival: its place in the order of arrival: a number, or a tuple such as (partition,
             offset). Unique.
-        value: its fields by name.
+        value: its fields by name; None for a record without a value, whose fields are all null.
         partition: the partition, stream or input that it came by.
         batch: the number of the micro-batch that read it; a number that is left out is a batch
             that ran without data.
@@ -31,7 +31,7 @@ class Event:
     key: Any
     time: int | None
     arrival: Any
-    value: Mapping[str, Any] = field(default_factory=dict)
+    value: Mapping[str, Any] | None = field(default_factory=dict)
     partition: Any = 0
     batch: int | None = None
     watermark: int | None = None

@@ -30,6 +30,16 @@ class Aggregated(Protocol):
 _NO_PARTS: list[Any] = []  # shared, as nothing is ever put into it
 
 
+class _Nulls(dict[str, Any]):
+    """The fields of a record without a value: all of them, and none has one."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+_NULLS = _Nulls()
+
+
 class State:
     """A window's content: number of events, largest event time, states, arrivals if kept."""
 
@@ -91,7 +101,8 @@ class Folding:
             return
         if state.arrivals is not None:
             state.arrivals.append(event.arrival)
-        values, parts = event.value, state.parts
+        values = _NULLS if event.value is None else event.value
+        parts = state.parts
         try:
             for i, (_, form, field, where) in enumerate(self._parts):
                 if where is not None and values[where] is not True:

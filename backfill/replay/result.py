@@ -54,8 +54,8 @@ class Dropped(NamedTuple):
     """An event that is in no window.
 
     Attributes:
-        reason: late, no_key, no_time, no_gap, before_epoch, past_retention, or no_window where
-            it falls between windows.
+        reason: late, no_key, no_time, no_value, no_gap, before_epoch, past_retention, or
+            no_window where it falls between windows.
         late_by: how much more grace (allowed lateness, delay) would have kept it, in µs; None
             where it was not late.
     """

@@ -13,11 +13,13 @@ from backfill import (
     CountWindow,
     CumulatingWindow,
     HoppingWindow,
+    SessionWindow,
     SlidingWindow,
     TumblingWindow,
 )
+from backfill import aggregates as agg
 from backfill.errors import ReplayError, WindowError
-from tests.replay.stream import arriving, late, late_windows, rows, run, sent, windows
+from tests.replay.stream import arriving, event, late, late_windows, rows, run, sent, windows
 
 KAFKA = "kafka-streams"
 TEN = TumblingWindow(size="10ms")
@@ -163,6 +165,17 @@ class TestSliding:
         result = run(arriving(50, 29), SLIDING, KAFKA, grace="10ms")
         assert late(result) == [(1, "late", 1)]
         assert not result.dropped_windows
+
+    def test_records_without_a_value_are_dropped_and_move_no_clock(self) -> None:
+        events = [event(0, "a", 20), event(1, "a", 90, value=None), event(2, "a", 25)]
+        result = run(events, SLIDING, KAFKA, grace="0s")
+        assert late(result) == [(1, "no_value", None)]
+        assert sorted(rows(result.final)) == [(10, 20, 1), (15, 25, 2), (21, 31, 1)]
+        # Sessions and windows of time count them; their fields are null.
+        aggregates = {"n": agg.count(), "amounts": agg.count("amount")}
+        for window in (TEN, SessionWindow(gap="10ms")):
+            result = run([events[1]], window, KAFKA, aggregates=aggregates)
+            assert result.final[0].values == {"n": 1, "amounts": 0}
 
     def test_emitted_on_close_strictly(self) -> None:
         events = arriving(20, 30, 31)

@@ -167,6 +167,13 @@ class StoredSliding(Stored):
         super().__init__(setup, setup.window.length.us, spans=2, strict=True)
         self._kept = False
 
+    def process(self, event: Event, time: int) -> None:
+        """A record without a value is dropped, and stream time does not see it."""
+        if event.value is None:
+            self._output.drop(event.arrival, "no_value")
+        else:
+            super().process(event, time)
+
     def update(self, event: Event, time: int, close: int) -> None:
         """Updates the windows that hold the event, and makes those that it brings about."""
         if time + self._size < close:
