@@ -184,23 +184,30 @@ class CountWindow:
     """Windows of a key's last `size` events, one after every `advance` of them.
 
     Args:
-        size: the number of events, at least 1.
+        size: the number of events, at least 1; None for all that came before (SQL's ROWS
+            UNBOUNDED PRECEDING).
         advance: the events between two windows, at least 1; the size by default, which makes
-            windows that do not overlap. The first windows hold fewer events if it is smaller.
+            windows that do not overlap, and 1 without a size. The first windows hold fewer events
+            if it is smaller.
 
     Raises:
         WindowError: if one of the two is no whole number of events, or less than 1.
     """
 
-    size: int
+    size: int | None
     advance: int
 
-    def __init__(self, *, size: int, advance: int | None = None) -> None:
-        advance = size if advance is None else advance
-        _set(self, size=_events(size, field="size"), advance=_events(advance, field="advance"))
+    def __init__(self, *, size: int | None, advance: int | None = None) -> None:
+        if advance is None:
+            advance = 1 if size is None else size
+        _set(
+            self,
+            size=None if size is None else _events(size, field="size"),
+            advance=_events(advance, field="advance"),
+        )
 
     def __str__(self) -> str:
-        return f"count(size={self.size}, advance={self.advance})"
+        return f"count(size={self.size or 'unbounded'}, advance={self.advance})"
 
 
 Aligned = TumblingWindow | HoppingWindow | CumulatingWindow

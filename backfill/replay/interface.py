@@ -66,7 +66,8 @@ def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> 
     if isinstance(window, SlidingWindow):
         return window.length is not None or streaming.unbounded
     if isinstance(window, CountWindow):
-        return window.advance == 1 or streaming.strides
+        bounded = window.size is not None or streaming.operators["count"] == "rows"
+        return bounded and (window.advance == 1 or streaming.strides)
     if isinstance(window, SessionWindow):
         return True
     calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())

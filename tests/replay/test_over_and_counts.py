@@ -79,6 +79,29 @@ class TestRows:
         result = run(events, CountWindow(size=2, advance=1), "flink", api="sql")
         assert late(result) == [(1, "late", 6)]
 
+    def test_all_rows_up_to_each(self) -> None:
+        # Late is what the watermark has passed, whatever has fired for the key.
+        events = arriving(("a", 10), ("a", 7), ("a", 12), ("b", 30), ("a", 20))
+        result = run(
+            events, CountWindow(size=None), "flink", watermark_delay="4ms", keep_events=True
+        )
+        assert late(result) == [(4, "late", 7)]
+        assert [(e.row, e.start / 1000, e.end / 1000, e.events) for e in result.emissions] == [
+            (1, 7, 7, (1,)),
+            (0, 7, 10, (1, 0)),
+            (2, 7, 12, (1, 0, 2)),
+            (3, 30, 30, (3,)),
+        ]
+        pairs = run(arriving(3, 1, 2), CountWindow(size=None, advance=2), "plain", keep_events=True)
+        assert [w.events for w in pairs.final] == [(1, 2)]
+        assert [w.events for w in pairs.pending] == [(1, 2, 0)]
+
+    @pytest.mark.parametrize("engine", ["storm", "flink"])
+    def test_only_rows_over_have_no_size(self, engine: str) -> None:
+        api = "datastream" if engine == "flink" else None
+        with pytest.raises(WindowError, match="no such window"):
+            run(arriving(1), CountWindow(size=None), engine, api=api)
+
 
 class TestCounts:
     @pytest.mark.parametrize("engine", ["flink", "storm"])

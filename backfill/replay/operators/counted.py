@@ -23,6 +23,8 @@ class Counted(Operator):
         self._output = setup.output
         self._folding = setup.folding
         self._advance = setup.window.advance
+        # Only an interface that looks back from rows has windows without a size.
+        assert setup.window.size is not None
         self._size = setup.window.size
         self._held: dict[Any, deque[tuple[Event, int]]] = {}
         self._since: dict[Any, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
@@ -182,7 +183,10 @@ class RangeOver(_Over):
 
 
 class RowsOver(_Over):
-    """The last `size` rows by time, then arrival, at every row, or at every `advance`-th."""
+    """The last `size` rows by time, then arrival, at every row, or at every `advance`-th.
+
+    Without a size, all rows up to there.
+    """
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -190,31 +194,56 @@ class RowsOver(_Over):
         self._size = setup.window.size
         self._advance = setup.window.advance
 
+    def late_by(self, held: _Rows, time: int) -> int:
+        """Without a size, a row is late by the watermark itself."""
+        if self._size is None:
+            return self._clock.now - time + self._tick
+        return super().late_by(held, time)
+
     def fire(self, held: _Rows, time: int, rows: list[Event], arrival: Any) -> None:
         """Each row has a result of its own."""
         del held.rows[time]
         for row in rows:
+            held.count += 1
+            due = held.count % self._advance == 0
+            if self._size is None:
+                start, state = self._all(held, row, time)
+                if due:
+                    self._send(row, time, start, state, arrival)
+                continue
             held.last.append((row, time))
             if len(held.last) > self._size:
                 held.last.popleft()
-            held.count += 1
-            if held.count % self._advance:
-                continue
-            state = self._folding.empty()
-            for each, at in held.last:
-                self._folding.add(state, each, at)
-            self._send(row, time, held.last[0][1], state, arrival)
+            if due:
+                self._send(row, time, held.last[0][1], self._state(held.last), arrival)
 
     def finish(self) -> None:
         """What the next windows would hold of the rows so far is pending."""
         super().finish()
         for key, held in self._keys.items():
             since = held.count % self._advance
-            kept = self._size - (self._advance - since)
-            if since and kept > 0:
+            if not since:
+                continue
+            if self._size is None:
+                assert held.total is not None
+                assert held.first is not None
+                bounds, state = (held.first, held.fired), held.total
+            else:
+                kept = self._size - (self._advance - since)
+                if kept <= 0:
+                    continue
                 last = list(held.last)[-kept:]
-                state = self._folding.empty()
-                for row, time in last:
-                    self._folding.add(state, row, time)
-                window = self._output.window(key, last[0][1], last[-1][1], state)
-                self._output.pending.append(window)
+                bounds, state = (last[0][1], last[-1][1]), self._state(last)
+            self._output.pending.append(self._output.window(key, *bounds, state))
+
+    def _all(self, held: _Rows, row: Event, time: int) -> tuple[int, State]:
+        if held.first is None or held.total is None:
+            held.first, held.total = time, self._folding.empty()
+        self._folding.add(held.total, row, time)
+        return held.first, held.total
+
+    def _state(self, rows: Iterable[tuple[Event, int]]) -> State:
+        state = self._folding.empty()
+        for row, time in rows:
+            self._folding.add(state, row, time)
+        return state
