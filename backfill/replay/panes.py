@@ -164,6 +164,7 @@ class Panes(Operator):
     def add(self, pane: Pane, event: Event, time: int) -> None:
         """Adds an event, which may fire the window early or late."""
         folding = self._folding
+        first = pane.total is None
         if pane.total is None:
             pane.total = folding.single(event, time)
         else:
@@ -175,7 +176,8 @@ class Panes(Operator):
                 folding.add(pane.fresh, event, time)
         pane.unseen += 1
         if pane.done:
-            if pane.unseen >= self._late:
+            # A window that begins late has not fired on time yet: its first event makes up for it.
+            if first or pane.unseen >= self._late:
                 self.emit(pane, "late", event.arrival)
         elif not pane.spent:
             if self._early is not None and pane.unseen >= self._early:

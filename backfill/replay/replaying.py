@@ -96,7 +96,8 @@ def replay(
         early_after: a pane so long after the first event since the last one (Samza's
             timeSinceFirstMessage), instead.
         early_once: only the first of these panes (Samza's triggers that are not repeated).
-        late: a pane after so many late events; what is left comes when the window goes.
+        late: a pane after so many late events; what is left comes when the window goes. The first
+            event of a window that begins late fires it at once.
         accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
         batch_size: events in a micro-batch, where they do not name their batch; 1 by default.
         idle_batches: the query is idle after each batch, so that one without data follows if the

@@ -113,6 +113,22 @@ class TestSessionsLateBeforeMerging:
         ]
         assert rows(result.final) == [(0, 10, 2)]
 
+    def test_a_window_that_begins_late_fires_at_once(self) -> None:
+        # [0, 10) begins when the watermark is 15: its first event does not wait for a second one.
+        events = arriving(("b", 15), ("a", 0), ("a", 0), ("a", 0), ("b", 60))
+        for window in (GAP, TEN):
+            result = run(events, window, "beam", allowed_lateness="20ms", late=2)
+            assert [e for e in sent(result) if e[1] == 0] == [
+                (1, 0, 10, 1, "late"),
+                (3, 0, 10, 2, "late"),
+            ]
+
+    def test_a_session_that_fired_on_time_and_grew_counts_anew_for_early_panes(self) -> None:
+        # [0, 10) has fired at 15; 8 makes it [0, 25) with the event at 15, and is the first of two.
+        events = arriving(("a", 0), ("a", 15), ("a", 8), ("a", 9))
+        result = run(events, GAP, "beam", allowed_lateness="20ms", early=2)
+        assert sent(result)[:2] == [(1, 0, 10, 1, "on_time"), (3, 0, 25, 3, "early")]
+
     def test_early_panes_and_the_empty_one_on_time(self) -> None:
         result = run(arriving(0, 1, 2, 3), GAP, "beam", early=2)
         assert sent(result) == [

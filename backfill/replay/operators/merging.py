@@ -73,6 +73,9 @@ class MergingPanes(Panes):
             pane.fresh = self._join(pane.fresh, each.fresh)
             pane.unseen += each.unseen
             each.deadline = NEVER  # its timers are void
+        if end + self._complete > self._now and any(each.done for each in met):
+            # It is not complete any more, and counts its events anew for the next early pane.
+            pane.unseen = 0
         return pane
 
     def _join(self, left: Any, right: Any) -> Any:
