@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tests.engines.recordings import FOLDER, NOT_MODELLED, all_recordings
+from tests.engines.test_recorded_beam import BEAM
 from tests.engines.test_recorded_flink import DATASTREAM, SQL
 from tests.engines.test_recorded_kafka import BROKER, DRIVER
 
 
 def test_each_recording_is_compared_or_listed() -> None:
     folders = {f"{each.parent.name}/{each.name}" for each in FOLDER.glob("*/*") if each.is_dir()}
-    compared = {each.name for each in [*DRIVER, *BROKER, *DATASTREAM, *SQL]}
+    compared = {each.name for each in [*DRIVER, *BROKER, *DATASTREAM, *SQL, *BEAM]}
     assert compared | set(NOT_MODELLED) == folders
     assert not compared & set(NOT_MODELLED)
 
