@@ -25,8 +25,8 @@ class Streaming:
         clock_start: where the clock begins, in µs; None: before everything.
         clock_grain: the derived watermark is floored to this many µs.
         complete_ticks: a window is complete when the clock has come to its end plus this.
-        late: lateness is judged of the window after merging, of the event's own window before
-            it, or of the event's time; or nothing is late.
+        late: lateness is judged of the window after merging, or of the event's own window before
+            it; or nothing is late.
         flushes: the end of the input completes all windows.
         null_key: what becomes of events without a key: they are dropped, an ordinary group, or
             the operator fails.
@@ -52,7 +52,7 @@ class Streaming:
     clock_start: int | None = None
     clock_grain: int = 1
     complete_ticks: int = 0
-    late: Literal["merged", "own", "event", "never"] = "merged"
+    late: Literal["merged", "own", "never"] = "merged"
     flushes: bool = False
     null_key: Unusable = "drop"
     null_time: Unusable = "drop"
@@ -200,10 +200,9 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
         },
         "storm": {
             "windowed-bolt": Streaming(
-                operators={"aligned": "aligned", "count": "counted", "rolling": "rolling"},
+                operators={"aligned": "queued", "count": "counted", "rolling": "rolling"},
                 clock="watermark",
                 clock_start=0,
-                late="event",
                 null_key="group",
                 null_time="refuse",
                 stamps=False,

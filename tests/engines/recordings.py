@@ -64,6 +64,8 @@ class Recording:
                 return SlidingWindow(length=fields["size"])
             case "last":
                 return CountWindow(size=fields["rows"], advance=1)
+            case "count":
+                return CountWindow(**fields)
         raise AssertionError(kind)
 
     @property

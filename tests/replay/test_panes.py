@@ -290,6 +290,26 @@ class TestClosedOnTheRight:
         # [.., 10] of the first event has not fired when the watermark is 9.
         assert not run(arriving(9, 9), TEN, "storm").dropped
 
+    def test_a_window_is_read_up_to_the_first_event_that_lies_behind_it_by_more_than_the_lag(
+        self,
+    ) -> None:
+        # The watermark comes with every third event; 8 is behind 30 in the queue.
+        events = arriving(("a", 5), ("a", 30), ("b", 8))
+        result = run(events, TEN, "storm", watermark_every=3)
+        assert sent(result) == [(2, 0, 10, 1, "on_time"), (2, 20, 30, 1, "on_time")]
+        assert late(result) == [(2, "late", 20)]
+        assert not run(events, TEN, "storm", watermark_every=3, watermark_delay="20ms").dropped
+        # A longer window that ends later has it.
+        hops = HoppingWindow(size="30ms", advance="10ms")
+        result = run(events, hops, "storm", watermark_every=3)
+        assert late_windows(result) == [(2, -10, 20, 10), (2, -20, 10, 20)]
+        assert [e[1:4] for e in sent(result)] == [
+            (-20, 10, 1),
+            (-10, 20, 1),
+            (0, 30, 2),
+            (0, 30, 1),
+        ]
+
     def test_before_the_epoch_everything_is_late(self) -> None:
         assert late(run(arriving(-5), TEN, "storm")) == [(0, "late", 5)]
 

@@ -11,6 +11,7 @@ from backfill.replay.operators.counted import Counted
 from backfill.replay.operators.merging import MergingPanes
 from backfill.replay.operators.open_sessions import OpenSessions
 from backfill.replay.operators.over import RangeOver, RowsOver
+from backfill.replay.operators.queued import QueuedPanes
 from backfill.replay.operators.rolling import RollingCounter
 from backfill.replay.operators.stored_sessions import StoredSessions
 from backfill.replay.operators.stored_windows import StoredSliding, StoredWindows
@@ -24,6 +25,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "counted": Counted,
         "merging": MergingPanes,
         "open_sessions": OpenSessions,
+        "queued": QueuedPanes,
         "range": RangeOver,
         "rolling": RollingCounter,
         "rows": RowsOver,

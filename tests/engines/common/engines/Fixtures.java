@@ -19,7 +19,7 @@ import java.util.zip.GZIPOutputStream;
 final class Fixtures {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    record Event(int arrival, String key, long time, long amount) {}
+    record Event(int arrival, String key, long time, long amount, int partition) {}
 
     private Fixtures() {}
 
@@ -40,7 +40,7 @@ final class Fixtures {
         for (String line : Files.readAllLines(recorded.resolve(settings.get("events").asText()))) {
             JsonNode row = JSON.readTree(line);
             events.add(new Event(row.get("arrival").asInt(), row.get("key").textValue(),
-                row.get("time").asLong(), row.get("amount").asLong()));
+                row.get("time").asLong(), row.get("amount").asLong(), row.get("partition").asInt()));
         }
         return events;
     }
