@@ -239,4 +239,5 @@ class Panes(Operator):
                     continue
             elif pane.unseen:
                 self.emit(pane, "late", arrival)
+            pane.early = None
             self.forget(pane)

@@ -188,6 +188,20 @@ class TestProcessingTime:
         assert rows(result.final) == [(0, 5, 2), (8, 12, 2), (40, 40, 1)]
         assert not result.superseded
 
+    def test_what_follows_a_discarded_pane_has_a_trigger_and_a_deadline_of_its_own(self) -> None:
+        settings: dict[str, Any] = {"accumulation": "discarding", "early_once": True}
+        result = run(arriving(0, 2, 4, 6, 30), self.GAP, "samza", early=2, **settings)
+        assert sent(result) == [
+            (1, 0, 2, 2, "early"),
+            (3, 4, 6, 2, "early"),
+            (None, 30, 30, 1, "on_time"),
+        ]
+        # The timers run at 25: the deadline of the first three, 12, is not that of 20.
+        late = run(
+            arriving(0, 1, 2, 20, 27), self.GAP, "samza", early=3, timer_interval="25ms", **settings
+        )
+        assert sent(late) == [(2, 0, 2, 3, "early"), (None, 20, 27, 2, "on_time")]
+
     def test_an_early_trigger_that_is_not_repeated_fires_once_in_a_session(self) -> None:
         result = run(arriving(0, 2, 4, 6, 30, 31), self.GAP, "samza", early=2, early_once=True)
         assert [(arrival, n, op) for arrival, _, _, n, op in sent(result)] == [
@@ -207,6 +221,10 @@ class TestProcessingTime:
         assert [op for *_, op in sent(once)] == ["early", "on_time", "on_time"]
         with pytest.raises(ReplayError, match="early: can't be given beside early_after"):
             run(arriving(1), hours, "samza", early=1, early_after="10ms")
+
+    def test_no_early_pane_follows_the_one_on_time(self) -> None:
+        result = run(arriving(3, 25), TumblingWindow(size="10ms"), "samza", early_after="8ms")
+        assert sent(result) == [(1, 0, 10, 1, "on_time"), (None, 20, 30, 1, "on_time")]
 
     def test_tumbling_windows_and_early_panes(self) -> None:
         settings: dict[str, Any] = {"early": 2, "accumulation": "discarding"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.panes import Pane, Panes
 from backfill.replay.setup import Setup
@@ -23,6 +24,10 @@ class OpenSessions(Panes):
         """Extends the key's session, or opens one."""
         end = time + self._gap
         pane = self._open.get(event.key)
+        if pane is not None and self._discards and pane.told is not None:
+            # Nothing is left of what was sent: not its start, nor its deadline and its triggers.
+            pane.deadline = NEVER
+            pane = None
         if pane is None:
             pane = self._open[event.key] = Pane(event.key, time, end)
             self.schedule(pane)
@@ -31,10 +36,7 @@ class OpenSessions(Panes):
         self.add(pane, event, time)
 
     def _extend(self, pane: Pane, time: int, end: int) -> None:
-        if self._discards and pane.told is not None and pane.fresh is None:
-            # Nothing is left of what was sent: not its start either.
-            pane.start, pane.total = time, None
-        elif pane.told is not None and pane.end != end:
+        if pane.told is not None and pane.end != end:
             self._output.superseded(pane.key, pane.start, pane.end - self._gap)
         # An event calls off a deadline only before it; one that timers have not seen yet stands.
         if time < pane.deadline and pane.deadline != end:
