@@ -43,7 +43,7 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/python -m pytest -m 'not slow' \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
-engines: ## record Kafka Streams and Flink anew, for the tests of the replay; some 7 minutes
+engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
 	@{ command -v mvn && command -v javac; } >/dev/null \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
 	&& apt-get install -qq -y maven openjdk-17-jdk-headless >/dev/null; } \
@@ -51,6 +51,9 @@ engines: ## record Kafka Streams and Flink anew, for the tests of the replay; so
 	$(PYTHON) tests/engines/events.py
 	tests/engines/kafka/record.sh
 	tests/engines/flink/record.sh
+	tests/engines/beam/record.sh
+	tests/engines/storm/record.sh
+	tests/engines/samza/record.sh
 
 bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BENCH='--only hopping'
 	$(call with_java,.venv) .venv/bin/python -m benchmarks $(BENCH)
