@@ -17,8 +17,8 @@ class Streaming:
     Attributes:
         operators: the operator for each kind of window (session, aligned, sliding, count); a
             kind that is absent is one that the interface has not.
-        feed: what an operator is fed: all events one by one, in micro-batches, or each partition
-            to an instance of its own.
+        feed: what an operator is fed: all events one by one, in micro-batches, in bundles, or each
+            partition to an instance of its own.
         clock: what tells it how far time has come.
         lag_ticks: how much a derived watermark stays behind the largest event time, beside the
             delay.
@@ -46,7 +46,7 @@ class Streaming:
     """
 
     operators: Mapping[str, str]
-    feed: Literal["events", "batches", "partitions"] = "events"
+    feed: Literal["events", "batches", "bundles", "partitions"] = "events"
     clock: Literal["none", "stream_time", "batches", "watermark", "processing_time"]
     lag_ticks: int = 0
     clock_start: int | None = None
@@ -181,6 +181,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
         "beam": {
             "panes": Streaming(
                 operators={"session": "merging", "aligned": "aligned"},
+                feed="bundles",
                 clock="watermark",
                 late="own",
                 flushes=True,
@@ -195,6 +196,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                     "early": None,
                     "late": 1,
                     "accumulation": "discarding",
+                    "batch_size": None,
                 },
             )
         },

@@ -18,8 +18,8 @@ class Event:
             offset). Unique.
         value: its fields by name; None for a record without a value, whose fields are all null.
         partition: the partition, stream or input that it came by.
-        batch: the number of the micro-batch that read it; a number that is left out is a batch
-            that ran without data.
+        batch: the number of the micro-batch, or Beam's bundle, that read it; a number that is
+            left out is a batch that ran without data.
         watermark: the watermark in µs right after it, for engines that have one.
         gap: the session gap in µs that it brings, for engines whose gaps can differ.
         clock: where the operator's clock stood when the event came, in µs: stream time or the

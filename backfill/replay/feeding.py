@@ -1,4 +1,4 @@
-"""Feeding events to operators: one by one, by partition, or in micro-batches."""
+"""Feeding events to operators: one by one, by partition, or in micro-batches or bundles."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
 
 
 def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
-    """Feeds micro-batches, and batches without data where there were some.
+    """Feeds micro-batches or bundles, and batches without data where there were some.
 
     One that has no data comes for each number that no event has, after each batch that raised
     the watermark if the query is idle in between, and at the end of the input if it rose last.

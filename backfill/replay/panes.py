@@ -65,6 +65,7 @@ class Panes(Operator):
             "accumulation",
             "restarts",
             "timer_interval",
+            "batch_size",
         }
     )
 
@@ -77,13 +78,19 @@ class Panes(Operator):
         self._lateness = settings.allowed_lateness
         self._complete = streaming.complete_ticks * setup.tick
         self._early = 1 if settings.emit == "on_update" else settings.early
-        self._early_after, self._early_once = settings.early_after, settings.early_once
+        self._early_after = settings.early_after if self._early is None else None
+        self._early_once = settings.early_once
         self._late = settings.late
         self._discards = settings.accumulation == "discarding"
         self._changelog = streaming.changelog
         timed = streaming.clock == "processing_time"
         self._clock = setup.processing_time() if timed else setup.watermark()
         self._empty_panes = streaming.empty_panes
+        self._bundled = streaming.feed == "bundles"
+        #: Windows that got events of this bundle, and how many.
+        self._touched: dict[Pane, int] = {}
+        #: Events whose watermarks wait for the end of the bundle.
+        self._unseen: list[tuple[Event, int]] = []
         #: What a session's reported end is before the end that the clock judges.
         self._behind = 0
         self._timers: list[tuple[int, int, Pane]] = []
@@ -105,7 +112,10 @@ class Panes(Operator):
         return self._clock.now
 
     def process(self, event: Event, time: int) -> None:
-        """Adds the event; the clock moves after it, or before it if it is the wall clock."""
+        """Adds the event; the clock moves after it, or before it if it is the wall clock.
+
+        In a bundle it moves at the end.
+        """
         clock = self._clock
         if isinstance(clock, ProcessingTime):
             if clock.turn(time):
@@ -113,13 +123,30 @@ class Panes(Operator):
             self.update(event, time)
         else:
             self.update(event, time)
-            if clock.see(event, time):
-                self._fire(clock.now, event.arrival)
+            self._see(event, time)
 
     def mark(self, event: Event) -> None:
         """The clock moves as after an event that is processed."""
+        self._see(event, NEVER)
+
+    def end_batch(self, arrival: Any) -> bool:
+        """A bundle ended: its windows are judged once each, then the clock moves."""
+        touched, self._touched = self._touched, {}
+        for pane in touched:
+            self._judge(pane, arrival)
+        unseen, self._unseen = self._unseen, []
         clock = self._clock
-        if not isinstance(clock, ProcessingTime) and clock.see(event, NEVER):
+        assert not isinstance(clock, ProcessingTime)
+        moved = [clock.see(event, time) for event, time in unseen]
+        if any(moved):
+            self._fire(clock.now, arrival)
+        return False
+
+    def _see(self, event: Event, time: int) -> None:
+        clock = self._clock
+        if self._bundled:
+            self._unseen.append((event, time))
+        elif not isinstance(clock, ProcessingTime) and clock.see(event, time):
             self._fire(clock.now, event.arrival)
 
     @abstractmethod
@@ -162,9 +189,8 @@ class Panes(Operator):
         heappush(self._timers, (due, self._made, pane))
 
     def add(self, pane: Pane, event: Event, time: int) -> None:
-        """Adds an event, which may fire the window early or late."""
+        """Adds an event, which may fire the window early or late; in a bundle, at its end."""
         folding = self._folding
-        first = pane.total is None
         if pane.total is None:
             pane.total = folding.single(event, time)
         else:
@@ -175,17 +201,24 @@ class Panes(Operator):
             else:
                 folding.add(pane.fresh, event, time)
         pane.unseen += 1
+        if self._early_after is not None and pane.early is None and not (pane.done or pane.spent):
+            self._made += 1
+            pane.early = time + self._early_after
+            heappush(self._timers, (pane.early, self._made, pane))
+        if self._bundled:
+            self._touched[pane] = self._touched.get(pane, 0) + 1
+        else:
+            self._judge(pane, event.arrival)
+
+    def _judge(self, pane: Pane, arrival: Any) -> None:
+        """Fires the window early or late, if enough has come since it last fired."""
         if pane.done:
             # A window that begins late has not fired on time yet: its first event makes up for it.
-            if first or pane.unseen >= self._late:
-                self.emit(pane, "late", event.arrival)
-        elif not pane.spent:
-            if self._early is not None and pane.unseen >= self._early:
-                self._emit_early(pane, event.arrival)
-            elif self._early_after is not None and pane.early is None:
-                self._made += 1
-                pane.early = time + self._early_after
-                heappush(self._timers, (pane.early, self._made, pane))
+            begins = pane.total is not None and pane.unseen == pane.total.count
+            if begins or pane.unseen >= self._late:
+                self.emit(pane, "late", arrival)
+        elif self._early is not None and not pane.spent and pane.unseen >= self._early:
+            self._emit_early(pane, arrival)
 
     def _emit_early(self, pane: Pane, arrival: Any) -> None:
         pane.early, pane.spent = None, self._early_once

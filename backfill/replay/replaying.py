@@ -99,7 +99,9 @@ def replay(
         late: a pane after so many late events; what is left comes when the window goes. The first
             event of a window that begins late fires it at once.
         accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
-        batch_size: events in a micro-batch, where they do not name their batch; 1 by default.
+        batch_size: events in a micro-batch (Spark) or a bundle (Beam), where they do not name
+            theirs; 1 by default. Panes by count come at the end of a bundle, with all of it, and
+            the watermark stands still within one.
         idle_batches: the query is idle after each batch, so that one without data follows if the
             watermark rose. At the end of the input one does anyway.
         allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple.
@@ -140,7 +142,7 @@ def replay(
         end_clock=end_clock,
     )
     machine = Partitioned(setup, kind) if streaming.feed == "partitions" else kind(setup)
-    feed = in_batches if streaming.feed == "batches" else one_by_one
+    feed = in_batches if streaming.feed in ("batches", "bundles") else one_by_one
     with _without_collection():
         return feed(ordered, setup, machine)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backfill import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 from backfill.errors import ReplayError
@@ -140,6 +143,70 @@ class TestSessionsLateBeforeMerging:
         assert rows(result.superseded) == [(0, 11, 2)]
         accumulating = run(arriving(0, 1, 1), GAP, "beam", early=2, accumulation="accumulating")
         assert sent(accumulating) == [(1, 0, 11, 2, "early"), (None, 0, 11, 3, "on_time")]
+
+    def test_a_bundle_has_one_early_pane_with_all_of_it(self) -> None:
+        events = arriving(0, 1, 2, ("b", 0), 3, 4)
+        result = run(events, GAP, "beam", early=2, batch_size=5, watermark_delay="1s")
+        assert sent(result) == [
+            (4, 0, 13, 4, "early"),
+            (None, 0, 10, 1, "on_time"),
+            (None, 0, 14, 1, "on_time"),
+        ]
+        # Bundles can be named; one by one there is a pane for every two.
+        named = [event(i, "a", i, batch=i // 3) for i in range(5)]
+        result = run(named, GAP, "beam", early=2, watermark_delay="1s")
+        assert [(a, n) for a, _, _, n, _ in sent(result)] == [(2, 3), (4, 2), (None, 0)]
+        result = run(arriving(*range(5)), GAP, "beam", early=2, watermark_delay="1s")
+        assert [(a, n) for a, _, _, n, _ in sent(result)] == [(1, 2), (3, 2), (None, 1)]
+
+    def test_the_watermark_stands_still_in_a_bundle(self) -> None:
+        # One by one, 30 completes [0, 10) and makes 1 late.
+        events = arriving(0, 30, 1)
+        assert late(run(events, GAP, "beam")) == [(2, "late", 20)]
+        result = run(events, GAP, "beam", batch_size=3)
+        assert not result.dropped
+        assert sent(result) == [(2, 0, 11, 2, "on_time"), (None, 30, 40, 1, "on_time")]
+        # Nor do late panes come within it.
+        settings: dict[str, Any] = {"allowed_lateness": "90ms", "accumulation": "accumulating"}
+        late_ones = [event(0, "a", 0, watermark=20), *(event(i, "a", 0) for i in range(1, 4))]
+        bundles = [replace(each, batch=min(each.arrival, 1)) for each in late_ones]
+        assert [n for *_, n, _ in sent(run(bundles, GAP, "beam", **settings))] == [1, 4]
+        assert [n for *_, n, _ in sent(run(late_ones, GAP, "beam", **settings))] == [1, 2, 3, 4]
+
+    def test_a_session_that_begins_late_fires_once_at_the_end_of_its_bundle(self) -> None:
+        settings: dict[str, Any] = {"allowed_lateness": "90ms", "late": 9, "early": 9}
+        marked = [event(0, "b", 50, watermark=30), *(event(i, "a", 2 * i) for i in range(1, 5))]
+        bundles = [replace(each, batch=min(each.arrival, 1)) for each in marked]
+        found = run(bundles, GAP, "beam", **settings)
+        assert [e for e in sent(found) if e[1] == 2] == [(4, 2, 18, 4, "late")]
+        assert not found.superseded
+        # One that grows out of being complete counts what its bundle brought, and no more.
+        settings = {"allowed_lateness": "90ms", "early": 2}
+        grown = [event(0, "a", 5, watermark=15), event(1, "a", 8), event(2, "a", 16)]
+        found = run(
+            [replace(each, batch=min(each.arrival, 1)) for each in grown], GAP, "beam", **settings
+        )
+        assert sent(found)[1] == (2, 5, 26, 2, "early")
+
+    @given(
+        st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60)), min_size=1, max_size=15),
+        st.integers(1, 6),
+        st.integers(1, 4),
+    )
+    def test_bundles_change_when_panes_come_and_not_what_they_add_up_to(
+        self, placed: list[tuple[str, int]], size: int, early: int
+    ) -> None:
+        events = arriving(*placed)
+        for window in (GAP, TEN):
+            for mode in ("discarding", "accumulating"):
+                settings = {"early": early, "accumulation": mode, "watermark_delay": "1s"}
+                one = run(events, window, "beam", **settings)
+                some = run(events, window, "beam", batch_size=size, **settings)
+                assert sorted(windows(some.final)) == sorted(windows(one.final))
+                assert not some.dropped
+                # A pane for each window and bundle at most, beside the one on time.
+                ended = [e.arrival for e in some.emissions if e.op == "early"]
+                assert set(ended) <= {*range(size - 1, len(events), size), len(events) - 1}
 
     def test_late_events_in_batches(self) -> None:
         events = arriving(("a", 0), ("b", 15), ("a", 0), ("a", 0), ("a", 0), ("b", 99))

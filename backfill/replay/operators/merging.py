@@ -66,16 +66,20 @@ class MergingPanes(Panes):
 
     def _merged(self, key: Any, start: int, end: int, met: list[Pane]) -> Pane:
         pane = Pane(key, start, end)
+        count = 0
         for each in met:
             if each.told is not None:
                 self._output.superseded(key, each.start, each.end - self._behind)
             pane.total = self._join(pane.total, each.total)
             pane.fresh = self._join(pane.fresh, each.fresh)
             pane.unseen += each.unseen
+            count += self._touched.pop(each, 0)
             each.deadline = NEVER  # its timers are void
         if end + self._complete > self._now and any(each.done for each in met):
             # It is not complete any more, and counts its events anew for the next early pane.
-            pane.unseen = 0
+            pane.unseen = count
+        if count:
+            self._touched[pane] = count
         return pane
 
     def _join(self, left: Any, right: Any) -> Any:
