@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from backfill.replay.windowed_keys import WindowedKey, encode_windowed_key
+
 
 def key_bytes(key: Any) -> bytes:
     """What a key is ordered by: text as UTF-8, integers as eight bytes, else its `repr`."""
@@ -17,14 +19,10 @@ def key_bytes(key: Any) -> bytes:
 
 
 def session_key_bytes(key: Any, start: int, end: int) -> bytes:
-    """A windowed key in a session store: key, end, start, in milliseconds."""
-    return key_bytes(key) + _millis(end) + _millis(start)
+    """A windowed key in a session store."""
+    return encode_windowed_key(WindowedKey(key_bytes(key), start, end), "session")
 
 
 def window_key_bytes(key: Any, start: int) -> bytes:
-    """A windowed key in an output topic of time windows: key, start, in milliseconds."""
-    return key_bytes(key) + _millis(start)
-
-
-def _millis(us: int) -> bytes:
-    return (us // 1_000).to_bytes(8, "big", signed=True)
+    """A windowed key in an output topic of time windows."""
+    return encode_windowed_key(WindowedKey(key_bytes(key), start), "window")

@@ -51,8 +51,8 @@ def encode_windowed_key(windowed: WindowedKey, form: Form) -> bytes:
             index of one.
 
     Raises:
-        ReplayError: there is no such form, a time is no whole millisecond or does not fit, or a
-            session has no end.
+        ReplayError: there is no such form, a time is no whole millisecond, a time or the sequence
+            does not fit, or a session has no end.
     """
     _check(form)
     key, start = windowed.key, _millis("start", windowed.start)
@@ -66,6 +66,13 @@ def encode_windowed_key(windowed: WindowedKey, form: Form) -> bytes:
             "session-by-key": _BY_KEY + key + bounds,
         }
         return parts[form]
+    if not -(1 << 31) <= windowed.sequence < 1 << 31:
+        raise ReplayError(
+            "must fit 32 bits",
+            field="sequence",
+            value=windowed.sequence,
+            way_out="Give 0 where copies are not kept apart",
+        )
     sequence = struct.pack(">i", windowed.sequence)
     parts = {
         "window": key + start,

@@ -79,6 +79,8 @@ def test_what_the_broker_wrote(recording) -> None:
 def test_what_cannot_be_written() -> None:
     with pytest.raises(ReplayError, match=r"start: must be whole milliseconds.*got 1500"):
         encode_windowed_key(WindowedKey(b"", 1_500), "window")
+    with pytest.raises(ReplayError, match=r"sequence: must fit 32 bits \(got 2147483648"):
+        encode_windowed_key(WindowedKey(b"", 0, None, 1 << 31), "window-changelog")
     with pytest.raises(ReplayError, match="end: a session has an end"):
         encode_windowed_key(WindowedKey(b"", 0), "session")
     with pytest.raises(ReplayError, match="Did you mean 'session'"):
