@@ -56,8 +56,10 @@ def aggregate(
         combine: whether events of a key that lie close together are combined before they are sent
             to where their windows are made (a combiner, as in MapReduce; Flink's two-phase
             aggregation). That is a matter of time, not of the result. By default they are where
-            the window gains by it, as sessions do. False serves sessions of about one event each;
-            a key that holds half of all events then makes one large task. Aggregates whose state
+            the window gains by it, as sessions do. False serves sessions of about one event each,
+            fewer than 1.5 to a gap's length: it takes 0.6 of the time at 1 event, as long at 2,
+            1.5 times as long at 5; a key that holds half of all events then makes one large task.
+            Nothing is read to find out; a job takes a sample. Aggregates whose state
             is no plain sum or extreme (variance, lists, sketches) are combined in any case.
 
     Returns:

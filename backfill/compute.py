@@ -87,10 +87,18 @@ class Sliced:
         keyed = slicing.together(self.frame, self.key.inner)
         return replace(self, frame=keyed.sortWithinPartitions(*self.key.inner, FIRST))
 
+    def takes_events(self, definition: Definition) -> bool:
+        """Whether its windows are built from single events as well as from slices of more."""
+        own = self._bound(definition)
+        return running(own) is not None and (
+            isinstance(definition.window, SessionWindow)
+            or _takes_events(definition.window, self.engine, self.zone, own)
+        )
+
     def build(self, definition: Definition) -> Built:
         """Merges the slices into one definition's windows."""
         window = definition.window
-        own = [self.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
+        own = self._bound(definition)
         if isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
             merged = sessions(self.frame, window, rules, self.key.inner, own, last=self.last)
@@ -98,6 +106,9 @@ class Sliced:
             where = layout(window, self.engine, self.zone)
             merged = aligned(self.frame, where, self.key.inner, own)
         return Built(merged, definition, self)
+
+    def _bound(self, definition: Definition) -> list[Bound]:
+        return [self.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,12 @@ def _document(plan: Plan) -> dict[str, Any]:
             for name, states in plan.windows.items()
         },
         "stages": [
-            {**(_range(each.dates) if each.dates else {}), "events": each.events, "done": each.done}
+            {
+                **(_range(each.dates) if each.dates else {}),
+                "events": each.events,
+                "done": each.done,
+                "combining": each.combining and asdict(each.combining),
+            }
             for each in plan.stages
         ],
         "refused": plan.refused,
@@ -110,6 +115,11 @@ def _print(plan: Plan, spec: JobSpec) -> None:
         what = "everything" if stage.dates is None else f"[{stage.dates[0]}, {stage.dates[1]})"
         done = f", committed already by run {stage.done}" if stage.done else ""
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
+        if stage.combining is not None:
+            way = (
+                "combined into slices first" if stage.combining.combined else "exchanged one by one"
+            )
+            print_line(f"  They are {way}: {stage.combining.why}.")
     for part in dict.fromkeys(
         (each.dates, each.low, each.high) for each in plan.reads if not each.keys
     ):

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, REASON, START
+from backfill.columns import END, EVENTS, LAST, REASON, START
 from backfill.compute import Built, Definition, Sliced, slice_events
 from backfill.conservation import totals
 from backfill.errors import ColumnError, SourceError, TableError
@@ -28,6 +28,7 @@ from backfill.events import (
     rewrites,
 )
 from backfill.history.changes import changes
+from backfill.history.combining import Combining, choose
 from backfill.history.dates import ALL, NONE, Dates, date_of
 from backfill.history.edges import with_edges_apart
 from backfill.history.inputs import check_types, inputs_of
@@ -74,6 +75,7 @@ class BaseRun:
         self.spark, self.progress = spark, progress
         self.facts = facts
         self.anyway, self.evident = anyway, False
+        self.combining = Combining(True, "little is read")
         self.began = time.monotonic()
         now = dt.datetime.now(dt.timezone.utc)
         self.now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
@@ -107,9 +109,19 @@ class BaseRun:
         """What is an event."""
         return self.spec.event_rules(self.spec.engine, self.source.arrival, self.now_us)
 
+    def choose(self, paths: Iterable[str], names: Sequence[str]) -> None:
+        """Chooses how the events of these inputs become slices, for all that this run reads."""
+        self.combining = choose(
+            self.spec,
+            self.reader,
+            paths,
+            [self.definitions[name] for name in names],
+            lambda usable: self.slices(usable, names),
+        )
+
     def slices(self, usable: DataFrame, names: Sequence[str]) -> Sliced:
         """The slices that these windows are built from; lazy."""
-        return slice_events(
+        sliced = slice_events(
             usable,
             [self.definitions[name] for name in names],
             key=self.spec.key,
@@ -117,7 +129,11 @@ class BaseRun:
             zone=self.spec.timezone,
             id=self.spec.id,
             arrival=self.spec.arrival or self.source.arrival,
+            combine=self.combining.combined,
         )
+        # What follows sessions beyond the range needs both ends of every slice.
+        frame = sliced.frame.withColumn(LAST, F.col(sliced.last))
+        return replace(sliced, frame=frame, last=LAST)
 
     def stage_window(
         self, name: str, rows: DataFrame, *, task_bytes: int | None = None

@@ -37,6 +37,7 @@ class FullRun(BaseRun):
         usable = events.observe(
             counted, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
         ).where(F.col(REASON).isNull())
+        self.choose(self.inputs, list(self.definitions))
         self.progress(f"reading {_inputs(self.source.snapshot)} into slices")
         sliced = self._kept(usable)
         sums = totals(sliced, self.definitions)

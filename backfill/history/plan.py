@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as F
 
@@ -15,6 +15,7 @@ from backfill.errors import TableError
 from backfill.events import spark_errors
 from backfill.events.model import shown
 from backfill.history.base import BaseRun
+from backfill.history.combining import Combining
 from backfill.history.dates import ALL, NONE, Dates, Range, date_of
 from backfill.history.reading import EVERYTHING, Span
 from backfill.history.region import RegionRun
@@ -35,12 +36,14 @@ class Stage:
         events: how many there are on these dates.
         done: the run that committed it already, for this selection, job file and snapshot.
         key: what tells the same stage again.
+        combining: how the events become slices; None where that was not asked.
     """
 
     dates: Range | None
     events: int
     key: str
     done: str | None = None
+    combining: Combining | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,11 @@ class Planner(BaseRun):
         if selection.missing:
             looked_at = wanted
         holes = _hull(with_events | known) if selection.dates is None else wanted
-        reads = tuple(self._beyond(stages)) if explain else ()
+        reads: tuple[Beyond, ...] = ()
+        if explain:
+            looked = [self._looked_at(each) for each in stages]
+            stages = tuple(stage for stage, _ in looked)
+            reads = tuple(beyond for _, every in looked for beyond in every)
         spans = [*todo.spans(self.spec.timezone), *((each.low, each.high) for each in reads)]
         read = [
             each
@@ -180,23 +187,31 @@ class Planner(BaseRun):
             refused=None if refusal is None else str(refusal),
         )
 
-    def _beyond(self, stages: Iterable[Stage]) -> Iterable[Beyond]:
-        for stage in stages:
-            if stage.dates is not None and stage.done is None:
-                run = RegionRun(
-                    self.spec,
-                    self.store,
-                    self.spark,
-                    self.progress,
-                    dates=Dates.between(*stage.dates),
-                )
-                for name, keys, (low, high), files in run.preview():
-                    rewritten = (
-                        len(files),
-                        sum(each.rows for each in files),
-                        sum(each.size for each in files),
-                    )
-                    yield Beyond(name, stage.dates, keys, low, high, rewritten)
+    def _looked_at(self, stage: Stage) -> tuple[Stage, list[Beyond]]:
+        """The stage, with how its events become slices; and what it reads beyond its range."""
+        if stage.done is not None:
+            return stage, []
+        if stage.dates is None:
+            self.choose(self.inputs, list(self.definitions))
+            return replace(stage, combining=self.combining), []
+        dates = Dates.between(*stage.dates)
+        run = RegionRun(self.spec, self.store, self.spark, self.progress, dates=dates)
+        found = [
+            Beyond(
+                window=name,
+                dates=stage.dates,
+                keys=keys,
+                low=low,
+                high=high,
+                rewritten=(
+                    len(files),
+                    sum(each.rows for each in files),
+                    sum(each.size for each in files),
+                ),
+            )
+            for name, keys, (low, high), files in run.preview()
+        ]
+        return replace(stage, combining=run.combining), found
 
     def _kept(self, with_events: Dates) -> Dates:
         """The dates on which windows can end that are within retention."""

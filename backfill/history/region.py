@@ -107,6 +107,12 @@ class RegionRun(PartialRun):
 
     def slices_of(self, region: Region) -> tuple[Sliced, Totals]:
         """The slices of the region's events, kept; and their sums, checked against the rows."""
+        paths = [
+            path
+            for path, dates in region.counted.items()
+            if dates and self.reader.may_hold(path, region.read)
+        ]
+        self.choose(paths, region.names)
         self.progress("reading the range into slices")
         kept, sums = self.sliced(self.reader.events(region.counted, region.read), region.names)
         self.progress(f"{sums.accepted:,} events accepted")

@@ -64,6 +64,7 @@ class Validating(BaseRun):
             why = "inputs have changed" if alike else "the tables have not counted the same"
             self.progress(f"events are not looked at: {why} since the last run")
             return None, None
+        self.choose(record.inputs, list(records))
         self.progress("reading the events that were counted")
         events = self.reader.events({path: each.counted for path, each in record.inputs.items()})
         sliced = self.slices(events, list(records)).by_key()
