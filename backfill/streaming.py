@@ -125,6 +125,8 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                     "commits": None,
                     "restarts": (),
                     "restored": False,
+                    "store": "disk",
+                    "emit_interval": "0s",
                 },
             )
         },

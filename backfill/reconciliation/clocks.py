@@ -20,6 +20,8 @@ from backfill.streaming import Streaming
 CLOCK, END_CLOCK = "_clock", "_end_clock"
 #: Where events came by one after the other: partition, and place within it.
 PARTITION, PLACE = "_partition", "_place"
+#: When it was processed, µs.
+WALL_CLOCK = "_wall_clock"
 _BLOCKS = 200
 _BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
 #: Where a clock stands before all events: the least that a column of longs holds.

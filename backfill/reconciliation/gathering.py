@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START, TIME
-from backfill.reconciliation.clocks import CLOCK, PARTITION, PLACE
+from backfill.reconciliation.clocks import CLOCK, PARTITION, PLACE, WALL_CLOCK
 from backfill.reconciliation.rows import Row
 from backfill.replay import Event
 
@@ -84,6 +84,7 @@ def events_of(
                 partition=row[PARTITION],
                 batch=row.get("_batch"),
                 clock=row.get(CLOCK),
+                wall_clock=row.get(WALL_CLOCK),
             )
         )
         if row.get("_id") is not None:

@@ -20,8 +20,8 @@ class Given:
 
     Attributes:
         options: where the output is, and how it is read.
-        settings: of the operator, as `replay` takes them; commits and restarts by partition and
-            offset.
+        settings: of the operator, as `replay` takes them; but commits and restarts by partition
+            and offset, and the `wall_clock` as the source's column.
     """
 
     options: StreamOptions
@@ -51,7 +51,7 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> G
         if name not in OF_THE_OUTPUT
     }
     for name in PLACES:
-        if name in operator:
+        if name in operator and not isinstance(known[name], Fixed):
             operator[name] = places_of(operator[name], field=f"stream.{name}")
     emit = FORMS[options.format].emit
     if emit is not None:

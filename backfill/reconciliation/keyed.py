@@ -24,7 +24,7 @@ from backfill.reconciliation.gathering import (
     windows_of,
 )
 from backfill.reconciliation.joint import Among, Joint
-from backfill.reconciliation.marks import PLACES, by_arrival
+from backfill.reconciliation.marks import OF_ALL_KEYS, by_arrival
 from backfill.reconciliation.matching import Difference, match
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.recount import members
@@ -115,7 +115,7 @@ class Keyed:
         settings = self.operator.settings
         if not self.joint:
             # Of a key alone nobody knows where they fell.
-            own = {name: value for name, value in settings.items() if name not in PLACES}
+            own = {name: value for name, value in settings.items() if name not in OF_ALL_KEYS}
         else:
             pairs = sorted(
                 (

@@ -9,8 +9,15 @@ from typing import Any
 from backfill.reconciliation.clocks import PARTITION, PLACE
 from backfill.reconciliation.gathering import Values
 
-#: Settings that name places in the input: partition and offset.
+#: Settings that name places in the input: partition and offset. Commits can be at intervals, too.
 PLACES = ("commits", "restarts")
+#: Settings that mean nothing to a key alone: other keys' events decide when they matter.
+OF_ALL_KEYS = (*PLACES, "emit_interval")
+
+
+def names_places(settings: Mapping[str, Any], name: str) -> bool:
+    """Whether the setting is given, and as places."""
+    return name in settings and not isinstance(settings[name], str)
 
 
 def by_arrival(
@@ -33,7 +40,7 @@ def by_arrival(
         places.setdefault(str(row[PARTITION]), []).append(arrival)
     found = dict(settings)
     for name in PLACES:
-        if name in settings:
+        if names_places(settings, name):
             after = name == "commits"
             marks = []
             for partition, offset in settings[name]:

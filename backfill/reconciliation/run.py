@@ -25,7 +25,7 @@ from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.gathering import floored
 from backfill.reconciliation.given import Given
 from backfill.reconciliation.keyed import Keyed
-from backfill.reconciliation.marks import PLACES
+from backfill.reconciliation.marks import PLACES, names_places
 from backfill.reconciliation.operator import Operator, without_loss
 from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.recount import recounted
@@ -159,6 +159,7 @@ class _Reconciling(BaseRun):
             name: each for name, each in self.definition.aggregates.items() if each.python is None
         }
         self.settings = {k: v for k, v in settings.items() if v is not None}
+        self.wall_clock: str | None = self.settings.pop("wall_clock", None)
         own = {k: v for k, v in self.settings.items() if k != "api"}
         api = self.settings.get("api")
         self.streaming, kind = choose(engine, self.definition.window, api, rolling=False)
@@ -192,7 +193,10 @@ class _Reconciling(BaseRun):
 
     def _check_places(self) -> None:
         for name in PLACES:
-            if name in self.settings and len(self.spec.arrival or self.source.arrival) != 2:
+            if (
+                names_places(self.settings, name)
+                and len(self.spec.arrival or self.source.arrival) != 2
+            ):
                 raise JobFileError(
                     "names offsets, and the events have none",
                     field=f"stream.{name}",
@@ -247,6 +251,7 @@ class _Reconciling(BaseRun):
             delay,
             self.checkpoint,
             list(self.others.values()),
+            self.wall_clock,
         )
 
     def _parts(

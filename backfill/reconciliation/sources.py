@@ -13,11 +13,21 @@ from backfill.aggregates.base import Aggregate, to_column
 from backfill.aggregates.bound import Bound, bind
 from backfill.columns import TIME, column, key_name
 from backfill.engines import Engine
+from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import SOURCE
+from backfill.events.times import time_column
 from backfill.history.base import BaseRun
 from backfill.history.dates import ALL
 from backfill.reconciliation.checkpoint import Batches
-from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK, PARTITION, PLACE, with_clock
+from backfill.reconciliation.clocks import (
+    BEGINNING,
+    CLOCK,
+    END_CLOCK,
+    PARTITION,
+    PLACE,
+    WALL_CLOCK,
+    with_clock,
+)
 from backfill.streaming import Streaming
 
 _BATCH, _ID = "_batch", "_id"
@@ -122,6 +132,7 @@ def received(
     delay: int,
     checkpoint: Batches | None,
     others: Sequence[Aggregate],
+    wall_clock: str | None,
 ) -> Received:
     """All events of the source, as the operator received them.
 
@@ -133,6 +144,7 @@ def received(
         delay: what a watermark stays behind, µs.
         checkpoint: what a Spark query's tells.
         others: aggregates without a form in Python.
+        wall_clock: the column that says when an event was processed; None: none does.
     """
     # What the engine does not take is dropped by the replay, which so tells of it.
     rules = replace(run.rules(), tick_us=1, null_key=True, before_epoch=True)
@@ -150,6 +162,7 @@ def received(
         partition.cast("string").alias(PARTITION),
         arrivals.place.cast("bigint").alias(PLACE),
         batch.cast("bigint").alias(_BATCH),
+        *([_processed(run, usable, wall_clock).alias(WALL_CLOCK)] if wall_clock else []),
         id.alias(_ID),
         *(value.alias(name) for name, value in columns.items()),
         *(column(name).alias(f"_arrival{i}") for i, name in enumerate(names) if others),
@@ -204,6 +217,20 @@ def _by_batch(events: DataFrame, delay: int, grain: int) -> DataFrame:
 
 def _floored(most: int | None, delay: int, grain: int) -> int:
     return 0 if most is None else max(0, (most - delay) // grain * grain)
+
+
+def _processed(run: BaseRun, events: DataFrame, name: str) -> Column:
+    """When an event was processed, µs; in the format of event times, where it is no timestamp."""
+    if name not in events.columns:
+        raise ColumnError(
+            "no such column",
+            field="stream.wall_clock",
+            value=name,
+            way_out=did_you_mean(name, run.source.frame.columns),
+        )
+    instant = isinstance(events.schema[name].dataType, T.TimestampType | T.TimestampNTZType)
+    format = None if instant else run.spec.time_format
+    return time_column(events, name, format, run.spec.timezone)
 
 
 def _number(name: str, type: T.DataType) -> Column:

@@ -24,6 +24,44 @@ class StreamTime:
         self.now = NEVER
 
 
+class WallClock:
+    """The wall clock as events tell of it: the latest at which one was processed.
+
+    Where an event does not say when that was, its own time stands for it.
+    """
+
+    def __init__(self) -> None:
+        self.now = NEVER
+
+    def see(self, event: Event) -> None:
+        """The event is about to be processed."""
+        at = event.time if event.wall_clock is None else event.wall_clock
+        if at is not None and at > self.now:
+            self.now = at
+
+
+class Throttle:
+    """Lets something be done again only an interval after it was done last.
+
+    Args:
+        clock: by which that is measured.
+        interval: in µs; zero lets it be done always.
+    """
+
+    def __init__(self, clock: WallClock, interval: int) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._next = NEVER
+
+    def opens(self) -> bool:
+        """Whether it is time; then the next interval begins."""
+        now = self._clock.now
+        if now < self._next:
+            return False
+        self._next = now + self._interval
+        return True
+
+
 class Standing:
     """A clock that stands still until the input ends: nothing is late."""
 

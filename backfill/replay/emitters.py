@@ -25,6 +25,7 @@ class Closing(NamedTuple):
         shows: whether the store still shows windows that start there when they close.
         place: what windows of one end are ordered by.
         stamp: the time that a window's record carries.
+        by_key: windows of one end are found by key and then start, not by start and then key.
     """
 
     grace: int
@@ -33,6 +34,7 @@ class Closing(NamedTuple):
     shows: Callable[[int], bool]
     place: Callable[[Any, int, int], bytes]
     stamp: Callable[[int, State], int]
+    by_key: bool = False
 
 
 class Emitter(Protocol):
@@ -113,7 +115,8 @@ class OnClose:
         self._closing = closing
         self._reach = closing.tick if closing.strict else 0
         self._until = NEVER
-        self._waiting: Any = SortedDict()  # of (end, start, key bytes): what the store holds
+        self._waiting: Any = SortedDict()  # by place: what the store holds
+        self._by_key = closing.by_key
         self._missed: dict[tuple[Any, int, int], State] = {}
 
     def send(
@@ -123,7 +126,7 @@ class OnClose:
         if end + self._reach <= self._until:
             self._missed[key, start, end] = state
         else:
-            self._waiting[end, start, key_bytes(key)] = key, start, end, state
+            self._waiting[self._place(key, start, end)] = key, start, end, state
 
     def retract(
         self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
@@ -171,7 +174,11 @@ class OnClose:
         """Whether it was waiting still."""
         if self._missed.pop((key, start, end), None) is not None:
             return True
-        return self._waiting.pop((end, start, key_bytes(key)), None) is not None
+        return self._waiting.pop(self._place(key, start, end), None) is not None
+
+    def _place(self, key: Any, start: int, end: int) -> tuple[Any, ...]:
+        found = key_bytes(key)
+        return (end, found, start) if self._by_key else (end, start, found)
 
 
 class Suppressed:

@@ -26,6 +26,8 @@ class Event:
             watermark before the event, or the watermark that its batch judges lateness by. All
             events have it or none; then nothing else moves the clock, so that keys can be
             replayed apart.
+        wall_clock: the wall clock in µs as the event was processed, for what goes by that; None:
+            its own time.
     """
 
     key: Any
@@ -37,3 +39,4 @@ class Event:
     watermark: int | None = None
     gap: int | None = None
     clock: int | None = None
+    wall_clock: int | None = None

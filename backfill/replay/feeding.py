@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from backfill.durations import DAY_US, Calendar
+from backfill.durations import DAY_US, Calendar, Fixed
 from backfill.errors import ReplayError
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
@@ -68,12 +68,26 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     settings = setup.settings
     restarts = frozenset(settings.restarts)
     every, places = 0, frozenset[Any]()
+    wall, interval = setup.wall_clock, 0
     if isinstance(settings.commits, int):
         every = settings.commits
+    elif isinstance(settings.commits, Fixed):
+        interval = settings.commits.us
     elif settings.commits is not None:
         places = frozenset(settings.commits)
+    timed = bool(interval or settings.emit_interval)
+    committed = NEVER
     last: Any = None
     for count, event in enumerate(events, 1):
+        if timed:
+            wall.see(event)
+            if interval and wall.now - committed > interval:
+                if committed == NEVER:
+                    committed = wall.now
+                else:
+                    # It commits at every interval, whether something has come meanwhile or not.
+                    committed += (wall.now - committed - 1) // interval * interval
+                    machine.commit(last)
         if restarts and event.arrival in restarts:
             machine.commit(last)
             machine.restart()

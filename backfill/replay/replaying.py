@@ -10,6 +10,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+from backfill.durations import Fixed
 from backfill.engines import Engine
 from backfill.engines import engine as engine_named
 from backfill.errors import ReplayError
@@ -41,9 +42,11 @@ def replay(
     segments: int | None = None,
     past_retention: str | None = None,
     caching: bool | None = None,
-    commits: int | Collection[Any] | None = None,
+    commits: int | str | Fixed | Collection[Any] | None = None,
     restarts: Collection[Any] | None = None,
     restored: bool | None = None,
+    store: str | None = None,
+    emit_interval: object = None,
     watermark_delay: object = None,
     watermark_every: int | None = None,
     allowed_lateness: object = None,
@@ -84,11 +87,15 @@ def replay(
             session: an event past retention is dropped ("drop"), or aggregated and forwarded but
             not stored ("forward"). The retention is a day by default.
         caching: the store has a cache; the last values go downstream at commits.
-        commits: after how many events it commits, or after the events of which arrivals; and
-            when it restarts and at the end.
+        commits: after how many events it commits, after the events of which arrivals, or how
+            often by the wall clock ("30s"); and when it restarts and at the end.
         restarts: arrivals of the events before which the operator restarts.
         restored: its state is then restored from the changelog, which tells the store how far
             time had come. Otherwise it is found on disk, and the store's stream time is lost too.
+        store: where its windows are: on "disk" (RocksDB), or in "memory", where what is past
+            retention is deleted by itself and not by segments, and restarts restore the rest.
+        emit_interval: how often, by the wall clock, it looks for windows to emit on close; at every
+            event by default, while Kafka Streams' own default is a second.
         watermark_delay: the bound on disorder that derived watermarks wait for; Storm's lag.
         watermark_every: events of an input from one derived watermark to the next.
         allowed_lateness: how long after its end a window takes late events.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from backfill.durations import fixed
+from backfill.durations import Fixed, fixed
 from backfill.engines import Engine
 from backfill.errors import ReplayError, did_you_mean
 from backfill.streaming import Streaming
@@ -19,17 +19,21 @@ _DURATIONS = (
     "allowed_lateness",
     "timer_interval",
     "early_after",
+    "emit_interval",
 )
 _COUNTS = {"segments": 2, "watermark_every": 1, "batch_size": 1, "early": 1, "late": 1}
 _CHOICES = {
     "past_retention": ("drop", "forward"),
     "accumulation": ("accumulating", "discarding"),
+    "store": ("disk", "memory"),
 }
 #: Two that can't be given together, and why.
 _APART = (
     ("segments", "segment_interval", "each gives the length of a segment"),
     ("past_retention", "grace", "KIP-94's drafts knew no grace"),
     ("early", "early_after", "a window has one early trigger"),
+    ("segments", "store", "a store in memory has no segments"),
+    ("segment_interval", "store", "a store in memory has no segments"),
 )
 
 
@@ -44,9 +48,11 @@ class Settings:
     segments: int | None = None
     past_retention: Literal["drop", "forward"] | None = None
     caching: bool = False
-    commits: int | Collection[Any] | None = None
+    commits: int | Fixed | Collection[Any] | None = None
     restarts: Collection[Any] = ()
     restored: bool = False
+    store: Literal["disk", "memory"] = "disk"
+    emit_interval: int = 0
     watermark_delay: int = 0
     watermark_every: int = 1
     allowed_lateness: int = 0
@@ -118,6 +124,13 @@ def resolve(
             value=wanted["commits"],
             way_out="Give caching=True too",
         )
+    if "emit_interval" in wanted and emit != "on_close":
+        raise ReplayError(
+            "only windows that are emitted on close are looked for at intervals",
+            field="emit_interval",
+            value=str(wanted["emit_interval"]),
+            way_out="Leave it out, or give emit='on_close'",
+        )
     values = {name: streaming.settings[name] for name in allowed} | wanted
     return Settings(emit=emit, **{n: _checked(n, v, engine) for n, v in values.items()})
 
@@ -137,6 +150,13 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 way_out="Give, say, 10s",
             )
         return span.us
+    if name == "commits" and isinstance(value, str | Fixed):
+        span = fixed(value, field=name)
+        if span.us <= 0:
+            raise ReplayError(
+                "must be more than zero", field=name, value=str(value), way_out="Give, say, 30s"
+            )
+        return span
     if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):
         raise ReplayError(
             f"must be a whole number, at least {_COUNTS[name]}",

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from backfill.alignment import Assigner, assigner
 from backfill.engines import Engine
-from backfill.replay.clocks import NEVER, BatchWatermark, ProcessingTime, Standing, Watermark
+from backfill.replay.clocks import (
+    NEVER,
+    BatchWatermark,
+    ProcessingTime,
+    Standing,
+    Throttle,
+    WallClock,
+    Watermark,
+)
 from backfill.replay.event import Event
 from backfill.replay.folding import Folding
 from backfill.replay.output import Output
@@ -32,6 +40,7 @@ class Setup:
         marked: events bring watermarks.
         clocked: events bring the clock.
         end_clock: where the clock stood when the input ended, if that is known.
+        wall_clock: of all instances of the operator.
     """
 
     window: Window | EventWindow
@@ -44,6 +53,7 @@ class Setup:
     marked: bool
     clocked: bool
     end_clock: int | None
+    wall_clock: WallClock = field(default_factory=WallClock)
 
     @property
     def folding(self) -> Folding:
@@ -86,6 +96,10 @@ class Setup:
             given=self.marked or self.clocked,
             both=not self.settings.allow_multiple,
         )
+
+    def throttle(self) -> Throttle:
+        """How often windows that have closed are looked for."""
+        return Throttle(self.wall_clock, self.settings.emit_interval)
 
     def processing_time(self) -> ProcessingTime:
         """The clock of an operator that sees the wall clock."""

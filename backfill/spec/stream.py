@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from backfill.durations import Fixed, fixed
-from backfill.errors import BackfillError, JobFileError, did_you_mean
+from backfill.errors import BackfillError, JobFileError, WindowError, did_you_mean
 from backfill.spec.parts import Part, Text, number, one_of
 
 STREAM_FORMATS = (
@@ -33,6 +33,7 @@ VALUE_FORMATS = ("long", "double", "string", "json", "struct")
 #: What a repeated row is; rows that do not repeat need no word.
 FIRINGS = ("accumulating", "delta")
 PANES = ("accumulating", "discarding")
+STORES = ("disk", "memory")
 
 
 def lateness(value: object, *, field: str = "") -> Fixed:
@@ -51,6 +52,19 @@ def lateness(value: object, *, field: str = "") -> Fixed:
     if span.us < 0 or span.us % 1_000:
         raise JobFileError(problem, field=field or None, value=str(span), way_out="Give, say, 10s")
     return span
+
+
+def _commits(value: object) -> tuple[tuple[int, int], ...] | str | Fixed:
+    """As `_places`, or how often by the wall clock."""
+    if isinstance(value, str | Fixed):
+        try:
+            span = fixed(value, field="")
+        except WindowError:
+            return _places(value)
+        if span.us > 0:
+            return span
+        raise JobFileError("must be more than zero", value=str(span), way_out="Give, say, 30s")
+    return _places(value)
 
 
 def _places(value: object) -> tuple[tuple[int, int], ...] | str:
@@ -95,6 +109,7 @@ def places_of(value: tuple[tuple[int, int], ...] | str, *, field: str) -> Any:
 
 
 Places = Annotated[tuple[tuple[int, int], ...] | str, PlainValidator(_places)]
+Commits = Annotated[tuple[tuple[int, int], ...] | str | Fixed, PlainValidator(_commits)]
 
 
 def _renames(value: dict[str, str]) -> dict[str, str]:
@@ -169,11 +184,26 @@ class Stream(Part):
         default=None,
         description="Kafka Streams: a cache wrote only the last values before a commit.",
     )
-    commits: Places | None = Field(
-        default=None, description="After which offsets it committed: 0:1200,1:900, or a JSON file."
+    commits: Commits | None = Field(
+        default=None,
+        description="Kafka Streams: after which offsets it committed, 0:1200,1:900 or a JSON file "
+        "(a consumer group's offsets are of the next record: take one off), or how often, such "
+        "as 30s.",
     )
     restarts: Places | None = Field(
         default=None, description="Before which offsets it restarted: 0:1200,1:900, or a JSON file."
+    )
+    store: Annotated[str, one_of("kind of store", STORES)] | None = Field(
+        default=None, description=f"Kafka Streams: where its windows are kept: {', '.join(STORES)}."
+    )
+    emit_interval: Lateness | None = Field(
+        default=None,
+        description="Kafka Streams: how often it looks for windows to emit on close, such as 1s.",
+    )
+    wall_clock: Text | None = Field(
+        default=None,
+        description="The column of the source that says when an event was processed, for commits "
+        "and emission at intervals; by default the event time.",
     )
 
 

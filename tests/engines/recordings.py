@@ -27,8 +27,6 @@ MS = 1_000
 
 #: Fixtures that the replay does not give, and why.
 NOT_MODELLED = {
-    "kafka-driver/session-10s-close-throttled": "how often emission on close happens goes by the "
-    "wall clock at which each event was processed, which no event tells",
     **dict.fromkeys(
         ("beam/before-epoch-hopping", "beam/before-epoch-tumbling"),
         "Beam cuts aligned windows with a remainder that is negative before the epoch, so events "

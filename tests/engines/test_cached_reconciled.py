@@ -1,9 +1,10 @@
-"""A cached run of the broker that restarted, through `Job.reconcile`."""
+"""What goes by commits and by the wall clock, through `Job.reconcile`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
-from backfill.errors import JobFileError
+from backfill.errors import ColumnError, JobFileError
 from tests.engines.recordings import Recording
-from tests.engines.test_recorded_kafka import BROKER, through_broker
+from tests.engines.test_recorded_kafka import BROKER, DRIVER, through_broker
 
 JOB = """
 source: {path: events, format: parquet}
@@ -44,15 +45,19 @@ CAUSES = {
 }
 
 
-def job_of(folder: Path, recording: Recording) -> Job:
-    """The recording's input as a job, and its output and commits in files."""
+def job_of(folder: Path, recording: Recording, **columns: Any) -> Job:
+    """The recording's input as a job, with further columns, and its output and commits in files."""
     (folder / "events").mkdir()
-    pq.write_table(pa.Table.from_pylist(list(recording.input())), folder / "events" / "a.parquet")
+    events = pa.Table.from_pylist(list(recording.input()))
+    for name, values in columns.items():
+        events = events.append_column(name, [values])
+    pq.write_table(events, folder / "events" / "a.parquet")
     (folder / "output.json").write_text(
         "".join(json.dumps(row) + "\n" for row in recording.rows("output"))
     )
-    commits = [[row["partition"], row["offset"] - 1] for row in recording.rows("commits")]
-    (folder / "commits.json").write_text(json.dumps(commits))
+    if recording.has("commits"):
+        commits = [[row["partition"], row["offset"] - 1] for row in recording.rows("commits")]
+        (folder / "commits.json").write_text(json.dumps(commits))
     ((kind, fields),) = recording.settings["window"].items()
     inside = ", ".join(f"{name}: {value}" for name, value in fields.items())
     window = f"{kind}: {{{inside}}}"
@@ -90,3 +95,20 @@ def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path)
     job.run(spark)
     with pytest.raises(JobFileError, match=r"^stream\.restarts: names offsets.*events\.arrival"):
         job.reconcile("written", spark, restarts=[[0, 12]])
+
+
+@pytest.mark.slow
+def test_emission_at_intervals_of_the_wall_clock(spark: SparkSession, tmp_path: Path) -> None:
+    (recording,) = (each for each in DRIVER if each.folder.name == "session-10s-close-throttled")
+    processed = [50 * count for count in range(1, len(recording.input()) + 1)]
+    path = job_of(tmp_path, recording, processed=processed).spec.path
+    path.write_text(path.read_text().replace("[partition, offset]", "arrival"))
+    job = Job.load(path)
+    job.run(spark)
+    settings = {"emit": "on_close", "emit_interval": "1s"}
+    found = job.reconcile("written", spark, **settings, wall_clock="processed")
+    # The store has deleted most of what had closed when the operator looked for it.
+    expected = {"engine_loss": 239, "late": 56, "redelivered": 4, "pending": 3}
+    assert (found.causes, found.possible) == (expected, 0)
+    with pytest.raises(ColumnError, match=r"^stream\.wall_clock: no such column.*'processd'"):
+        job.reconcile("written", spark, **settings, wall_clock="processd")

@@ -17,6 +17,12 @@ def test_each_recording_is_compared_or_listed() -> None:
     assert not compared & set(NOT_MODELLED)
 
 
+#: A store in memory with the default retention has deleted each session as it closes.
+EMPTY = {"kafka-driver/session-10s-memory-close"}
+
+
 def test_no_recording_is_empty() -> None:
     for each in all_recordings():
-        assert len(each.rows("output")) == each.settings["observed"]["output_rows"] > 0
+        rows = len(each.rows("output"))
+        assert rows == each.settings["observed"]["output_rows"]
+        assert (rows == 0) == (each.name in EMPTY)

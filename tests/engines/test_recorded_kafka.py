@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,16 @@ def driven(request: pytest.FixtureRequest) -> tuple[Recording, Replayed]:
         settings |= {"caching": True, "commits": 1}
     if recording.restart is not None:
         settings |= {"restarts": [recording.restart], "restored": True}
-    return recording, run(recording, recording.events(), **settings)
+    settings |= {
+        name: recording.settings[name] for name in ("store",) if name in recording.settings
+    }
+    if recording.us("emit_interval"):
+        settings["emit_interval"] = recording.settings["emit_interval"]
+    tick = round(float(recording.settings["wall_clock_per_event"].removesuffix("s")) * 1e6)
+    events = [
+        replace(each, wall_clock=count * tick) for count, each in enumerate(recording.events(), 1)
+    ]
+    return recording, run(recording, events, **settings)
 
 
 def key_of(emission: Emission, recording: Recording, *, changelog: bool = False) -> str:
@@ -94,13 +104,19 @@ def test_the_drivers_records(driven: tuple[Recording, Replayed]) -> None:
 def test_the_drivers_dropped_records(driven: tuple[Recording, Replayed]) -> None:
     recording, result = driven
     dropped, restart = dropped_records(result), recording.restart
-    lives = [len(dropped)]
+    times = {(row["key"], row["time"] * MS) for row in recording.input()[:restart]}
+    refused = [(each.key, each.end) in times for each in result.refused]
+    lives = [len(dropped) + len(refused)]
     if restart is not None:
         before = sum(arrival < restart for arrival in dropped)
-        lives = [before, len(dropped) - before]
-    # The store takes all that the operator does, but for when the operator's clock was lost.
-    assert restart is not None or not result.refused
-    lives[-1] += len(result.refused)
+        lives = [before + sum(refused), len(dropped) - before + refused.count(False)]
+    # The store takes all that the operator does, but for when the operator's clock was lost; one
+    # in memory has no segment that would keep a session of the oldest end that is accepted.
+    memory = recording.settings.get("store") == "memory"
+    assert restart is not None or memory or not result.refused
+    if memory and restart is not None:
+        # The recorder fills the store from its changelog, and that refuses these again.
+        lives[-1] += sum(refused)
     assert lives == recording.settings["observed"]["dropped_records_total"]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from backfill import SessionWindow
@@ -256,6 +259,42 @@ class TestCaching:
         events = arriving(("a", 0), ("a", 5), ("b", 50))
         result = run(events, GAP, KAFKA, caching=True, commits=[1], emit="suppressed")
         assert sent(result) == [(2, 0, 5, 2, "final")]
+
+    def test_commits_at_intervals_of_the_wall_clock(self) -> None:
+        # By the events' own times: more than 30 ms after 0, and then after 30 and 60.
+        events = arriving(("a", 0), ("a", 5), ("a", 30), ("b", 31), ("a", 61), ("b", 200))
+        result = run(events, GAP, KAFKA, caching=True, commits="30ms", grace="1s")
+        assert [(e.arrival, e.key, e.start // MS) for e in result.emissions] == [
+            (2, "a", 0),
+            (2, "a", 30),
+            (3, "b", 31),
+            (4, "a", 61),
+            (5, "b", 200),
+        ]
+        # By when events say that they were processed: all of it within one interval.
+        together = [replace(each, wall_clock=7 * MS) for each in events]
+        result = run(together, GAP, KAFKA, caching=True, commits="30ms", grace="1s")
+        assert {e.arrival for e in result.emissions} == {5}
+
+
+class TestEmissionAtIntervals:
+    """Windows that have closed are looked for every 20 ms of the wall clock."""
+
+    def test_what_closed_meanwhile_comes_together(self) -> None:
+        events = arriving(("a", 0), ("b", 11), ("c", 12), ("d", 25), ("e", 31))
+        settings: dict[str, Any] = {"emit": "on_close", "retention": "1s"}
+        at_once = run(events, GAP, KAFKA, **settings)
+        assert [(e.arrival, e.key) for e in at_once.emissions] == [
+            (1, "a"),
+            (3, "b"),
+            (3, "c"),
+        ]
+        result = run(events, GAP, KAFKA, emit_interval="20ms", **settings)
+        assert [(e.arrival, e.key) for e in result.emissions] == [(3, "a"), (3, "b"), (3, "c")]
+        slow = [replace(each, wall_clock=each.arrival * MS) for each in events]
+        result = run(slow, GAP, KAFKA, emit_interval="20ms", **settings)
+        assert result.emissions == ()
+        assert {each.key for each in result.pending} == set("abcde")
 
 
 class TestPastRetention:

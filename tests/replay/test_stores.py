@@ -19,22 +19,27 @@ times = st.integers(-60, 200)
 class Naive:
     """Entries (time, rest…) in a list; what is hidden and what is deleted, from the definition."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, memory: bool) -> None:
+        self.memory = memory
         self.entries: dict[Any, Any] = {}
         self.observed: int | None = None
 
+    def lives(self, time: int) -> bool:
+        assert self.observed is not None
+        if self.memory:
+            return time > self.observed - RETENTION
+        return time // INTERVAL >= (self.observed - RETENTION) // INTERVAL
+
     def put(self, time: int, entry: Any, value: Any) -> bool:
         self.observe(time)
-        assert self.observed is not None
-        if time // INTERVAL < (self.observed - RETENTION) // INTERVAL:
+        if not self.lives(time):
             return False
         self.entries[entry] = (time, value)
         return True
 
     def observe(self, time: int) -> None:
         self.observed = time if self.observed is None else max(time, self.observed)
-        oldest = (self.observed - RETENTION) // INTERVAL
-        self.entries = {e: tv for e, tv in self.entries.items() if tv[0] // INTERVAL >= oldest}
+        self.entries = {e: tv for e, tv in self.entries.items() if self.lives(tv[0])}
 
     def visible(self) -> dict[Any, Any]:
         if self.observed is None:
@@ -43,13 +48,19 @@ class Naive:
 
 
 class Sessions(RuleBasedStateMachine):
+    memory = False
+
     def __init__(self) -> None:
         super().__init__()
         self.gone: list[Session] = []
         self.store = SessionStore(
-            retention=RETENTION, interval=INTERVAL, tick=TICK, expired=self.gone.append
+            retention=RETENTION,
+            interval=INTERVAL,
+            tick=TICK,
+            memory=self.memory,
+            expired=self.gone.append,
         )
-        self.naive = Naive()
+        self.naive = Naive(memory=self.memory)
         self.puts = 0
         self.expected_gone = 0
 
@@ -106,12 +117,19 @@ class Sessions(RuleBasedStateMachine):
 
 
 class Windows(RuleBasedStateMachine):
+    memory = False
+
     def __init__(self) -> None:
         super().__init__()
         self.store = WindowStore(
-            size=30, grace=10, retention=RETENTION, interval=INTERVAL, tick=TICK
+            size=30,
+            grace=10,
+            retention=RETENTION,
+            interval=INTERVAL,
+            tick=TICK,
+            memory=self.memory,
         )
-        self.naive = Naive()
+        self.naive = Naive(memory=self.memory)
         self.puts = 0
 
     @rule(key=keys, start=times)
@@ -147,8 +165,18 @@ class Windows(RuleBasedStateMachine):
         assert self.store.fetch("never", 0) is None
 
 
+class SessionsInMemory(Sessions):
+    memory = True
+
+
+class WindowsInMemory(Windows):
+    memory = True
+
+
 TestSessions = Sessions.TestCase
 TestWindows = Windows.TestCase
+TestSessionsInMemory = SessionsInMemory.TestCase
+TestWindowsInMemory = WindowsInMemory.TestCase
 
 
 def test_iterators_are_over_a_snapshot() -> None:

@@ -36,6 +36,9 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "caching": (True, "perhaps"),
     "commits": ([[0, 12], [1, 3]], [[0, "x"]]),
     "restarts": ([[0, 1200]], [[0]]),
+    "store": ("memory", "rocksdb"),
+    "emit_interval": ("1s", "-1s"),
+    "wall_clock": ("received_at", ""),
 }
 #: Formats that take what describes the output.
 TAKEN_BY = {"firing": "flink", "panes": "beam"}
@@ -91,7 +94,8 @@ def test_the_command_line_has_an_option_for_each() -> None:
 
 def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
     arguments = set(inspect.signature(replay).parameters)
-    assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format"} <= arguments
+    # Of the wall clock each event tells.
+    assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format", "wall_clock"} <= arguments
 
 
 def test_places_in_a_file_and_in_short(tmp_path: Path) -> None:
@@ -101,6 +105,9 @@ def test_places_in_a_file_and_in_short(tmp_path: Path) -> None:
     for commits in (None, "0:12,1:3", ((0, 12), (1, 3))):
         given = described(spec, None, {"commits": commits})
         assert given.settings["commits"] == ((0, 12), (1, 3))
+    assert described(spec, None, {"commits": "30s"}).settings["commits"] == "30s"
+    with pytest.raises(JobFileError, match=r"stream\.commits: must be more than zero"):
+        described(spec, None, {"commits": "0s"})
     (tmp_path / "commits.json").write_text('{"0": 12}')
     with pytest.raises(BackfillError, match=r"stream\.commits: no places can be read"):
         described(spec, None, {})

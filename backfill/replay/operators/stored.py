@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from backfill.replay.clocks import StreamTime
+from backfill.replay.clocks import StreamTime, Throttle
 from backfill.replay.emitters import Emitter
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.stores.cache import CachedSessions, CachedWindows
@@ -22,6 +22,7 @@ class InStore(Operator):
     _emitter: Emitter
     _restored: bool
     _stored: SessionStore | WindowStore
+    _throttle: Throttle
 
     @abstractmethod
     def __init__(self, setup: Setup) -> None: ...
@@ -33,7 +34,7 @@ class InStore(Operator):
             self._cache.flush()
 
     def restart(self) -> None:
-        """Stream time is lost, the store's own too if its state was on disk."""
+        """Stream time is lost, the store's own too if its state is found on disk."""
         self._clock.restart()
         if not self._restored:
             self._stored.restart()

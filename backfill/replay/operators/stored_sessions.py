@@ -38,6 +38,8 @@ class StoredSessions(InStore):
             "commits",
             "restarts",
             "restored",
+            "store",
+            "emit_interval",
         }
     )
 
@@ -51,20 +53,32 @@ class StoredSessions(InStore):
         self._clock = StreamTime()
         self._arrival: Any = None
         self._past = settings.past_retention
-        self._restored = settings.restored
+        memory = settings.store == "memory"
+        # What was in memory is always restored.
+        self._restored = settings.restored or memory
+        self._throttle = setup.throttle()
         least = self._wait if self._past is None else _MAINTAINED
         retention = max(settings.retention or least, self._wait)
         self._stored = SessionStore(
             retention=retention,
             interval=settings.segment_interval
             or segment_interval(retention, segments=settings.segments),
+            memory=memory,
             tick=setup.tick,
             expired=self._expired,
             refused=self._refused,
         )
         self._emitter = EMITTERS[settings.emit](
             setup.output,
-            Closing(self._wait, True, setup.tick, _shown, _place, lambda end, state: end),
+            Closing(
+                self._wait,
+                True,
+                setup.tick,
+                _shown,
+                _place,
+                lambda end, state: end,
+                by_key=memory,
+            ),
         )
         self._watches = self._emitter.watches
         self._cache = (
@@ -106,7 +120,7 @@ class StoredSessions(InStore):
             self._output.drop(arrival, "past_retention", late_by)
         else:
             self._merge(event, time, found, start, end)
-        if self._watches:
+        if self._watches and self._throttle.opens():
             self._emitter.closed(arrival, close)
 
     def _merge(self, event: Event, time: int, found: list[Session], start: int, end: int) -> None:
@@ -126,8 +140,9 @@ class StoredSessions(InStore):
                     self._store.remove(key, first, last)
                     if self._cache is None:
                         self._emitter.retract(event.arrival, key, first, last, "tombstone", last)
-        self._store.put(key, start, end, state)
-        if self._cache is None:
+        stored = self._store.put(key, start, end, state)
+        # What is emitted on close is read from the store then.
+        if self._cache is None and (stored or not self._watches):
             self._emitter.send(event.arrival, key, start, end, state, "update", end)
 
     def _changed(self, key: Any, start: int, end: int, state: State | None) -> None:

@@ -40,6 +40,8 @@ class Stored(InStore):
             "commits",
             "restarts",
             "restored",
+            "store",
+            "emit_interval",
         }
     )
 
@@ -50,7 +52,10 @@ class Stored(InStore):
         self._size = size
         self._tick = setup.tick
         self._grace = settings.grace
-        self._restored = settings.restored
+        memory = settings.store == "memory"
+        # What was in memory is always restored.
+        self._restored = settings.restored or memory
+        self._throttle = setup.throttle()
         self._clock = StreamTime()
         self._arrival: Any = None
         retention = settings.retention
@@ -62,6 +67,7 @@ class Stored(InStore):
             retention=retention,
             interval=settings.segment_interval
             or segment_interval(retention, segments=settings.segments),
+            memory=memory,
             tick=setup.tick,
             expired=self._expired,
             refused=self._refused,
@@ -92,12 +98,13 @@ class Stored(InStore):
             clock.now = time
         close = clock.now - self._grace
         self.update(event, time, close)
-        if self._watches:
+        if self._watches and self._throttle.opens():
             self._emitter.closed(event.arrival, close)
 
     def _put(self, event: Event, start: int, state: State) -> None:
-        self._store.put(event.key, start, state)
-        if self._cache is None:
+        stored = self._store.put(event.key, start, state)
+        # What is emitted on close is read from the store then.
+        if self._cache is None and (stored or not self._watches):
             end = start + self._size
             self._emitter.send(event.arrival, event.key, start, end, state, "update", state.latest)
 

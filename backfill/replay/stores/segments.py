@@ -1,4 +1,7 @@
-"""Segments: how a store forgets. Whole spans of time are deleted when retention has passed."""
+"""Segments: how a store forgets. Whole spans of time are deleted when retention has passed.
+
+A store in memory has none: what it hides is deleted. That is as if each instant were a segment.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ class Segments(Generic[K]):
         retention: µs for which an entry lives after its time.
         interval: the length of a segment, in µs.
         tick: the resolution of time, in µs.
+        memory: entries are deleted each by itself, as soon as they are hidden.
         expired: told of every entry of a segment when that is deleted.
 
     Attributes:
@@ -40,10 +44,17 @@ class Segments(Generic[K]):
     """
 
     def __init__(
-        self, *, retention: int, interval: int, tick: int, expired: Callable[[K], None]
+        self,
+        *,
+        retention: int,
+        interval: int,
+        tick: int,
+        memory: bool,
+        expired: Callable[[K], None],
     ) -> None:
         self.retention = retention
-        self.interval = interval
+        self.interval = tick if memory else interval
+        self._reach = retention - tick if memory else retention
         self.observed = self.visible_from = NEVER
         self._tick = tick
         self._expired = expired
@@ -56,7 +67,7 @@ class Segments(Generic[K]):
             return
         self.observed = time
         self.visible_from = time - self.retention + self._tick
-        oldest = (time - self.retention) // self.interval
+        oldest = (time - self._reach) // self.interval
         if oldest > self._oldest:
             self._oldest = oldest
             while self._entries and self._entries.keys()[0] < oldest:
@@ -69,7 +80,12 @@ class Segments(Generic[K]):
 
     def live_from(self, time: int) -> int:
         """Where the oldest segment begins that lives once `time` was put."""
-        return (max(time, self.observed) - self.retention) // self.interval * self.interval
+        return (max(time, self.observed) - self._reach) // self.interval * self.interval
+
+    @property
+    def kept_from(self) -> int:
+        """Where the oldest entries lie that are found as windows close."""
+        return self.observed - self._reach
 
     def add(self, time: int, entry: K) -> bool:
         """Whether the entry's segment lives; if not, it is not added."""

@@ -44,6 +44,7 @@ class SessionStore:
         retention: in µs.
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
+        memory: it is in memory, and deletes what it hides.
         expired: told of every session that is deleted with its segment.
         refused: told of every session that is not stored, as it is past retention.
     """
@@ -54,6 +55,7 @@ class SessionStore:
         retention: int,
         interval: int | None = None,
         tick: int = 1_000,
+        memory: bool = False,
         expired: Callable[[Session], None] | None = None,
         refused: Callable[[Session], None] | None = None,
     ) -> None:
@@ -65,6 +67,7 @@ class SessionStore:
             retention=retention,
             interval=interval or segment_interval(retention),
             tick=tick,
+            memory=memory,
             expired=self._expire,
         )
 

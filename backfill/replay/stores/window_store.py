@@ -28,6 +28,7 @@ class WindowStore:
         retention: in µs; by default just as long as size and grace need.
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
+        memory: it is in memory, and deletes what it hides.
         expired: told of every window that is deleted with its segment.
         refused: told of every window that is not stored, as it is past retention.
 
@@ -43,6 +44,7 @@ class WindowStore:
         retention: int | None = None,
         interval: int | None = None,
         tick: int = 1_000,
+        memory: bool = False,
         expired: Callable[[Entry], None] | None = None,
         refused: Callable[[Entry], None] | None = None,
     ) -> None:
@@ -63,13 +65,14 @@ class WindowStore:
             retention=kept,
             interval=interval or segment_interval(kept),
             tick=tick,
+            memory=memory,
             expired=self._expire,
         )
 
     @property
     def oldest_emitted(self) -> int:
         """Windows that start earlier are not even emitted when they close."""
-        return self._segments.observed - self._segments.retention
+        return self._segments.kept_from
 
     def put(self, key: Any, start: int, value: Any) -> bool:
         """Stores a window, over one of the same start; whether it is not past retention."""

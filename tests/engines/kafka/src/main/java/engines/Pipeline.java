@@ -31,6 +31,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
@@ -92,6 +93,9 @@ final class Pipeline {
     private static <S extends StateStore> Materialized<String, Long, S> store(
             JsonNode settings, Materialized<String, Long, S> store) {
         store.withKeySerde(Serdes.String()).withValueSerde(Serdes.Long());
+        if (settings.path("store").asText().equals("memory")) {
+            store.withStoreType(BuiltInDslStoreSuppliers.IN_MEMORY);
+        }
         return settings.has("retention") ? store.withRetention(duration(settings.get("retention"))) : store;
     }
 
