@@ -22,13 +22,14 @@ Assigner = Callable[[int], list[tuple[int, int]]]
 _FIRST_MONDAY = 4 * DAY_US
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_ZERO = dt.datetime(1970, 1, 1)
 _US = dt.timedelta(microseconds=1)
 
 
 def in_zone(span: Duration, zone: str) -> Duration:
-    """Days and weeks of UTC have a fixed length, and fixed spans are cheaper."""
+    """Hours, days and weeks of UTC have a fixed length, and fixed spans are cheaper."""
     if isinstance(span, Calendar) and span.unit != "month" and zone in _UTC:
-        return Fixed(span.longest_days * DAY_US)
+        return Fixed(span.local_us)
     return span
 
 
@@ -109,7 +110,7 @@ def _cumulating(size: int, step: int, phase: int) -> Assigner:
 
 
 class _Calendar:
-    """The instants at which a zone's days, weeks or months begin, `offset` after midnight.
+    """The instants at which a zone's hours, days, weeks or months begin, `offset` after midnight.
 
     Of several months, so many (`phase`) after January.
     """
@@ -125,7 +126,7 @@ class _Calendar:
         """The number of the span that holds the instant; it grows with time."""
         wall = (_EPOCH + at * _US).astimezone(self.zone).replace(tzinfo=dt.timezone.utc)
         local = (wall - _EPOCH) // _US - self.offset
-        near = self._local_index(local // DAY_US)
+        near = self._local_index(local)
         # Where clocks go back over a boundary, the wall clock reads as before it once more.
         while at >= self.start(near + 1):
             near += 1
@@ -133,39 +134,33 @@ class _Calendar:
             near -= 1
         return near
 
-    def date(self, index: int) -> dt.date:
-        """The date on which a span begins."""
-        count = self.every.count
+    def local(self, index: int) -> dt.datetime:
+        """What the wall clock shows as a span begins, without the offset."""
         if self.every.unit == "month":
-            return _months(dt.date(1970, 1, 1), index * count + self.phase)
-        if self.every.unit == "week":
-            return dt.date(1970, 1, 5) + dt.timedelta(days=index * 7 * count)
-        return dt.date(1970, 1, 1) + dt.timedelta(days=index * count)
+            return _months(_ZERO, index * self.every.count + self.phase)
+        return _ZERO + (first_start(self.every) + index * self.every.local_us) * _US
 
-    def begins(self, date: dt.date) -> int:
-        """The instant of a date's beginning: the earlier of two, or moved forward if skipped."""
-        wall = dt.datetime.combine(date, dt.time()) + self.offset * _US
+    def begins(self, local: dt.datetime) -> int:
+        """The instant at which the wall clock shows that: the earlier of two, or moved forward."""
+        wall = local + self.offset * _US
         return (wall.replace(tzinfo=self.zone).astimezone(dt.timezone.utc) - _EPOCH) // _US
 
     def _start(self, index: int) -> int:
-        return self.begins(self.date(index))
+        return self.begins(self.local(index))
 
-    def _local_index(self, day: int) -> int:
-        count = self.every.count
+    def _local_index(self, local: int) -> int:
         if self.every.unit == "month":
-            date = dt.date(1970, 1, 1) + dt.timedelta(days=day)
-            return ((date.year - 1970) * 12 + date.month - 1 - self.phase) // count
-        if self.every.unit == "week":
-            return (day - 4) // (7 * count)
-        return day // count
+            date = _ZERO + local * _US
+            return ((date.year - 1970) * 12 + date.month - 1 - self.phase) // self.every.count
+        return (local - first_start(self.every)) // self.every.local_us
 
 
 def _calendar_hopping(size: Calendar, calendar: _Calendar) -> Assigner:
-    before = size.longest_days // calendar.every.shortest_days + 1
+    before = size.longest_us // calendar.every.shortest_us + 1
 
     @lru_cache(maxsize=4096)
     def window(index: int) -> tuple[int, int]:
-        return calendar.start(index), calendar.begins(_later(calendar.date(index), size))
+        return calendar.start(index), calendar.begins(_later(calendar.local(index), size))
 
     def windows(at: int) -> list[tuple[int, int]]:
         last = calendar.index(at)
@@ -183,10 +178,10 @@ def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
             return [*range(start + step.us, last, step.us), last]
         found: list[int] = []
         steps = 1
-        date = calendar.date(index)
+        local = calendar.local(index)
         while not found or found[-1] < last:
             later = Calendar(steps * step.count, step.unit)
-            found.append(min(calendar.begins(_later(date, later)), last))
+            found.append(min(calendar.begins(_later(local, later)), last))
             steps += 1
         return found
 
@@ -199,15 +194,15 @@ def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
     return windows
 
 
-def _later(date: dt.date, span: Calendar) -> dt.date:
+def _later(local: dt.datetime, span: Calendar) -> dt.datetime:
     if span.unit == "month":
-        return _months(date, span.count)
-    return date + dt.timedelta(days=span.count * (7 if span.unit == "week" else 1))
+        return _months(local, span.count)
+    return local + span.local_us * _US
 
 
-def _months(date: dt.date, months: int) -> dt.date:
+def _months(local: dt.datetime, months: int) -> dt.datetime:
     """Months later, on the same day of the month, or on its last one if it is too short."""
-    index = date.year * 12 + date.month - 1 + months
+    index = local.year * 12 + local.month - 1 + months
     following = dt.date((index + 1) // 12, (index + 1) % 12 + 1, 1)
     last = (following - dt.timedelta(days=1)).day
-    return dt.date(index // 12, index % 12 + 1, min(date.day, last))
+    return local.replace(year=index // 12, month=index % 12 + 1, day=min(local.day, last))

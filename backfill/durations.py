@@ -1,7 +1,8 @@
 """Durations: fixed spans of time in whole microseconds, and calendar spans that follow a zone.
 
 `30m`, `24h`, `7d`, `PT24H` and `30 minutes` are fixed. `1 day`, `2 weeks`, `1 month`, `P1D` are
-calendar spans: a day of a zone has 23, 24 or 25 hours.
+calendar spans: a day of a zone has 23, 24 or 25 hours. So are `6 local hours`: hours as the zone's
+clocks show them, such as from midnight to six.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 from backfill.errors import WindowError
 
-CalendarUnit = Literal["day", "week", "month"]
+CalendarUnit = Literal["hour", "day", "week", "month"]
 
 _MICROS = {
     "us": 1,
@@ -26,6 +27,7 @@ _MICROS = {
 DAY_US = _MICROS["d"]
 _SPELLED = {"microsecond": "us", "millisecond": "ms", "second": "s", "minute": "m", "hour": "h"}
 _CALENDAR: dict[str, tuple[int, CalendarUnit]] = {
+    "local hour": (1, "hour"),
     "day": (1, "day"),
     "week": (1, "week"),
     "month": (1, "month"),
@@ -36,11 +38,16 @@ _ISO_TIME = {"H": "h", "M": "m", "S": "s"}
 
 _SHORT = re.compile(r"(?:\d+(?:us|µs|ms|s|m|h|d))+")
 _SHORT_PART = re.compile(r"(\d+)(us|µs|ms|s|m|h|d)")
-_WORDS = re.compile(r"(\d+) +([a-z]+?)s?")
+_WORDS = re.compile(r"(\d+) +((?:local +)?[a-z]+?)s?")
 _ISO_FIXED = re.compile(r"PT((?:\d+(?:\.\d{1,6})?[HMS])+)")
 _ISO_PART = re.compile(r"(\d+(?:\.\d{1,6})?)([HMS])")
 _ISO_CALENDAR_FORM = re.compile(r"P(\d+)([DWMY])")
-_FORMS = "Write it like 500ms, 30s, 30m, 24h, 7d, or 1 day, 1 week, 1 month for calendar spans"
+_FORMS = (
+    "Write it like 500ms, 30s, 30m, 24h, 7d, or 6 local hours, 1 day, 1 week, 1 month for calendar "
+    "spans"
+)
+#: No month of the calendar has more, or fewer, days.
+_LONGEST_MONTH, _SHORTEST_MONTH = 31, 28
 
 
 @dataclass(frozen=True)
@@ -60,23 +67,31 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Calendar:
-    """`count` days, weeks (from Monday) or months of a zone's calendar."""
+    """`count` hours, days, weeks (from Monday) or months of a zone's calendar and clocks."""
 
     count: int
     unit: CalendarUnit
 
     def __str__(self) -> str:
-        return f"{self.count} {self.unit}{'s' if self.count > 1 else ''}"
+        local = "local " if self.unit == "hour" else ""
+        return f"{self.count} {local}{self.unit}{'s' if self.count > 1 else ''}"
 
     @property
-    def longest_days(self) -> int:
-        """No span of this kind has more days than this."""
-        return self.count * {"day": 1, "week": 7, "month": 31}[self.unit]
+    def local_us(self) -> int:
+        """How far the wall clock moves on, whether it is set meanwhile or not; not of months."""
+        return self.count * {"hour": 1, "day": 24, "week": 168}[self.unit] * _MICROS["h"]
 
     @property
-    def shortest_days(self) -> int:
-        """No span of this kind has fewer days than this."""
-        return self.count * {"day": 1, "week": 7, "month": 28}[self.unit]
+    def longest_us(self) -> int:
+        """On the wall clock, no span of this kind is longer."""
+        months = self.unit == "month"
+        return self.count * _LONGEST_MONTH * DAY_US if months else self.local_us
+
+    @property
+    def shortest_us(self) -> int:
+        """On the wall clock, no span of this kind is shorter."""
+        months = self.unit == "month"
+        return self.count * _SHORTEST_MONTH * DAY_US if months else self.local_us
 
 
 Duration = Fixed | Calendar
@@ -135,8 +150,9 @@ def _parse(text: str) -> Duration | None:
     if match := _WORDS.fullmatch(text.lower()):
         if match[2] in _SPELLED:
             return Fixed(int(match[1]) * _MICROS[_SPELLED[match[2]]])
-        if match[2] in _CALENDAR:
-            return _calendar(int(match[1]), match[2])
+        word = " ".join(match[2].split())
+        if word in _CALENDAR:
+            return _calendar(int(match[1]), word)
     return None
 
 

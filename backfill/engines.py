@@ -125,7 +125,7 @@ class Engine:
         if isinstance(size, Fixed) and isinstance(advance, Fixed):
             too_large = advance.us > size.us
         elif isinstance(size, Calendar) and isinstance(advance, Calendar):
-            too_large = advance.longest_days > size.longest_days
+            too_large = advance.longest_us > size.longest_us
         else:
             too_large = False
         if too_large:

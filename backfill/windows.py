@@ -253,7 +253,7 @@ def _steps_fit(size: Duration, step: Duration) -> bool:
         case Calendar(), Fixed():
             return True
         case Calendar(), Calendar():
-            return step.longest_days <= size.shortest_days
+            return step.longest_us <= size.shortest_us
         case _:
             return False
 

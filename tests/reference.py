@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 US = dt.timedelta(microseconds=1)
+HOUR = 3_600_000_000
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -109,6 +110,25 @@ def local(zone: str, date: dt.date, offset: int = 0) -> int:
     """
     wall = dt.datetime.combine(date, dt.time()) + offset * US
     return micros(wall.replace(tzinfo=ZoneInfo(zone), fold=0).astimezone(dt.timezone.utc))
+
+
+def local_hours(
+    zone: str, size: int, advance: int | None = None, offset: int = 0
+) -> Callable[[int], list[tuple[int, int]]]:
+    """Tries every window that begins at a multiple of `advance` hours on the zone's clocks."""
+    every = advance or size
+    zero = dt.date(1970, 1, 1)
+
+    def windows(t: int) -> list[tuple[int, int]]:
+        near = t // (every * HOUR)
+        reach = (size + 48) // every + 2
+        bounds = (
+            (local(zone, zero, begin + offset), local(zone, zero, begin + size * HOUR + offset))
+            for begin in (n * every * HOUR for n in range(near - reach, near + reach))
+        )
+        return [(start, end) for start, end in bounds if start <= t < end]
+
+    return windows
 
 
 def add_months(date: dt.date, months: int) -> dt.date:

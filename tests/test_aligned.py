@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,20 @@ from pyspark.sql import SparkSession
 
 from backfill import CumulatingWindow, HoppingWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
+from backfill.alignment import assigner
 from backfill.windows import Window
 from tests import reference
 from tests.frames import frame, rows
-from tests.reference import Event, add_months, calendar, cumulating, hopping, local
+from tests.reference import (
+    Event,
+    add_months,
+    calendar,
+    cumulating,
+    hopping,
+    instant,
+    local,
+    local_hours,
+)
 
 COMMON = {"key": "key", "time": "time", "time_format": "epoch_us"}
 HOUR = 3_600_000_000
@@ -166,6 +177,15 @@ CALENDAR: dict[str, tuple[Window, Callable[[str], Windows]]] = {
         HoppingWindow(size="1 week", advance="1 day"),
         lambda zone: calendar(zone, (1, "week"), (1, "day")),
     ),
+    "every local hour": (TumblingWindow(size="1 local hour"), lambda zone: local_hours(zone, 1)),
+    "local hours by hours": (
+        HoppingWindow(size="9 local hours", advance="6 local hours", offset="-1h"),
+        lambda zone: local_hours(zone, 9, 6, offset=-HOUR),
+    ),
+    "days by local hours": (
+        HoppingWindow(size="1 day", advance="4 local hours"),
+        lambda zone: local_hours(zone, 24, 4),
+    ),
     "months by weeks": (
         HoppingWindow(size="1 month", advance="1 week"),
         lambda zone: calendar(zone, (1, "month"), (1, "week")),
@@ -218,6 +238,29 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
 
     window = CumulatingWindow(size="1 day", step=step, offset=f"{offset}h")
     check(spark, window, windows, data.draw(times_of_zones(zone)), timezone=zone)
+
+
+@pytest.mark.parametrize("zone", ["America/Sao_Paulo", "Europe/Berlin"])
+def test_a_day_grows_by_local_hours(spark: SparkSession, zone: str) -> None:
+    days = calendar(zone, (1, "day"))
+
+    def windows(t: int) -> list[tuple[int, int]]:
+        [(start, last)] = days(t)
+        date = instant(start).astimezone(ZoneInfo(zone)).date()
+        ends = {local(zone, date, n * 5 * HOUR) for n in range(1, 5)} | {last}
+        return [(start, end) for end in ends if t < end]
+
+    times = [
+        local(zone, date + dt.timedelta(days=day)) + half * HOUR // 2 + fine
+        for date in ZONES[zone]
+        for day in (-1, 0)
+        for half in range(50)
+        for fine in (-1, 0)
+    ]
+    window = CumulatingWindow(size="1 day", step="5 local hours")
+    check(spark, window, windows, times, timezone=zone)
+    assign = assigner(window, zone=zone)
+    assert all(assign(t) == sorted(windows(t)) for t in times)
 
 
 def test_the_last_step_of_a_day_of_utc_is_cut_too(spark: SparkSession) -> None:

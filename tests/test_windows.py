@@ -42,6 +42,8 @@ HOUR = 3_600_000_000
         ("P1D", Calendar(1, "day")),
         ("2 weeks", Calendar(2, "week")),
         ("1 month", Calendar(1, "month")),
+        ("6 local hours", Calendar(6, "hour")),
+        ("1  Local  hour", Calendar(1, "hour")),
         ("P1Y", Calendar(12, "month")),
     ],
 )

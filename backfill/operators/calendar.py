@@ -1,25 +1,25 @@
-"""Aligned windows of a zone's calendar: days of 23, 24 and 25 hours, weeks from Monday, months.
+"""Aligned windows of a zone's calendar: local hours, days of 23, 24 and 25 hours, weeks, months.
 
-A window's boundaries are instants: the local midnights (plus the offset) of its dates. A local
-time that occurs twice is the earlier one, one that does not exist moves forward by the gap; both
-as Java's time library, and so Spark, has them. Times are µs since the epoch.
+A window's boundaries are instants: the local midnights (plus the offset) of its dates, or of
+hours, those at which clocks show them. A local time that occurs twice is the earlier one, one that
+does not exist moves forward by the gap; both as Java's time library, and so Spark, has them. Times
+are µs since the epoch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from backfill.alignment import first_start
 from backfill.columns import END, START
 from backfill.durations import DAY_US, Calendar, Duration, Fixed
 from backfill.events.zones import from_local, to_local
 from backfill.operators.grids import Cutting, floor_to
-
-#: Weeks begin on Monday; 1970-01-05 was one.
-_FIRST_MONDAY = 4
 
 
 def local_date(at: Column, zone: str) -> Column:
@@ -31,6 +31,8 @@ def local_date(at: Column, zone: str) -> Column:
 class Clock:
     """A zone's calendar, cut every `every`, with days that begin `offset` after midnight.
 
+    Hours are counted from the first midnight of 1970, weeks from the Monday after it.
+
     Spans of several months begin so many (`phase`) after January.
     """
 
@@ -39,9 +41,14 @@ class Clock:
     offset: int = 0
     phase: int = 0
 
-    def days(self) -> Clock:
-        """The same clock, cut every day."""
-        return Clock(Calendar(1, "day"), self.zone, self.offset)
+    def finer(self, other: Duration) -> Clock:
+        """The same clock, cut wherever one of its spans begins or ends that `other` after it."""
+        spans = [each for each in (self.every, other) if isinstance(each, Calendar)]
+        hours = [each.count for each in spans if each.unit == "hour"]
+        # A day's hours, too, where days or longer spans are cut beside hours.
+        day = [24] if len(hours) < len(spans) else []
+        cut = Calendar(math.gcd(*hours, *day), "hour") if hours else Calendar(1, "day")
+        return Clock(cut, self.zone, self.offset)
 
     def cut(self, at: Column) -> Column:
         """The number of the span that holds the instant; it grows with time."""
@@ -55,31 +62,24 @@ class Clock:
 
     def start(self, index: Column, later: Calendar | None = None) -> Column:
         """The instant at which a span begins, or `later` than that by the calendar."""
-        date = self._date(index)
+        local = self._local(index)
         if later is not None:
-            date = _add(date, later)
-        local = F.unix_date(date).cast("long") * DAY_US + self.offset
-        return from_local(local, self.zone)
+            local = _add(local, later)
+        return from_local(local + self.offset, self.zone)
 
     def _local_index(self, local: Column) -> Column:
-        day = _day(local).cast("long")
-        count = self.every.count
         if self.every.unit == "month":
-            date = F.date_from_unix_date(day.cast("int"))
+            date = F.date_from_unix_date(_day(local))
             months = (F.year(date) - 1970) * 12 + F.month(date) - 1 - self.phase
-            return _floor_div(months.cast("long"), count)
-        if self.every.unit == "week":
-            return _floor_div(day - _FIRST_MONDAY, 7 * count)
-        return _floor_div(day, count)
+            return _floor_div(months.cast("long"), self.every.count)
+        return _floor_div(local - first_start(self.every), self.every.local_us)
 
-    def _date(self, index: Column) -> Column:
-        count = self.every.count
+    def _local(self, index: Column) -> Column:
+        """What the wall clock shows as a span begins, without the offset; µs."""
         if self.every.unit == "month":
-            months = (index * count + self.phase).cast("int")
-            return F.add_months(F.date_from_unix_date(F.lit(0)), months)
-        if self.every.unit == "week":
-            return F.date_from_unix_date((index * (7 * count) + _FIRST_MONDAY).cast("int"))
-        return F.date_from_unix_date((index * count).cast("int"))
+            months = (index * self.every.count + self.phase).cast("int")
+            return _midnight(F.add_months(F.date_from_unix_date(F.lit(0)), months))
+        return index * self.every.local_us + first_start(self.every)
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class CalendarWindows:
         return self.size == self.clock.every
 
     def cutting(self) -> Clock:
-        """Slices in which all instants share their windows: spans that tumble, else local days."""
-        return self.clock if self.one_each else self.clock.days()
+        """Slices in which all instants share their windows."""
+        return self.clock if self.one_each else self.clock.finer(self.size)
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
-        before = self.size.longest_days // self.clock.every.shortest_days + 1
+        before = self.size.longest_us // self.clock.every.shortest_us + 1
         indexes = _let(self.clock.cut(at), lambda last: F.sequence(last - before, last))
         near = F.transform(indexes, self._struct)
         return F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
@@ -131,7 +131,7 @@ class CalendarCumulating:
 
     def cutting(self) -> Cutting:
         """Slices in which all instants share their windows."""
-        return self if isinstance(self.step, Fixed) else self.clock.days()
+        return self if isinstance(self.step, Fixed) else self.clock.finer(self.step)
 
     def cut(self, at: Column) -> Column:
         """The end of the fixed step that holds the instant."""
@@ -167,7 +167,7 @@ class CalendarCumulating:
             final = start - floor_to(start - last, width, 0)
             ends = F.sequence(_next_step(at, start, width), final, F.lit(width))
         else:
-            most = self.clock.every.longest_days // self.step.shortest_days + 1
+            most = self.clock.every.longest_us // self.step.shortest_us + 1
             steps = [Calendar(n * self.step.count, self.step.unit) for n in range(1, most + 1)]
             ends = F.array(*(self.clock.start(span["index"], later=each) for each in steps))
         cut = F.array_distinct(F.transform(ends, lambda end: F.least(end, last)))
@@ -188,10 +188,15 @@ def _next_step(at: Column, start: Column, width: int) -> Column:
     return start + floor_to(at - start, width, 0) + width
 
 
-def _add(date: Column, span: Calendar) -> Column:
+def _add(local: Column, span: Calendar) -> Column:
     if span.unit == "month":
-        return F.add_months(date, span.count)
-    return F.date_add(date, span.count * (7 if span.unit == "week" else 1))
+        date = _midnight(F.add_months(F.date_from_unix_date(_day(local)), span.count))
+        return date + F.pmod(local, F.lit(DAY_US))
+    return local + span.local_us
+
+
+def _midnight(date: Column) -> Column:
+    return F.unix_date(date).cast("long") * DAY_US
 
 
 def _day(local: Column) -> Column:

@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from backfill import CountWindow, SlidingWindow
+from backfill import CountWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
-from backfill.replay import Emission, Event, Replayed, replay
+from backfill.durations import Fixed
+from backfill.replay import Emission, Replayed, replay
 from tests.engines.recordings import MS, Recording, recordings
 
 DATASTREAM = recordings("datastream")
@@ -26,6 +27,7 @@ AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 ACCUMULATION = {"accumulating": "accumulating", "delta": "discarding"}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 LAST = (1 << 63) - 1
+HOUR = 3_600_000_000
 
 Row = dict[str, Any]
 
@@ -124,32 +126,40 @@ def test_datastream(recording: Recording) -> None:
     assert late == [row["arrival"] for row in recording.rows("late")]
 
 
-def local(us: int, zone: str) -> int:
-    """What the clock of a zone shows, as if it were one of UTC."""
-    wall = (EPOCH + dt.timedelta(microseconds=us)).astimezone(ZoneInfo(zone))
-    return (wall.replace(tzinfo=dt.timezone.utc) - EPOCH) // dt.timedelta(microseconds=1)
+def in_utc(row: Row, zone: str) -> Row:
+    """With bounds that the zone's clocks show as clocks of UTC show them.
+
+    At two o'clock the clocks were set to three: both are one instant.
+    """
+    walls = {name: dt.datetime.fromisoformat(row[name]) for name in ("window_start", "window_end")}
+    instants = {
+        n: w.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.timezone.utc) for n, w in walls.items()
+    }
+    return {
+        **row,
+        **{n: text((i - EPOCH) // dt.timedelta(microseconds=1)) for n, i in instants.items()},
+    }
 
 
-def on_local_clock(recording: Recording, events: list[Event], zone: str) -> list[Event]:
-    """SQL cuts windows of any size on the clock of the session's zone: here, times are its."""
-    marks = watermarks(recording, lag=0)
-    return [
-        replace(each, time=local(each.time or 0, zone), watermark=local(marks[each.arrival], zone))
-        for each in events
-    ]
+def on_local_clock(window: Any) -> Any:
+    """SQL cuts windows of any size on the clock of the session's zone."""
+    assert isinstance(window, TumblingWindow)
+    assert isinstance(window.size, Fixed)
+    return TumblingWindow(size=f"{window.size.us // HOUR} local hours")
 
 
 def sql(recording: Recording) -> Replayed:
-    given, events = recording.settings, recording.events()
+    given, window = recording.settings, recording.window
     settings = {"watermark_delay": given["watermark_delay"]}
     if "timezone" in given:
-        events, settings = on_local_clock(recording, events, given["timezone"]), {}
+        window = on_local_clock(window)
+        settings["timezone"] = given["timezone"]
     if "allowed_lateness" in given:
         settings["allowed_lateness"] = given["allowed_lateness"]
     group = "FROM events GROUP BY" in given["query"]
     return replay(
-        events,
-        recording.window,
+        recording.events(),
+        window,
         engine="flink",
         api="sql-group" if group else "sql",
         aggregates=AGGREGATES,
@@ -184,4 +194,7 @@ def text(us: int) -> str:
 def test_sql(recording: Recording) -> None:
     rows = changes(recording, sql(recording))
     order = ("window_end", "ts")
-    assert by_end(rows, *order) == by_end(recording.rows("output"), *order)
+    recorded = recording.rows("output")
+    if "timezone" in recording.settings:
+        recorded = [in_utc(row, recording.settings["timezone"]) for row in recorded]
+    assert by_end(rows, *order) == by_end(recorded, *order)

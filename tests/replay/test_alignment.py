@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backfill import CumulatingWindow, HoppingWindow, TumblingWindow
 from backfill.alignment import assigner
 from backfill.engines import ENGINES
-from tests.reference import add_months, calendar, cumulating, hopping, local
+from tests.reference import add_months, calendar, cumulating, hopping, local, local_hours
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -98,6 +98,20 @@ CALENDARS: dict[str, tuple[Any, Callable[[str], Windows]]] = {
     "weeks by days": (
         HoppingWindow(size="1 week", advance="1 day"),
         lambda z: calendar(z, (1, "week"), (1, "day")),
+    ),
+    "local hours": (TumblingWindow(size="6 local hours"), lambda z: local_hours(z, 6)),
+    "every local hour": (TumblingWindow(size="1 local hour"), lambda z: local_hours(z, 1)),
+    "shifts from six": (
+        TumblingWindow(size="8 local hours", offset="6h"),
+        lambda z: local_hours(z, 8, offset=6 * HOUR),
+    ),
+    "local hours by hours": (
+        HoppingWindow(size="9 local hours", advance="6 local hours"),
+        lambda z: local_hours(z, 9, 6),
+    ),
+    "days by local hours": (
+        HoppingWindow(size="1 day", advance="4 local hours"),
+        lambda z: local_hours(z, 24, 4),
     ),
     "months by weeks": (
         HoppingWindow(size="1 month", advance="1 week"),
