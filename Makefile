@@ -38,6 +38,9 @@ test-fast: .venv/ready ## the tests that are not slow
 test-kills: .venv/ready ## kill 200 runs at random moments
 	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/history/test_kill.py
 
+test-combinations: .venv/ready ## compare every engine, format, window and order of arrival; some 25 minutes
+	$(call with_java,.venv) BACKFILL_COMBINATIONS=all .venv/bin/python -m pytest tests/reconcile/test_combinations.py
+
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
 	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/python -m pytest -m 'not slow' \

@@ -1,19 +1,28 @@
-"""Every engine, window and order of arrival goes through a comparison, or is refused by name."""
+"""Every engine, format, window and order of arrival goes through a comparison, or is refused.
+
+Each engine meets each format, and each format each window and order of arrival. With
+BACKFILL_COMBINATIONS=all every combination of the four is compared.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from backfill import Job
 from backfill.engines import ENGINES
 from backfill.errors import BackfillError
+from backfill.reconciliation.options import FORMS
+from backfill.replay.windowed_keys import WindowedKey, encode_windowed_key
 
 JOB = """
 source: {path: ../events, format: parquet}
@@ -27,10 +36,13 @@ windows:
 tables: {path: out}
 checks: {builtin: off}
 """
+WINDOWS = ("sessions", "tumbling", "hopping", "growing")
 ARRIVALS = {"none": "", "one": ", arrival: place", "two": ", arrival: [partition, offset]"}
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-#: Key and second, in order of arrival; the second of key a comes late under every engine.
-EVENTS = [("a", 0), ("a", 30), ("b", 1_000), ("a", 20), ("b", 5_000)]
+SECOND = 1_000_000
+#: Key and second, in order of arrival; the second of key a comes late under every engine. None is
+#: at the edge of a window, which engines draw differently.
+EVENTS = [("a", 5), ("a", 35), ("b", 1_005), ("a", 25), ("b", 5_005)]
 #: Windows that an engine does not have, so no stream of it can have written them.
 HAS_NO = {
     "kafka-streams": {"growing"},
@@ -39,43 +51,157 @@ HAS_NO = {
     "storm": {"sessions", "growing"},
     "samza": {"sessions", "growing"},
 }
+#: What rows of a format have besides.
+COLUMNS: dict[str, dict[str, Any]] = {
+    "spark-append": {"batch_id": 0},
+    "spark-update": {"batch_id": 0},
+    "spark-complete": {"batch_id": 0},
+    "flink": {"op": "+I"},
+    "beam": {"pane_index": 0},
+    "samza": {"pane_index": 0},
+}
+#: What is said of a format.
+OPTIONS = {"beam": {"panes": "accumulating"}, "samza": {"panes": "accumulating"}}
+#: Why what has no meaning is refused.
+REFUSED = "has no such window|has no spark-update of session windows"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A window of one key: its first and last event, or its bounds; seconds."""
+
+    key: str
+    start: int
+    end: int
+    events: int
+
+
+def windows(name: str) -> list[Written]:
+    """What the events are in, late or not."""
+    found: dict[tuple[str, int, int], int] = {}
+    if name == "sessions":
+        return [
+            Written("a", 5, 35, 3),
+            Written("b", 1_005, 1_005, 1),
+            Written("b", 5_005, 5_005, 1),
+        ]
+    for key, second in EVENTS:
+        first = second // 60 * 60
+        bounds = {
+            "tumbling": [(first, first + 60)],
+            "hopping": [(s, s + 60) for s in range(second // 20 * 20 - 40, second + 1, 20)],
+            "growing": [(first, e) for e in range(first + 20, first + 61, 20) if second < e],
+        }[name]
+        for start, end in bounds:
+            found[key, start, end] = found.get((key, start, end), 0) + 1
+    return [Written(*place, count) for place, count in found.items()]
+
+
+def rows(found: Iterable[Written], name: str, format: str, engine: str) -> list[dict[str, Any]]:
+    """As the format has them. The windows of b have another value, so that its key is replayed."""
+    written = FORMS[format].engine or engine
+    later = 0
+    if name == "sessions" and ENGINES[written].rules.session_end == "last_event_plus_gap":
+        later = 60
+    began = round(BEGAN.timestamp()) * SECOND
+    listed = []
+    for offset, each in enumerate(found):
+        n = 7 if each.key == "b" else each.events
+        if FORMS[format].keyed_bytes:
+            end = began + each.end * SECOND if name == "sessions" else None
+            key = WindowedKey(each.key.encode(), began + each.start * SECOND, end)
+            form: Any = "session" if name == "sessions" else "window"
+            record = {
+                "key": encode_windowed_key(key, form),
+                "value": n.to_bytes(8, "big"),
+                "partition": 0,
+                "offset": offset,
+            }
+            listed.append(record)
+            continue
+        bounds = {"window_start": each.start, "window_end": each.end + later}
+        instants = {at: BEGAN + dt.timedelta(seconds=s) for at, s in bounds.items()}
+        listed.append({"user": each.key, **instants, "n": n, **COLUMNS.get(format, {})})
+    return listed
+
+
+def combinations(engine: str, arrival: str) -> list[tuple[str, str]]:
+    """Formats and windows for one job: all, or so many that each engine meets each format."""
+    if os.environ.get("BACKFILL_COMBINATIONS") == "all":
+        return [(format, window) for format in FORMS for window in WINDOWS]
+    formats = list(FORMS)
+    first = 4 * (3 * list(ENGINES).index(engine) + list(ARRIVALS).index(arrival))
+    # Nine formats and four windows: of 36 numbers in a row each is another pair.
+    return [(formats[n % len(formats)], WINDOWS[n % 4]) for n in range(first, first + 4)]
+
+
+def test_each_engine_meets_each_format_and_each_format_each_window_and_arrival() -> None:
+    met = [
+        (engine, arrival, *each)
+        for engine in ENGINES
+        for arrival in ARRIVALS
+        for each in combinations(engine, arrival)
+    ]
+    assert {(e, f) for e, _, f, _ in met} == {(e, f) for e in ENGINES for f in FORMS}
+    assert {(f, w) for *_, f, w in met} == {(f, w) for f in FORMS for w in WINDOWS}
+    assert {(a, f) for _, a, f, _ in met} == {(a, f) for a in ARRIVALS for f in FORMS}
+    assert {(e, w) for e, _, _, w in met} == {(e, w) for e in ENGINES for w in WINDOWS}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arrival", ARRIVALS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_combination_is_compared(
+def test_combinations_are_compared(
     spark: SparkSession, tmp_path: Path, engine: str, arrival: str
 ) -> None:
-    (tmp_path / "events").mkdir()
     (tmp_path / "job").mkdir()
-    places = list(range(len(EVENTS)))
-    # The wall clock, which is Samza's time, does not go back.
-    events = sorted(EVENTS, key=lambda each: each[1]) if engine == "samza" else EVENTS
+    (tmp_path / "job" / "job.yaml").write_text(JOB % (ARRIVALS[arrival], engine))
+    job = Job.load(tmp_path / "job" / "job.yaml")
+    write_events(tmp_path, EVENTS)
+    job.run(spark)
+    in_time = tmp_path / "in_time"
+    for format, name in combinations(engine, arrival):
+        writer = FORMS[format].engine or engine
+        case = f"{engine}, {arrival}, {format}, {name}"
+        path = tmp_path / f"{format}_{name}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows(windows(name), name, format, engine)), path)
+        compared, said = job, OPTIONS.get(format, {})
+        if writer == "samza" and arrival != "none":
+            # The wall clock, which is Samza's time, does not go back.
+            compared = in_order(in_time, engine, arrival, spark)
+        refused = name in HAS_NO.get(writer, ()) or (
+            name == "sessions" and not FORMS[format].sessions
+        )
+        if refused:
+            with pytest.raises(BackfillError, match=REFUSED):
+                compared.reconcile(name, spark, stream=str(path), format=format, **said)
+            continue
+        found = compared.reconcile(name, spark, stream=str(path), format=format, **said)
+        count = {key: sum(w.key == key for w in windows(name)) for key in "ab"}
+        assert (found.matched, len(found.differences)) == (count["a"], count["b"]), case
+        assert {each.key for each in found.differences} == {("b",)}, case
+        assert all(each.explanation.causes for each in found.differences), case
+
+
+def in_order(folder: Path, engine: str, arrival: str, spark: SparkSession) -> Job:
+    """The same job over events that arrived in order of their times; run once."""
+    path = folder / "job" / "job.yaml"
+    if not path.exists():
+        path.parent.mkdir(parents=True)
+        path.write_text(JOB % (ARRIVALS[arrival], engine))
+        write_events(folder, sorted(EVENTS, key=lambda each: each[1]))
+        Job.load(path).run(spark)
+    return Job.load(path)
+
+
+def write_events(folder: Path, events: list[tuple[str, int]]) -> None:
+    (folder / "events").mkdir()
+    places = list(range(len(events)))
     columns = {
         "user": [key for key, _ in events],
-        "at": pa.array([BEGAN + dt.timedelta(seconds=s) for _, s in events]),
+        "at": pa.array([BEGAN + dt.timedelta(seconds=second) for _, second in events]),
         "place": places,
         "partition": [0 for _ in places],
         "offset": places,
     }
-    pq.write_table(pa.table(columns), tmp_path / "events" / "a.parquet")
-    (tmp_path / "job" / "job.yaml").write_text(JOB % (ARRIVALS[arrival], engine))
-    job = Job.load(tmp_path / "job" / "job.yaml")
-    job.run(spark)
-    for window in job.spec.windows:
-        table = job.table(window, spark).select("user", "window_start", "window_end", "n")
-        # The window of b alone has another value, so its key is replayed.
-        wrong = table.withColumn("n", F.when(F.col("user") == "b", 7).otherwise(F.col("n")))
-        path = str(tmp_path / f"stream_{window}")
-        wrong.coalesce(1).write.parquet(path)
-        if window in HAS_NO.get(engine, ()):
-            with pytest.raises(BackfillError, match=f"the engine {engine} has no such window"):
-                job.reconcile(window, spark, stream=path, format="table")
-            continue
-        found = job.reconcile(window, spark, stream=path, format="table")
-        rows = table.groupBy("user").count().collect()
-        count = {row["user"]: row["count"] for row in rows}
-        assert (found.matched, len(found.differences)) == (count["a"], count["b"]), window
-        assert {each.key for each in found.differences} == {("b",)}
-        assert all(each.explanation.causes for each in found.differences)
+    pq.write_table(pa.table(columns), folder / "events" / "a.parquet")
