@@ -21,9 +21,10 @@ from backfill import (
 )
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
-from backfill.columns import TIME
+from backfill.columns import REASON, TIME
 from backfill.compute import Definition, slice_events
 from backfill.engines import PLAIN
+from backfill.events import EventRules, normalise
 from backfill.windows import Window
 from tests.plans import explained, nodes, scanned
 
@@ -181,24 +182,41 @@ def test_sessionize_exchanges_events_once(events: DataFrame) -> None:
     assert found["Sort"] == 2
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
-def test_a_time_without_a_zone_is_converted_once(
-    events: DataFrame, spark: SparkSession, tmp_path: Path, zone: str
+@pytest.mark.parametrize(
+    ("written", "time_format", "zone", "once"),
+    [
+        ("cast(at AS timestamp_ntz)", None, "UTC", " div "),
+        ("cast(at AS timestamp_ntz)", None, "America/St_Johns", " div "),
+        ("date_format(at, 'yyyy-MM-dd HH:mm:ss')", "iso", "America/St_Johns", r"RLIKE ^\d{4}"),
+        ("date_format(at, 'dd/MM/yyyy HH:mm')", "dd/MM/yyyy HH:mm", "UTC", "unix_micros("),
+        ("cast(unix_micros(at) AS string)", "epoch_us", "UTC", "as decimal(38,18)"),
+    ],
+)
+def test_a_time_is_read_once(
+    spark: SparkSession,
+    events: DataFrame,
+    tmp_path: Path,
+    written: str,
+    time_format: str | None,
+    zone: str,
+    once: str,
 ) -> None:
-    path = str(tmp_path / "local")
-    events.withColumn("at", F.col("at").cast("timestamp_ntz")).write.parquet(path)
-    found = aggregate(
-        spark.read.parquet(path),
-        SessionWindow(gap="30m"),
-        key="user",
+    path = str(tmp_path / "written")
+    events.withColumn("at", F.expr(written)).write.parquet(path)
+    rules = EventRules(
+        key=("user",),
         time="at",
+        time_format=time_format,
         timezone=zone,
-        aggregates={"n": agg.count()},
+        max_future_us=1,
+        now_us=1,
+        before_epoch=False,
+        tick_us=1_000,
     )
-    text = explained(found)
-    converted = [line for line in text.splitlines() if "unix_date(" in line]
-    # Spark writes an expression out wherever it is used: only the projection may use this one,
-    # and in a zone the test of the calendar's first and last days, which hardly a row needs.
-    most = 1 if zone == "UTC" else 3
-    assert 1 <= sum(line.count("unix_date(") for line in converted if "Filter" not in line) <= most
-    assert "decimal" not in text
+    # Spark writes an expression out wherever it is used, in each filter too.
+    usable = normalise(spark.read.parquet(path), rules).where(F.col(REASON).isNull())
+    text = explained(usable.select("user", TIME, "amount"))
+    assert text.count(once) == 1
+    assert scanned(usable.select("user", TIME, "amount")) == {"user", "at", "amount"}
+    # Decimals take four times as long as whole numbers.
+    assert time_format == "epoch_us" or "decimal" not in text

@@ -38,6 +38,8 @@ REASONS = (
 )
 """Where several hold for a row, the first of them is its reason."""
 
+#: An event time as it was read, before it is judged.
+_RAW = "_raw_time"
 _DAY_US = 86_400_000_000
 _PLAIN = (
     StringType,
@@ -101,14 +103,21 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
     """
     _check_columns(frame, rules)
     reading = read_time(frame, rules.time, rules.time_format, rules.timezone)
-    time = reading.micros
+    if reading.cheap:
+        raw, read = reading.raw, frame
+    else:
+        # Spark writes an expression out wherever it is used, in filters too; what comes out of an
+        # array is computed once a row.
+        read = frame.select("*", F.inline(F.array(F.struct(reading.raw.alias(_RAW)))))
+        raw = F.col(_RAW)
+    time, out_of_range = reading.judged(raw)
     if rules.tick_us > 1:
         # pmod is never negative, so this floors before 1970 too.
         time = time - F.pmod(time, F.lit(rules.tick_us).cast("bigint"))
-    timed = frame.withColumn(TIME, time)
+    timed = read.withColumn(TIME, time)
     tests = [
         ("no_time", column(rules.time).isNull()),
-        ("time_out_of_range", reading.out_of_range),
+        ("time_out_of_range", out_of_range),
         *([] if reading.always else [("unreadable_time", F.col(TIME).isNull())]),
         *_tests(timed, rules),
     ]
@@ -119,7 +128,7 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
         tests[1:],
         F.when(tests[0][1], tests[0][0]),
     )
-    return timed.withColumn(REASON, reason)
+    return timed.withColumn(REASON, reason).drop(_RAW)
 
 
 def _tests(timed: DataFrame, rules: EventRules) -> Iterable[tuple[str, Column]]:

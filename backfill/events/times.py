@@ -8,6 +8,7 @@ clocks did.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -48,17 +49,21 @@ _ISO = (
 
 @dataclass(frozen=True)
 class Reading:
-    """An event time, as columns.
+    """An event time, as columns, in two steps: what is costly is read once, into a column.
 
     Attributes:
-        micros: bigint, µs since the epoch; NULL where there is none in the years 1 to 9999.
-        out_of_range: true where there is a time outside these years; otherwise false or NULL.
+        raw: what is read.
+        judged: from that, the micros (bigint, µs since the epoch; NULL where there is none in the
+            years 1 to 9999), and whether there is a time outside these years (otherwise false or
+            NULL).
         always: what is not NULL and not out of range can be read.
+        cheap: to read it costs no more than to look it up.
     """
 
-    micros: Column
-    out_of_range: Column
+    raw: Column
+    judged: Callable[[Column], tuple[Column, Column]]
     always: bool = False
+    cheap: bool = False
 
 
 def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: str) -> Column:
@@ -76,7 +81,8 @@ def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: 
         ColumnError: the column's type does not go with `time_format`.
         JobFileError: the zone or the pattern is none.
     """
-    return read_time(frame, time, time_format, timezone).micros
+    reading = read_time(frame, time, time_format, timezone)
+    return reading.judged(reading.raw)[0]
 
 
 def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: str) -> Reading:
@@ -84,9 +90,8 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
     check_zone(timezone)
     type_, value = frame.schema[time].dataType, column(time)
     if time_format is None:
-        micros = instant(value, type_, time, timezone)
-        fits = _instant_fits(value, type_, micros, timezone)
-        return Reading(F.when(fits, micros), ~fits, always=True)
+        raw = instant(value, type_, time, timezone)
+        return _in_range(raw, always=True, cheap=isinstance(type_, TimestampType))
     if isinstance(type_, TimestampType | TimestampNTZType | DateType):
         raise ColumnError(
             f"it is a {type_.simpleString()} already, time_format {time_format!r} is for text and "
@@ -108,29 +113,12 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
     return _in_range(_pattern(value, time_format, timezone))
 
 
-def _instant_fits(value: Column, type_: DataType, micros: Column, timezone: str) -> Column:
-    """Whether an instant is in the years 1 to 9999.
+def _in_range(raw: Column, *, always: bool = False, cheap: bool = False) -> Reading:
+    def judged(micros: Column) -> tuple[Column, Column]:
+        fits = micros.between(MIN_US, MAX_US)
+        return F.when(fits, micros), ~fits
 
-    Of a local time the value itself says it, but for the first and the last days of a zone: Spark
-    writes out what is asked of the instant wherever that is asked, and would convert it each time.
-    """
-    literal = "TIMESTAMP_NTZ" if isinstance(type_, TimestampNTZType) else "DATE"
-    if isinstance(type_, TimestampType):
-        return micros.between(MIN_US, MAX_US)
-    if timezone == "UTC":
-        first, last = "0001-01-01", "9999-12-31"
-    else:
-        first, last = "0001-01-03", "9999-12-29"
-    end = f"{last} 23:59:59.999999" if literal == "TIMESTAMP_NTZ" else last
-    inside = value.between(F.expr(f"{literal}'{first}'"), F.expr(f"{literal}'{end}'"))
-    if timezone == "UTC":
-        return inside
-    return F.when(inside, F.lit(True)).otherwise(micros.between(MIN_US, MAX_US))
-
-
-def _in_range(micros: Column) -> Reading:
-    fits = micros.between(MIN_US, MAX_US)
-    return Reading(F.when(fits, micros), ~fits)
+    return Reading(raw, judged, always=always, cheap=cheap)
 
 
 def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
@@ -142,13 +130,11 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     if isinstance(type_, TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, TimestampNTZType):
-        # No cast here knows the session's zone, and none goes through decimals, which take four
-        # times as long: a day's time is an interval, whose whole seconds are cut out of a million
-        # times it.
-        date = value.cast("date")
-        since = (value - date.cast("timestamp_ntz")) * 1_000_000
-        within = since.cast("interval second").cast("bigint")
-        return from_local(F.unix_date(date).cast("bigint") * _DAY_US + within, timezone)
+        # Nothing here knows the session's zone, and nothing goes through decimals, which take four
+        # times as long: intervals are divided as whole numbers of microseconds.
+        since = value - F.expr("TIMESTAMP_NTZ'1970-01-01'")
+        micros = F.call_function("div", since, F.expr("INTERVAL '0.000001' SECOND"))
+        return from_local(micros, timezone)
     if isinstance(type_, DateType):
         return from_local(F.unix_date(value).cast("bigint") * _DAY_US, timezone)
     kind = "numbers" if isinstance(type_, IntegralType | DecimalType | DoubleType) else "text"
@@ -185,15 +171,20 @@ def _numbers(value: Column, type_: DataType, time: str, unit: int) -> Reading:
             field=time,
             way_out="Allowed: integers, decimals, doubles and text",
         )
-    return Reading(F.when(fits, micros), ~fits)
+    cheap = isinstance(type_, IntegralType)
+    return Reading(F.when(fits, micros), lambda raw: (raw, ~fits), cheap=cheap)
 
 
 def _in_range_text(value: Column, unit: int, low: int, high: int) -> Reading:
     number, is_number = text_micros(value)
-    fits = (number >= low) & (number < high + 1)
-    return Reading(
-        F.when(fits, decimal_micros(number, unit)), is_number & F.coalesce(~fits, F.lit(True))
-    )
+    raw = F.struct(number.alias("number"), is_number.alias("is_number"))
+
+    def judged(raw: Column) -> tuple[Column, Column]:
+        fits = (raw["number"] >= low) & (raw["number"] < high + 1)
+        beyond = raw["is_number"] & F.coalesce(~fits, F.lit(True))
+        return F.when(fits, decimal_micros(raw["number"], unit)), beyond
+
+    return Reading(raw, judged)
 
 
 def iso(value: Column, timezone: str) -> Column:
@@ -208,16 +199,16 @@ def iso(value: Column, timezone: str) -> Column:
     def found(pattern: str) -> Column:
         return F.regexp_extract(clock, pattern, 1)
 
-    seconds = (
-        part(12) * 3600
-        + part(15) * 60
-        + F.coalesce(F.nullif(found(r"^.\d\d:\d\d:(\d\d)"), F.lit("")).try_cast("bigint"), F.lit(0))
-    )
+    def number(pattern: str) -> Column:
+        # To cast an empty text takes ten times as long as to cast a number.
+        digits = F.nullif(found(pattern), F.lit(""))
+        return F.coalesce(digits.try_cast("bigint"), F.lit(0))
+
+    seconds = part(12) * 3600 + part(15) * 60 + number(r"^.\d\d:\d\d:(\d\d)")
     fraction = F.rpad(found(r"[.,](\d{1,6})"), 6, "0").try_cast("bigint")
     days = F.unix_date(text.substr(1, 10).try_cast("date")).cast("bigint")
     local = days * _DAY_US + seconds * 1_000_000 + fraction
-    hours = F.coalesce(found(r"[+-](\d\d)").try_cast("bigint"), F.lit(0))
-    minutes = F.coalesce(found(r"[+-]\d\d:?(\d\d)$").try_cast("bigint"), F.lit(0))
+    hours, minutes = number(r"[+-](\d\d)"), number(r"[+-]\d\d:?(\d\d)$")
     offset = (hours * 3600 + minutes * 60) * 1_000_000
     shifted = F.when(clock.contains("-"), local + offset).otherwise(local - offset)
     zoned = clock.rlike(r"[Zz]|[+-]")
