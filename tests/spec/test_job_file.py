@@ -57,6 +57,9 @@ stream:
   caching: true
   commits: commits.json
   restarts: [[0, 1200], [1, 7]]
+  store: memory
+  emit_interval: 5s
+  wall_clock: read_at
 """
 
 SMALL = """\
@@ -122,6 +125,9 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "caching": True,
         "commits": str(tmp_path / "commits.json"),
         "restarts": ((0, 1200), (1, 7)),
+        "store": "memory",
+        "emit_interval": Fixed(5_000_000),
+        "wall_clock": "read_at",
     }
     hour = Fixed(3_600_000_000)
     assert [each.window for each in spec.windows.values()] == [
