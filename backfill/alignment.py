@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from backfill.durations import DAY_US, Calendar, Duration, Fixed
 from backfill.engines import PLAIN, Rules
+from backfill.time.durations import DAY_US, Calendar, Duration, Fixed
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
 
 #: The windows that hold an instant, as (start, end), the earliest start or end first.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from backfill.durations import Calendar, Fixed
 from backfill.errors import JobFileError, WindowError, did_you_mean
 from backfill.streaming import STREAMING, Streaming
+from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
     CumulatingWindow,
     EventWindow,

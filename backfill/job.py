@@ -12,28 +12,28 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import JobFileError, TableError, did_you_mean
-from backfill.history import versions
-from backfill.history.base import QUARANTINE, Progress
-from backfill.history.dates import Dates
-from backfill.history.execute import execute
-from backfill.history.expire import Expired, expire
-from backfill.history.plan import Plan, Planner
-from backfill.history.recompute import RecomputeRun
-from backfill.history.record import late_of
-from backfill.history.results import RunResult
-from backfill.history.selection import selected
-from backfill.history.upkeep import Kept, clean
-from backfill.history.validate import Validating
+from backfill.execution.base import QUARANTINE, Progress
+from backfill.execution.execute import execute
+from backfill.execution.expire import Expired, expire
+from backfill.execution.recompute import RecomputeRun
+from backfill.execution.results import RunResult
+from backfill.execution.upkeep import Kept, clean
+from backfill.execution.validate import Validating
+from backfill.ledger import versions
+from backfill.ledger.record import late_of
+from backfill.planning.planner import Plan, Planner
+from backfill.planning.selection import selected
 from backfill.quality.checks import Outcome
-from backfill.quality.reconciliation import check_reconciled
 from backfill.quality.store import PAGES, kept
+from backfill.reconciliation.checks import check_reconciled
 from backfill.reconciliation.given import described
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.run import compare_with
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
+from backfill.store import DeltaStore
 from backfill.stream import Streamed, stream
-from backfill.tables import DeltaStore
+from backfill.time.dates import Dates
 
 
 def _silent(message: str) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from backfill.durations import Calendar, Duration, Fixed, duration, fixed
 from backfill.errors import WindowError
+from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
 
 D = TypeVar("D", Fixed, Duration)
 

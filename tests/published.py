@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.spec import JobSpec
-from backfill.tables import DeltaStore
+from backfill.store import DeltaStore
 
 JOB = """\
 source: {path: events.json, format: json}

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from backfill import CumulatingWindow, SessionWindow, TumblingWindow
 from backfill.engines import engine
 from backfill.errors import ColumnError
-from backfill.history.changes import KINDS, changes, first_changes
+from backfill.ledger.changes import KINDS, changes, first_changes
 from backfill.windows import Window
 from tests.plans import explained, nodes
 from tests.reference import instant

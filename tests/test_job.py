@@ -16,7 +16,7 @@ from backfill import Job, SessionWindow, aggregate
 from backfill import aggregates as agg
 from backfill.compute import Built
 from backfill.errors import BackfillError, ConservationError, SourceError, TableError
-from backfill.history import full
+from backfill.execution import full
 from tests import reference
 
 SAMPLES = Path(__file__).parent.parent / "data" / "samples"

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
-from backfill.durations import Fixed
 from backfill.errors import BackfillError, ColumnError
 from backfill.stream import Streamed
 from backfill.stream.checkpoints import Checkpoint
+from backfill.time.durations import Fixed
 from tests import reference
 from tests.frames import rows as micros
 from tests.reference import Event

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from backfill.errors import ColumnError, JobFileError, TableError, WindowError
-from backfill.history.upkeep import clean
-from backfill.history.versions import RestoredTable, changes_since, restore, runs
+from backfill.execution.upkeep import clean
+from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
 from tests.published import JOB, Published
 
 FIRST = [

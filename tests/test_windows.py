@@ -15,9 +15,9 @@ from backfill import (
     SlidingWindow,
     TumblingWindow,
 )
-from backfill.durations import Calendar, Duration, Fixed, duration
 from backfill.engines import ENGINES, PLAIN, engine
 from backfill.errors import BackfillError, JobFileError, WindowError
+from backfill.time.durations import Calendar, Duration, Fixed, duration
 from backfill.windows import Window
 
 HOUR = 3_600_000_000

@@ -33,8 +33,8 @@ def changes(
 
     They were inserted, updated, deleted, merged with others, or split.
     """
-    from backfill.history.changes import first_changes
     from backfill.job import Job
+    from backfill.ledger.changes import first_changes
 
     loaded = Job.load(job)
     found = loaded.changes(window, since, spark_session(spark, remote))

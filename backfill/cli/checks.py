@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backfill.cli.output import cell, print_line, print_table
-from backfill.durations import Fixed
 from backfill.quality.builtin import BUILTINS
+from backfill.time.durations import Fixed
 
 if TYPE_CHECKING:
     from backfill.quality.checks import Outcome

@@ -12,7 +12,7 @@ from backfill.cli.output import iso_utc, print_json, print_line, print_table, te
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
 
 if TYPE_CHECKING:
-    from backfill.history.plan import Beyond, Plan
+    from backfill.planning.planner import Beyond, Plan
     from backfill.spec import JobSpec
 
 

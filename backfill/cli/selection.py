@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from backfill.durations import DAY_US, fixed
 from backfill.errors import JobFileError
+from backfill.time.durations import DAY_US, fixed
 
 From = Annotated[str | None, typer.Option("--from", metavar="DATE", help="The first date.")]
 To = Annotated[str | None, typer.Option("--to", metavar="DATE", help="The date after the last.")]

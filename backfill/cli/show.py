@@ -55,7 +55,7 @@ def show(
     Dates and times are in the job's zone.
     """
     from backfill.spec import JobSpec
-    from backfill.tables import look_up
+    from backfill.store import look_up
 
     spec = JobSpec.load(job)
     tables = [*spec.windows, *([_QUARANTINE] if run is not None else [])]

@@ -10,7 +10,7 @@ from backfill.events.pushdown import time_condition, within
 from backfill.events.quarantine import quarantine_rows
 from backfill.events.sources import FORMATS, open_source
 from backfill.events.times import time_column
-from backfill.events.zones import check_zone, from_local, to_local
+from backfill.time.zones import check_zone, from_local, to_local
 
 __all__ = [
     "FORMATS",

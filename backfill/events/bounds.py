@@ -28,7 +28,7 @@ from backfill.events.model import Source
 from backfill.events.normalise import EventRules
 from backfill.events.numbers import DOUBLE_ERROR_US
 from backfill.events.times import UNITS
-from backfill.events.zones import from_local, least_from, most_until
+from backfill.time.zones import from_local, least_from, most_until
 
 Bounds = tuple[int, int]
 """The least and the largest time, both inclusive; µs since the epoch."""

@@ -24,7 +24,7 @@ from backfill.columns import REASON, TIME, column
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT
 from backfill.events.times import read_time
-from backfill.events.zones import to_local
+from backfill.time.zones import to_local
 
 REASONS = (
     "unparsable_line",

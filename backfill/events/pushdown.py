@@ -24,7 +24,7 @@ from backfill.columns import column
 from backfill.events.normalise import EventRules
 from backfill.events.numbers import DOUBLE_ERROR_US
 from backfill.events.times import MAX_US, MIN_US, UNITS
-from backfill.events.zones import least_from, most_until, to_local
+from backfill.time.zones import least_from, most_until, to_local
 
 
 def within(

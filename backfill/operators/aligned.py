@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 from backfill.aggregates.bound import Bound, running
 from backfill.alignment import first_start, in_zone, months, phase
 from backfill.columns import END, EVENTS, FIRST, START
-from backfill.durations import Calendar, Fixed
 from backfill.engines import Engine
 from backfill.operators.calendar import CalendarCumulating, CalendarWindows, Clock
 from backfill.operators.fixed import FixedCumulating, FixedWindows
 from backfill.operators.grids import Cutting
 from backfill.operators.hopping import hopping
 from backfill.operators.pivot import WIDEST, pivoted
+from backfill.time.durations import Calendar, Fixed
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
 
 #: With fewer windows per event than this, listing them is as fast.

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from backfill.alignment import first_start
 from backfill.columns import END, START
-from backfill.durations import DAY_US, Calendar, Duration, Fixed
-from backfill.events.zones import from_local, to_local
 from backfill.operators.grids import Cutting, floor_to
+from backfill.time.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.time.zones import from_local, to_local
 
 
 def local_date(at: Column, zone: str) -> Column:

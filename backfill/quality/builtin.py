@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from backfill.durations import DAY_US, Fixed
 from backfill.quality.checks import Severity
+from backfill.time.durations import DAY_US, Fixed
 from backfill.windows import SessionWindow, Window
 
 #: What a check is about.

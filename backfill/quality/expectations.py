@@ -26,8 +26,8 @@ from great_expectations.render.renderer_configuration import (
     RendererValueType,
 )
 
-from backfill.durations import Fixed, fixed
 from backfill.quality.metrics import EVENTS_SUM, TOO_NEAR
+from backfill.time.durations import Fixed, fixed
 
 # A sentence with names in it, and what they stand for.
 _Write = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]

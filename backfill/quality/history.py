@@ -9,8 +9,8 @@ from statistics import median
 
 from backfill.columns import EVENTS
 from backfill.quality.windows import Counts
-from backfill.tables import DeltaStore
-from backfill.tables.stats import added_up
+from backfill.store import DeltaStore
+from backfill.store.delta.stats import added_up
 
 _WEEK = dt.timedelta(days=7)
 #: A date is judged from so many such dates on, and by the last so many.

@@ -24,10 +24,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, IntegralType
 
 from backfill.columns import column as exactly
-from backfill.durations import fixed
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.times import instant
 from backfill.quality.utc import with_times_of_utc
+from backfill.time.durations import fixed
 
 TOO_NEAR = "sessions.too_near"
 EVENTS_SUM = "column.events_sum"

@@ -121,7 +121,7 @@ class Case:
     def tries(self) -> int:
         """How many replays may still be made to look for faults."""
         among = self.operator.among
-        return MOST_TRIES if among is None else min(MOST_TRIES, among.joint.tries)
+        return MOST_TRIES if among is None else min(MOST_TRIES, among.tries)
 
     def same(self, one: Row, other: Row) -> bool:
         """Whether two rows say the same."""

@@ -9,12 +9,12 @@ from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
-from backfill.durations import Fixed
 from backfill.reconciliation.causes import Case, Hypothesis
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, only
 from backfill.replay import Event, Replayed, Window
+from backfill.time.durations import Fixed
 from backfill.windows import (
     CumulatingWindow,
     HoppingWindow,

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backfill.durations import Fixed
 from backfill.errors import JobFileError
 from backfill.reconciliation.marks import PLACES
 from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, overridden, places_of
+from backfill.time.durations import Fixed
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from backfill.reconciliation.operator import Operator
 from backfill.replay import Event, Replayed
-
-if TYPE_CHECKING:
-    from backfill.reconciliation.operator import Operator
 
 #: So many events are replayed to look for faults, in all; some minutes.
 _MOST_REPLAYED = 20_000_000
@@ -65,11 +63,16 @@ class Joint:
 
 
 @dataclass(frozen=True)
-class Among:
-    """One key among all."""
+class OneOfAll:
+    """One key among all: what `Operator.among` is."""
 
     joint: Joint
     key: Any
+
+    @property
+    def tries(self) -> int:
+        """How many more replays may be made to look for faults."""
+        return self.joint.tries
 
     def replay(self, operator: Operator, events: Sequence[Event]) -> Replayed:
         """The key's part of a replay of all, by the operator, with these events of the key."""

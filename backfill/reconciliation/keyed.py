@@ -23,7 +23,7 @@ from backfill.reconciliation.gathering import (
     in_order,
     windows_of,
 )
-from backfill.reconciliation.joint import Among, Joint
+from backfill.reconciliation.joint import Joint, OneOfAll
 from backfill.reconciliation.marks import OF_ALL_KEYS, by_arrival
 from backfill.reconciliation.matching import Difference, match
 from backfill.reconciliation.operator import Operator
@@ -84,7 +84,7 @@ class Keyed:
             operator = replace(
                 own_operator,
                 end_clock=ends.get(key),
-                among=Among(joint, key) if self.joint else None,
+                among=OneOfAll(joint, key) if self.joint else None,
             )
             alike, explained = self._key(key, operator, batch, stream, given.get(key, ([], {})))
             matched += alike

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from backfill.engines import PLAIN, Engine
-from backfill.reconciliation.joint import Among
 from backfill.reconciliation.rows import Row
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
 from backfill.windows import SessionWindow, Window
+
+
+class Among(Protocol):
+    """A key among others that it depends on: it is replayed with them."""
+
+    @property
+    def tries(self) -> int:
+        """How many more replays may be made to look for faults."""
+
+    def replay(self, operator: Operator, events: Sequence[Event]) -> Replayed:
+        """The key's part of a replay of all keys, with these events of the key."""
 
 
 @dataclass(frozen=True, kw_only=True)

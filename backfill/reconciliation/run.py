@@ -14,11 +14,10 @@ from pyspark.sql import types as T
 from backfill.columns import END, START, column
 from backfill.compute import Definition, bounds
 from backfill.compute import Key as KeyColumns
-from backfill.durations import fixed
 from backfill.engines import Engine
 from backfill.errors import JobFileError
-from backfill.history.base import BaseRun, Progress
-from backfill.history.exchange import of_keys
+from backfill.execution.base import BaseRun, Progress
+from backfill.execution.exchange import of_keys
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
 from backfill.reconciliation.compare import Sides
@@ -36,7 +35,8 @@ from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.spec import JobSpec
-from backfill.tables import DeltaStore
+from backfill.store import DeltaStore
+from backfill.time.durations import fixed
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
 #: replayed by Spark's workers.

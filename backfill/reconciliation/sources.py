@@ -16,8 +16,7 @@ from backfill.engines import Engine
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import SOURCE
 from backfill.events.times import time_column
-from backfill.history.base import BaseRun
-from backfill.history.dates import ALL
+from backfill.execution.base import BaseRun
 from backfill.reconciliation.checkpoint import Batches
 from backfill.reconciliation.clocks import (
     BEGINNING,
@@ -29,6 +28,7 @@ from backfill.reconciliation.clocks import (
     with_clock,
 )
 from backfill.streaming import Streaming
+from backfill.time.dates import ALL
 
 _BATCH, _ID = "_batch", "_id"
 

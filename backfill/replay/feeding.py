@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from backfill.durations import DAY_US, Calendar, Fixed
 from backfill.errors import ReplayError
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.result import Replayed
 from backfill.replay.setup import Operator, Setup
+from backfill.time.durations import DAY_US, Calendar, Fixed
 from backfill.windows import durations_of
 
 #: From the beginning of year 2 to the end of 9998, µs since the epoch.

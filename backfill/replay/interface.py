@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from backfill.durations import Calendar
 from backfill.engines import Engine
 from backfill.errors import ReplayError, WindowError, did_you_mean
 from backfill.streaming import Streaming
+from backfill.time.durations import Calendar
 from backfill.windows import (
     CountWindow,
     CumulatingWindow,

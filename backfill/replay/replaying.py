@@ -10,7 +10,6 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from backfill.durations import Fixed
 from backfill.engines import Engine
 from backfill.engines import engine as engine_named
 from backfill.errors import ReplayError
@@ -23,6 +22,7 @@ from backfill.replay.output import Output
 from backfill.replay.result import Replayed
 from backfill.replay.settings import Settings, resolve
 from backfill.replay.setup import Setup
+from backfill.time.durations import Fixed
 from backfill.windows import EventWindow, SessionWindow, Window
 
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from backfill.durations import Fixed, fixed
 from backfill.engines import Engine
 from backfill.errors import ReplayError, did_you_mean
 from backfill.streaming import Streaming
+from backfill.time.durations import Fixed, fixed
 
 _DURATIONS = (
     "grace",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import PlainValidator
 
-from backfill.durations import Fixed, fixed
 from backfill.errors import BackfillError, JobFileError, did_you_mean
-from backfill.quality.builtin import BUILTIN, BUILTINS, EVENTS, RECONCILIATION, Builtin
+from backfill.quality.builtin import BUILTIN, BUILTINS, EVENTS, RECONCILIATION, Builtin, Scope
 from backfill.quality.checks import Check, Severity
 from backfill.spec.document import Quoted
+from backfill.time.durations import Fixed, fixed
 
 _SEVERITIES = ("error", "warn")
 _OFF = "off"
@@ -47,6 +47,10 @@ class Checks:
 
     builtin: Mapping[str, Builtin]
     own: Mapping[str, tuple[Check, ...]]
+
+    def about(self, kinds: Collection[Scope]) -> dict[str, Builtin]:
+        """The built-in checks of these kinds."""
+        return {name: each for name, each in self.builtin.items() if each.scope in kinds}
 
 
 def builtins(value: object) -> dict[str, Builtin]:

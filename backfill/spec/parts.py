@@ -14,8 +14,8 @@ from pydantic import (
     StringConstraints,
 )
 
-from backfill.durations import Duration, Fixed, duration, fixed
 from backfill.errors import JobFileError, did_you_mean
+from backfill.time.durations import Duration, Fixed, duration, fixed
 
 
 class Part(BaseModel):

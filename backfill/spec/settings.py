@@ -16,7 +16,6 @@ from pydantic import (
 
 from backfill import engines
 from backfill.aggregates import Aggregate, parse
-from backfill.durations import Fixed
 from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, check_zone
 from backfill.spec import names
@@ -32,6 +31,7 @@ from backfill.spec.parts import (
     positive,
 )
 from backfill.spec.stream import Stream
+from backfill.time.durations import Fixed
 from backfill.windows import (
     CumulatingWindow,
     HoppingWindow,

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
-from backfill.durations import Fixed, fixed
 from backfill.errors import BackfillError, JobFileError, WindowError, did_you_mean
 from backfill.spec.parts import Part, Text, number, one_of
+from backfill.time.durations import Fixed, fixed
 
 STREAM_FORMATS = (
     "kafka-streams",

@@ -14,11 +14,11 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from backfill.durations import Fixed
 from backfill.errors import TableError
 from backfill.events.model import CORRUPT, SOURCE
-from backfill.history.state import settings
+from backfill.ledger.state import settings
 from backfill.spec import JobSpec
+from backfill.time.durations import Fixed
 
 _ANOTHER = "Stream to another folder"
 # What the batch has of its own: the stream follows Spark's rules, and counts every copy.

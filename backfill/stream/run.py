@@ -15,13 +15,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backfill.columns import REASON
 from backfill.compute import Definition, check_names
-from backfill.durations import Fixed
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
 from backfill.spec import JobSpec
+from backfill.store.delta.session import session_conf
 from backfill.stream import reading, windows
 from backfill.stream.checkpoints import Checkpoint
-from backfill.tables.session import session_conf
+from backfill.time.durations import Fixed
 
 _CONF = {
     "spark.sql.streaming.stateStore.providerClass": (

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from backfill.aggregates.bound import bind
 from backfill.columns import EVENTS, TIME, column, key_name
 from backfill.compute import Definition
-from backfill.durations import Fixed
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
+from backfill.time.durations import Fixed
 from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, Window
 
 SPARK = ENGINES["spark"]

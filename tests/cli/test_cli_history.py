@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from backfill.history.changes import KINDS
+from backfill.ledger.changes import KINDS
 from tests.cli.conftest import HOSTILE, Call
 from tests.published import Published
 

@@ -16,7 +16,7 @@ from backfill.cli.times import instant_us
 from backfill.errors import JobFileError
 from backfill.quality.builtin import BUILTINS
 from backfill.quality.checks import Outcome
-from backfill.quality.gate import as_check
+from backfill.quality.judging import as_check
 
 UTC = dt.timezone.utc
 OSLO = ZoneInfo("Europe/Oslo")

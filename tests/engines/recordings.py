@@ -18,8 +18,8 @@ from backfill import (
     SlidingWindow,
     TumblingWindow,
 )
-from backfill.durations import fixed
 from backfill.replay import Event
+from backfill.time.durations import fixed
 from backfill.windows import EventWindow, Window
 
 FOLDER = Path(__file__).parent / "recorded"

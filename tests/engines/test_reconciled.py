@@ -20,7 +20,7 @@ from backfill import aggregates as agg
 from backfill.engines import engine
 from backfill.reconciliation.causes import Case, Explanation
 from backfill.reconciliation.explain import explain
-from backfill.reconciliation.joint import Among, Joint
+from backfill.reconciliation.joint import Joint, OneOfAll
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, same_values
@@ -133,7 +133,7 @@ def explained(
             sessions=isinstance(window, SessionWindow),
         )
         if differences:
-            its = replace(operator, among=Among(joint, key)) if together else operator
+            its = replace(operator, among=OneOfAll(joint, key)) if together else operator
             its = its if together else replace(operator, end_clock=last)
             yield from explain(Case(its, own, stream.get(key, []), differences, copies=again))
 

@@ -17,8 +17,8 @@ import pytest
 
 from backfill import CountWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
-from backfill.durations import Fixed
 from backfill.replay import Emission, Replayed, replay
+from backfill.time.durations import Fixed
 from tests.engines.recordings import MS, Recording, recordings
 
 DATASTREAM = recordings("datastream")

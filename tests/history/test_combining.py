@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
-from backfill.history import combining
+from backfill.planning import combining
 
 UTC = dt.timezone.utc
 JOB = """

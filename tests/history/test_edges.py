@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.engines import ENGINES
-from backfill.history.edges import with_edges_apart
-from backfill.tables import APART
-from backfill.tables.staging import is_apart
+from backfill.execution.edges import with_edges_apart
+from backfill.store import APART
+from backfill.store.delta.staging import is_apart
 from backfill.windows import SessionWindow, TumblingWindow
 from tests.history.world import GAP, World, at
 from tests.reference import Event, micros

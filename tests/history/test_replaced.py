@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from backfill import Job
 from backfill.errors import ConservationError, SourceError
-from backfill.history import region
-from backfill.history.plan import DateState
+from backfill.planning import region
+from backfill.planning.planner import DateState
 from tests import reference
 from tests.history.world import HOUR, World, at, day
 from tests.reference import Event

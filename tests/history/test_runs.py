@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill import Job
 from backfill.errors import BackfillError, TableError
-from backfill.history.base import BaseRun
-from backfill.history.dates import Dates
-from backfill.history.ranges import RangeRun
-from backfill.history.recompute import RecomputeRun
+from backfill.execution.base import BaseRun
+from backfill.execution.ranges import RangeRun
+from backfill.execution.recompute import RecomputeRun
+from backfill.time.dates import Dates
 from tests.history.world import WINDOWS, World, at, day
 from tests.reference import Event
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backfill.errors import JobFileError
-from backfill.history.selection import selected
+from backfill.planning.selection import selected
 
 FIRST, NEXT = dt.date(2026, 1, 31), dt.date(2026, 2, 1)
 

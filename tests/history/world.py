@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill import Job
-from backfill.history.dates import ALL, Dates, date_of
-from backfill.history.record import Record
-from backfill.history.results import RunResult
+from backfill.execution.results import RunResult
+from backfill.ledger.record import Record
+from backfill.time.dates import ALL, Dates, date_of
 from tests import reference
 from tests.reference import Event
 

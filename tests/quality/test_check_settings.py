@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from backfill.durations import Fixed
 from backfill.errors import JobFileError
 from backfill.quality.builtin import BUILTINS
 from backfill.spec import JobSpec
+from backfill.time.durations import Fixed
 from tests.quality.published import JOB
 
 

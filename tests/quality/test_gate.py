@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from backfill.cli import main
 from backfill.errors import BackfillError, JobFileError
-from backfill.history import partial
-from backfill.history.results import RunResult
+from backfill.execution import partial
+from backfill.execution.gate import Gate, Rows
+from backfill.execution.results import RunResult
 from backfill.quality import sample
 from backfill.quality.errors import ChecksFailed
-from backfill.quality.gate import Gate, Rows
 from tests.quality.published import (
     DAY,
     MINUTE,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from backfill.quality.reconciliation import check_reconciled
 from backfill.quality.store import kept
 from backfill.reconciliation.causes import Explanation
+from backfill.reconciliation.checks import check_reconciled
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row

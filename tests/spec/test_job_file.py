@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from backfill.cli.init import TEMPLATE
-from backfill.durations import Calendar, Fixed
 from backfill.errors import JobFileError
 from backfill.spec import JobSpec
 from backfill.spec.stream import Stream
+from backfill.time.durations import Calendar, Fixed
 from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 
 SAMPLE = Path(__file__).parents[2] / "data/samples/job.yaml"

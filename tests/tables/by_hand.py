@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
-from backfill.tables import DeltaStore, StagedFiles
-from backfill.tables.staging import STAGING, _collect
+from backfill.store import DeltaStore, StagedFiles
+from backfill.store.delta.staging import STAGING, _collect
 
 _COLUMNS = pa.schema(
     [

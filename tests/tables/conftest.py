@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill.tables import DeltaStore, StagedFiles
+from backfill.store import DeltaStore, StagedFiles
 from tests.tables.by_hand import publish_to
 
 Stage = Callable[..., StagedFiles]

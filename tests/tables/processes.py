@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore
+from backfill.store import DeltaStore
 from tests.tables.by_hand import by_hand, day, days, publish_to
 
 # One process that has imported everything forks the others in milliseconds; one that has used

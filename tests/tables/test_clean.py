@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill.errors import TableError
-from backfill.tables import Cleaned, DeltaStore
-from backfill.tables.record import write_record
-from backfill.tables.staging import move_files
+from backfill.store import Cleaned, DeltaStore
+from backfill.store.delta.record import write_record
+from backfill.store.delta.staging import move_files
 from tests.tables.by_hand import by_hand, content, day
 
 Publish = Callable[..., int]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore
-from backfill.tables.commit import _additions
-from backfill.tables.conflict import check_conflict, closure_text
-from backfill.tables.entries import Commit, FileChanges
-from backfill.tables.staging import move_files
+from backfill.store import DeltaStore
+from backfill.store.delta.commit import _additions
+from backfill.store.delta.conflict import check_conflict, closure_text
+from backfill.store.delta.entries import Commit, FileChanges
+from backfill.store.delta.staging import move_files
 from tests.tables.by_hand import by_hand, content, day, days
 
 Publish = Callable[..., int]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from backfill.tables import DeltaStore
+from backfill.store import DeltaStore
 from tests.tables.by_hand import content
 from tests.tables.processes import context, publish_for_ever
 

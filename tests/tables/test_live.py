@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore, StagedFiles
+from backfill.store import DeltaStore, StagedFiles
 from tests.tables.by_hand import by_hand
 
 Windows = Callable[..., DataFrame]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import ColumnError, TableError
-from backfill.tables import DeltaStore, look_up
+from backfill.store import DeltaStore, look_up
 from tests.tables.by_hand import publish_to
 
 SECOND = 1_000_000
@@ -139,7 +139,7 @@ def test_empty_and_missing_tables(spark: SparkSession, store: DeltaStore, table:
 
 
 def test_no_java_is_started(table: str) -> None:
-    code = "import sys; from backfill.tables import look_up; print(look_up(sys.argv[1]).num_rows)"
+    code = "import sys; from backfill.store import look_up; print(look_up(sys.argv[1]).num_rows)"
     result = subprocess.run(
         [sys.executable, "-c", code, table],
         env={**os.environ, "PATH": "", "JAVA_HOME": "", "PYTHONPATH": ":".join(sys.path)},

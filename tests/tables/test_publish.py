@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore, StagedFiles, commit
+from backfill.store import DeltaStore, StagedFiles
+from backfill.store.delta import commit
 from tests.tables.by_hand import by_hand, content, day
 
 Windows = Callable[..., DataFrame]

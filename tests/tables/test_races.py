@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from backfill.errors import BackfillError
-from backfill.tables import DeltaStore, StagedFiles
+from backfill.store import DeltaStore, StagedFiles
 from tests.tables.by_hand import by_hand, content, day
 from tests.tables.processes import context, publish_dates
 

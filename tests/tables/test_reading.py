@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore, StagedFiles
+from backfill.store import DeltaStore, StagedFiles
 from tests.tables.by_hand import publish_to
 
 Windows = Callable[..., DataFrame]

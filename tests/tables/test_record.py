@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore
-from backfill.tables.record import write_record
+from backfill.store import DeltaStore
+from backfill.store.delta.record import write_record
 from tests.tables.by_hand import by_hand, content, day
 
 Publish = Callable[..., int]

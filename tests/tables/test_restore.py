@@ -10,8 +10,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore, restore
-from backfill.tables.entries import read_changes
+from backfill.store import DeltaStore
+from backfill.store.delta import restore
+from backfill.store.delta.entries import read_changes
 from tests.tables.by_hand import by_hand, content, day
 
 Publish = Callable[..., int]

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import ColumnError, TableError
-from backfill.tables import APART, DeltaStore
-from backfill.tables.session import session_conf
-from backfill.tables.staging import is_apart
+from backfill.store import APART, DeltaStore
+from backfill.store.delta.session import session_conf
+from backfill.store.delta.staging import is_apart
 from tests.tables.by_hand import publish_to
 
 OUTPUT = "spark.sql.parquet.outputTimestampType"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from backfill.errors import TableError
-from backfill.tables import DeltaStore
-from backfill.tables.record import write_record
-from backfill.tables.staging import move_files
+from backfill.store import DeltaStore
+from backfill.store.delta.record import write_record
+from backfill.store.delta.staging import move_files
 from tests.tables.by_hand import by_hand, content, day, publish_to
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")

@@ -11,13 +11,13 @@ from pyspark.sql import types as T
 
 from backfill.columns import END, REASON, START, key_name
 from backfill.compute import Key
-from backfill.durations import Fixed
 from backfill.engines import Engine, Rules
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
 from backfill.operators.session import last_event
 from backfill.reconciliation.decoders.values import Read, failing, instant
 from backfill.reconciliation.reading import Once, Value, Written
+from backfill.time.durations import Fixed
 from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
 
 GONE = "_gone"

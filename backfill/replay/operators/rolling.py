@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar
 
-from backfill.durations import Fixed
 from backfill.errors import WindowError
 from backfill.replay.clocks import ProcessingTime
 from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.setup import Operator, Setup
+from backfill.time.durations import Fixed
 from backfill.windows import HoppingWindow
 
 

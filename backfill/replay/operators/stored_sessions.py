@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from backfill.durations import DAY_US
 from backfill.replay.clocks import StreamTime
 from backfill.replay.emitters import EMITTERS, Closing
 from backfill.replay.event import Event
@@ -16,6 +15,7 @@ from backfill.replay.setup import Setup
 from backfill.replay.stores.cache import CachedSessions
 from backfill.replay.stores.segments import segment_interval
 from backfill.replay.stores.session_store import Session, SessionStore
+from backfill.time.durations import DAY_US
 from backfill.windows import SessionWindow
 
 #: What KIP-94 kept a session for where nothing else was said.

@@ -1,0 +1,1 @@
+"""Runs: from a plan to published tables."""

@@ -1,0 +1,29 @@
+"""Sessions at the edges of a date have files of their own.
+
+An event of one date can only join those of its neighbours: so what late events of a date rewrite,
+or a new date, are its own files and these small ones.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.compute import bounds
+from backfill.engines import Engine
+from backfill.operators.calendar import local_date
+from backfill.store import APART
+from backfill.windows import SessionWindow, Window
+
+
+def with_edges_apart(rows: DataFrame, window: Window, engine: Engine, zone: str) -> DataFrame:
+    """Rows of a table; those of sessions with APART: an event of another date could join them.
+
+    Aligned windows hold events of as many dates as they are long, all of them alike.
+    """
+    if not isinstance(window, SessionWindow):
+        return rows
+    (start, last), gap = bounds(window, engine), window.gap.us
+    edges = (start - gap, last + gap)
+    first, final = (local_date(each, zone) != F.col("date") for each in edges)
+    return rows.withColumn(APART, F.coalesce(first | final, F.lit(True)))

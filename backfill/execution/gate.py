@@ -1,0 +1,187 @@
+"""The gate before publishing: what a run has written is checked, and only then seen.
+
+The built-in checks are numbers, each table's from one pass over its new files; Great Expectations
+judges a frame of one row. A user's own expectations see the rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from backfill.columns import column
+from backfill.compute import Definition
+from backfill.quality import sample
+from backfill.quality.builtin import EVENTS, Builtin, scopes
+from backfill.quality.checks import EXAMPLES, Check, Outcome, Validation
+from backfill.quality.errors import ChecksFailed
+from backfill.quality.events import Counted, measure_events
+from backfill.quality.history import published_counts, unusual, weekdays_before
+from backfill.quality.judging import as_check, judged
+from backfill.quality.store import keep
+from backfill.quality.windows import Look, Measured, WindowRules, measure
+from backfill.spec import JobSpec
+from backfill.store import DeltaStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of one window's table that are to be checked.
+
+    Attributes:
+        frame: the rows, as the table has them.
+        dates: those that are judged by their weekday's history.
+        version: of the table, for that; None where there is none.
+        without: files of this version that are not to be looked at.
+        held: how many events the windows hold that were computed; None: those of all rows.
+        assigned: how many the engine assigns to them; None: that is not known.
+        written: how many rows there are, where they are all that a run computed and nothing
+            else. One that is there twice would break conservation, and a session is cut where the
+            sort that built it says; so of many rows these two are looked up for some keys.
+        computed: those of the keys that a run computed, where the others are copies of what is
+            published; None: any may be computed.
+    """
+
+    frame: DataFrame
+    dates: Collection[dt.date]
+    version: int | None
+    without: Collection[str]
+    held: int | None = None
+    assigned: int | None = None
+    written: int | None = None
+    computed: DataFrame | None = None
+
+
+class Gate:
+    """Checks what one run wrote, or what is published."""
+
+    def __init__(self, spec: JobSpec, store: DeltaStore, run_id: str) -> None:
+        self.spec, self.store, self.run_id = spec, store, run_id
+
+    def audit(
+        self, counted: Counted | None, windows: Mapping[str, Rows], *, anyway: bool = False
+    ) -> tuple[Outcome, ...]:
+        """Checks events and windows, and keeps what came of it.
+
+        Args:
+            counted: the events.
+            windows: what was written, by table.
+            anyway: errors stop nothing.
+
+        Raises:
+            ChecksFailed: a check that is no mere warning failed.
+        """
+        validations = [] if counted is None else self._events(counted)
+        rules = {name: self._rules(name) for name in windows}
+        measured = measure(
+            {
+                name: Look(
+                    rules=rules[name], rows=rows.frame, beside=self._beside(rows, rules[name])
+                )
+                for name, rows in windows.items()
+                if self._builtin(rules[name])
+            }
+        )
+        for name, rows in windows.items():
+            validations += self._window(name, rows, rules[name], measured.get(name))
+        keep(self.store.root, self.run_id, validations)
+        outcomes = tuple(one for each in validations for one in each.outcomes)
+        failed = [one for each in validations for one in each.failed]
+        if failed and not anyway:
+            raise ChecksFailed(self.spec.path, self.run_id, outcomes)
+        return outcomes
+
+    def _events(self, counted: Counted) -> list[Validation]:
+        builtin = self.spec.checks.about(["events"])
+        metrics = measure_events(counted) if builtin else {}
+        own = self.spec.checks.own.get(EVENTS, ())
+        names = [each for each in counted.events.columns if not each.startswith("_")]
+        return judged(
+            EVENTS,
+            self.run_id,
+            _numbers(builtin, metrics),
+            metrics,
+            own,
+            counted.events.select(*map(column, names)) if own else None,
+            self.spec.key,
+        )
+
+    def _rules(self, name: str) -> WindowRules:
+        each = self.spec.windows[name]
+        definition = Definition(each.window, each.aggregates)
+        return WindowRules(definition, self.spec.key, self.spec.engine, self.spec.timezone)
+
+    def _builtin(self, rules: WindowRules) -> dict[str, Builtin]:
+        return self.spec.checks.about(scopes(rules.definition.window))
+
+    def _beside(self, rows: Rows, rules: WindowRules) -> DataFrame | None:
+        """The rows that are looked at beside their neighbours; None: all."""
+        if rows.computed is not None:
+            return rows.computed
+        if (rows.written or 0) > sample.FEW and "conservation" in self._builtin(rules):
+            return rows.frame.where(sample.sampled([column(each) for each in self.spec.key]))
+        return None
+
+    def _window(
+        self, name: str, rows: Rows, rules: WindowRules, measured: Measured | None
+    ) -> list[Validation]:
+        builtin, metrics = self._builtin(rules), {}
+        strange: list[dict[str, object]] = []
+        if measured is not None:
+            metrics = dict[str, float](measured.broken)
+            if rows.assigned is not None:
+                held = measured.events if rows.held is None else rows.held
+                metrics["conservation"] = abs(held - rows.assigned)
+            if "history" in builtin:
+                strange = self._unusual(name, rows, measured, builtin["history"])
+                metrics["history"] = len(strange)
+        found = judged(
+            name,
+            self.run_id,
+            _numbers(builtin, metrics),
+            metrics,
+            self.spec.checks.own.get(name, ()),
+            rows.frame,
+            self.spec.key,
+        )
+        if measured is None:
+            return found
+        return [with_examples(each, rules, measured, strange) for each in found]
+
+    def _unusual(
+        self, name: str, rows: Rows, measured: Measured, check: Builtin
+    ) -> list[dict[str, object]]:
+        assert isinstance(check.limit, float)
+        counts = dict(measured.dates)
+        if rows.version is not None:
+            near = {*rows.dates, *weekdays_before(rows.dates)}
+            others = published_counts(self.store, name, rows.version, near, rows.without)
+            for day, each in others.items():
+                here = counts.get(day)
+                counts[day] = each if here is None else here + each
+        return list(unusual(counts, rows.dates, check.limit))
+
+
+def with_examples(
+    found: Validation, rules: WindowRules, measured: Measured, strange: Sequence[dict[str, object]]
+) -> Validation:
+    """The same, with the rows that break a check instead of their number."""
+    outcomes = []
+    for each in found.outcomes:
+        name = each.check.name
+        if each.check.builtin and not each.success:
+            if name in measured.broken:
+                rows = rules.examples(measured, name, EXAMPLES)
+                each = replace(each, unexpected=measured.broken[name], examples=tuple(rows))
+            elif name == "history":
+                each = replace(each, unexpected=len(strange), examples=tuple(strange[:EXAMPLES]))
+        outcomes.append(each)
+    return replace(found, outcomes=tuple(outcomes))
+
+
+def _numbers(builtin: Mapping[str, Builtin], metrics: Mapping[str, float]) -> list[Check]:
+    """The expectations of the numbers that there are."""
+    return [as_check(each) for name, each in builtin.items() if name in metrics]

@@ -1,0 +1,67 @@
+"""Retention: what ended too long before the horizon is not published, and its events are not lost.
+
+An event is beyond retention only where every window that it belongs to, whole, has ended before
+the limit; so an old event of a session that goes on behind the limit counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, FIRST, REASON, START, TIME
+from backfill.compute import Built, Definition, Sliced
+from backfill.ledger.reader import events_of
+from backfill.operators.aligned import layout
+from backfill.operators.session import reported_end
+from backfill.windows import SessionWindow
+
+BEYOND = "beyond_retention"
+
+
+def ended(built: Built, limit: int) -> Column:
+    """Whether a window, as it is reported, has ended before the limit (µs)."""
+    end, window = F.col(END), built.definition.window
+    if isinstance(window, SessionWindow):
+        end = reported_end(end, window, built.sliced.engine.rules_for(window))
+    return end < limit
+
+
+def ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
+    """The windows of these slices that have ended before the limit.
+
+    No more slices are looked at than can tell.
+    """
+    window = definition.window
+    reach = window.gap.us if isinstance(window, SessionWindow) else 0
+    old = replace(sliced, frame=sliced.frame.where(F.col(FIRST) <= limit + reach))
+    built = old.build(definition)
+    return replace(built, frame=built.frame.where(ended(built, limit)))
+
+
+def beyond(events: DataFrame, windows: Iterable[Built], limit: int) -> DataFrame:
+    """The events all of whose windows have ended before the limit; with that as their reason.
+
+    Args:
+        events: normalised and usable.
+        windows: for each definition, at least the windows of these events that have ended. Only
+            those of sessions are looked up; an aligned window's end follows from the time.
+        limit: µs.
+    """
+    old = events.where(F.col(TIME) < limit)
+    for built in windows:
+        window, sliced = built.definition.window, built.sliced
+        if isinstance(window, SessionWindow):
+            inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (
+                F.col(TIME) <= F.col(f"_wanted{END}")
+            )
+            gone = built.frame.where(ended(built, limit)).select(*sliced.key.inner, START, END)
+            old = events_of(old, sliced.key, gone, inside)
+        else:
+            own = layout(window, sliced.engine, sliced.zone).windows(F.col(TIME))
+            last = F.array_max(F.transform(own, lambda each: each[END]))
+            old = old.where(F.coalesce(last < limit, F.lit(True)))
+    return old.withColumn(REASON, F.lit(BEYOND))

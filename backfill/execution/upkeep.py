@@ -1,0 +1,60 @@
+"""Keeping a job's tables small and tidy; what can be read of them stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from backfill.errors import JobFileError
+from backfill.store import Cleaned, DeltaStore
+from backfill.time.durations import fixed
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was done to a table.
+
+    Attributes:
+        removed: what dead runs had left.
+        compacted: the version that joined small files; None if there was nothing to join.
+    """
+
+    removed: Cleaned
+    compacted: int | None
+
+
+def clean(
+    spark: SparkSession,
+    store: DeltaStore,
+    tables: Mapping[str, tuple[str, ...]],
+    *,
+    older_than: object,
+    run_id: str,
+) -> dict[str, Kept]:
+    """Deletes what dead runs left, and joins the files that many small runs left.
+
+    Args:
+        spark: the session that joins.
+        store: the job's tables.
+        tables: their names, and the order of the rows within their files.
+        older_than: a duration, such as "24h": spares what was written since, for it may be of a
+            run that is under way.
+        run_id: of the commits that join.
+
+    Raises:
+        WindowError: `older_than` is no duration of fixed length.
+        JobFileError: it is negative.
+        TableError: a table can't be read, or a run published meanwhile.
+    """
+    age = fixed(older_than, field="older_than")
+    if age.us < 0:
+        raise JobFileError("must not be negative", field="older_than", value=str(age))
+    done = {}
+    for name, order in tables.items():
+        removed = store.clean(name, older_than_s=age.us / 1_000_000)
+        exists = store.exists(name)
+        compacted = store.compact(spark, name, run_id=run_id, sort_by=order) if exists else None
+        done[name] = Kept(removed, compacted)
+    return done

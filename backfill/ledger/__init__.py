@@ -1,0 +1,1 @@
+"""What was counted: which inputs, on which dates, in which version of a table."""

@@ -1,0 +1,86 @@
+"""What arrived since, in a source that has no files to tell: a catalog's table, by its arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import column
+from backfill.errors import SourceError
+from backfill.events import Source
+from backfill.ledger.record import Input
+
+#: Of arrivals, (after, up to], as whole numbers: µs for times. After None: from the beginning.
+Slab = tuple[int | None, int]
+
+_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+def arrived(
+    source: Source, table: str, arrival: tuple[str, ...], known: Mapping[str, Input]
+) -> dict[str, Input]:
+    """The inputs of a table: what was looked at before, and what has arrived since.
+
+    Rows are told by their arrival alone, so one whose arrival is not later than all that was seen
+    before is not found, and a change of an old row is not noticed.
+
+    Args:
+        source: of the table.
+        table: its name.
+        arrival: the columns of the order of arrival.
+        known: inputs that were recorded.
+
+    Returns:
+        Inputs by name, each a span of arrivals; one without a span where there is no such column.
+
+    Raises:
+        SourceError: rows have no arrival.
+    """
+    if not can_tell(source, arrival):
+        return {table: Input(0, 0, None, None)}
+    slabs = {name: each for name, each in known.items() if each.arrived is not None}
+    last = max((each.arrived[1] for each in slabs.values() if each.arrived), default=None)
+    at = _number(source, arrival[0])
+    rows = source.frame if last is None else source.frame.where(at.isNull() | (at > last))
+    found = rows.agg(
+        F.max(at).alias("last"), F.count_if(at.isNull()).alias("without"), F.count(at).alias("rows")
+    ).collect()[0]
+    if found["without"]:
+        raise SourceError(
+            f"{found['without']:,} rows have no arrival, so it cannot be told when they came",
+            field="events.arrival",
+            value=arrival[0],
+            way_out="Give them one, or leave events.arrival out and use full runs",
+        )
+    if found["last"] is None:
+        return slabs
+    name = f"{table} ({arrival[0]} up to {found['last']})"
+    return {**slabs, name: Input(found["rows"], 0, None, None, arrived=(last, found["last"]))}
+
+
+def can_tell(source: Source, arrival: tuple[str, ...]) -> bool:
+    """Whether one column, of times or whole numbers, puts all rows in the order of arrival."""
+    if len(arrival) != 1 or arrival[0] not in source.frame.columns:
+        return False
+    return isinstance(source.frame.schema[arrival[0]].dataType, (T.TimestampType, *_NUMBERS))
+
+
+def among(source: Source, arrival: tuple[str, ...], slabs: list[Slab]) -> Column:
+    """Whether a row is in one of the spans."""
+    at = _number(source, arrival[0])
+    tests = [
+        (at <= last) if after is None else (at > after) & (at <= last) for after, last in slabs
+    ]
+    return reduce(or_, tests, F.lit(False))
+
+
+def _number(source: Source, arrival: str) -> Column:
+    own = column(arrival)
+    if isinstance(source.frame.schema[arrival].dataType, T.TimestampType):
+        return F.unix_micros(own)
+    return own.cast("bigint")

@@ -1,0 +1,67 @@
+"""The inputs of a run: what its snapshot holds, beside what earlier runs have recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import types as T
+
+from backfill.errors import SourceError
+from backfill.events import EventRules, Source, digests, time_bounds
+from backfill.events.model import shown
+from backfill.ledger.arrivals import arrived
+from backfill.ledger.record import Input, Record
+from backfill.spec import JobSpec
+
+
+def inputs_of(
+    source: Source, spec: JobSpec, rules: EventRules, records: Iterable[Record]
+) -> dict[str, Input]:
+    """The snapshot's inputs; of those that have not changed, what was found out before."""
+    known: dict[str, Input] = {}
+    for record in records:
+        known |= record.inputs
+    files = source.snapshot.inputs
+    if not files:
+        return arrived(source, spec.source.path, spec.arrival, known)
+    same = {
+        file.path: known[file.path]
+        for file in files
+        if file.path in known
+        and (known[file.path].size, known[file.path].modified_ms) == (file.size, file.modified_ms)
+    }
+    new = [file for file in files if file.path not in same]
+    paths = [file.path for file in new]
+    bounds = time_bounds(source, rules, paths)
+    content = digests(paths)
+    return {
+        **same,
+        **{
+            file.path: Input(file.size, file.modified_ms, content[file.path], bounds[file.path])
+            for file in new
+        },
+    }
+
+
+def check_types(source: Source, spec: JobSpec, records: Sequence[Record]) -> None:
+    """Types that were found by looking at the values must stay what they were.
+
+    Raises:
+        SourceError: a column has another type now, or is gone.
+    """
+    if spec.source.format not in ("csv", "json") or spec.source.schema is not None:
+        return
+    now = {each.name: each.dataType.simpleString() for each in source.frame.schema}
+    for schema in {record.schema for record in records}:
+        recorded = T.StructType.fromDDL(schema)
+        assert isinstance(recorded, T.StructType)
+        for each in recorded:
+            found = now.get(each.name)
+            if found != each.dataType.simpleString():
+                raise SourceError(
+                    f"was {each.dataType.simpleString()} when the tables were published, and "
+                    f"is {found or 'gone'} now",
+                    field=f"source, column {each.name}",
+                    value=shown(spec.source.path),
+                    way_out="Say which types to read in source.schema",
+                )

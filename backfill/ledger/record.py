@@ -1,0 +1,226 @@
+"""What a table's windows were made from: the record that goes with each of its commits."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from backfill.time.dates import ALL, NONE, Dates, date_of
+
+_FORM = 1
+_DAY = dt.timedelta(days=1)
+# No file's path ends so.
+_FORMER = "/"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file of the source as it was counted, or the rows of a table that arrived in a span.
+
+    Attributes:
+        size: bytes; of a span the number of its rows.
+        modified_ms: its last change, ms since the epoch.
+        digest: of its content; None where the file system is not local.
+        bounds: its least and largest event time, µs, where they are known.
+        counted: the dates whose events in this file are in the windows.
+        arrived: of a span, (after, up to] as whole numbers; None for a file.
+    """
+
+    size: int
+    modified_ms: int
+    digest: str | None
+    bounds: tuple[int, int] | None
+    counted: Dates = ALL
+    arrived: tuple[int | None, int] | None = None
+
+    def same_content(self, other: Input) -> bool:
+        """Whether another look at this path found the content that was counted.
+
+        Without a digest, of files that are not local, a file that was written again has changed.
+        """
+        if self.digest is None or other.digest is None:
+            return (self.size, self.modified_ms) == (other.size, other.modified_ms)
+        return (self.size, self.digest) == (other.size, other.digest)
+
+    def held(self, zone: str) -> Dates:
+        """The counted dates on which it can have events."""
+        if self.bounds is None:
+            return self.counted
+        low, high = (date_of(each, zone) for each in self.bounds)
+        return self.counted & Dates.between(low, high + _DAY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What one published table holds.
+
+    The table is what a full rebuild gives from the events that are counted (each input's, on its
+    counted dates), restricted to the windows that start on covered dates. An input that is gone
+    stays recorded with the dates on which what it held is still in windows; so does what a file
+    held that has changed since (under `former`). Windows that a later run wrote and that reach
+    to such dates hold what the source had there at that run.
+
+    Attributes:
+        settings: of the job file, those that decide about the windows; by name, as text.
+        covered: dates that a run computed.
+        inputs: files by path.
+        late: paths that `recompute --late` was given: inputs ever since.
+        horizon: the largest event time of all inputs, µs; None before the first event.
+        schema: DDL of the source.
+        version: of a Delta source.
+        expired: windows that ended before this instant (µs) are not held any more.
+    """
+
+    settings: Mapping[str, str]
+    covered: Dates = NONE
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+    horizon: int | None = None
+    schema: str = ""
+    version: int | None = None
+    expired: int | None = None
+
+    def json(self, home: Path) -> dict[str, Any]:
+        """As a JSON document.
+
+        Args:
+            home: the job file's folder; inputs below it are written relative to it, so that a
+                project that moves keeps what it has counted.
+        """
+        return {
+            "form": _FORM,
+            "settings": dict(self.settings),
+            "covered": self.covered.json(),
+            "late": [_near(path, home) for path in self.late],
+            "horizon": self.horizon,
+            "schema": self.schema,
+            "version": self.version,
+            "expired": self.expired,
+            "inputs": {
+                _near(path, home): [
+                    each.size,
+                    each.modified_ms,
+                    each.digest,
+                    each.bounds,
+                    each.counted.json(),
+                    each.arrived,
+                ]
+                for path, each in self.inputs.items()
+            },
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any], home: Path) -> Record:
+        """What `json` gave, in the folder where the job file is now."""
+        return Record(
+            settings=value["settings"],
+            covered=Dates.from_json(value["covered"]),
+            late=late_of(value, home),
+            horizon=value["horizon"],
+            schema=value["schema"],
+            version=value["version"],
+            expired=value.get("expired"),
+            inputs={
+                _far(path, home): Input(
+                    size,
+                    modified_ms,
+                    digest,
+                    None if bounds is None else tuple(bounds),
+                    Dates.from_json(counted),
+                    None if arrived is None else tuple(arrived),
+                )
+                for path, (
+                    size,
+                    modified_ms,
+                    digest,
+                    bounds,
+                    counted,
+                    arrived,
+                ) in value["inputs"].items()
+            },
+        )
+
+    def with_counted(
+        self,
+        inputs: Mapping[str, Input],
+        *,
+        on: Dates,
+        covered: Dates,
+        late: tuple[str, ...],
+        horizon: int | None,
+        schema: str,
+        version: int | None,
+        settings: Mapping[str, str],
+        expired: int | None,
+        zone: str,
+    ) -> Record:
+        """This record after a run that counted these inputs on these dates.
+
+        Applied anew to the newest record where another run has published in between; so it says
+        only what this run did. An input that is gone is left out once no date is left on which
+        its events are still in windows.
+        """
+        seen: dict[str, Input] = {}
+        gone = {path: each for path, each in self.inputs.items() if path not in inputs}
+        for path, each in inputs.items():
+            before = self.inputs.get(path)
+            if before is None or before.same_content(each):
+                seen[path] = replace(each, counted=on | self._counted(path))
+                continue
+            seen[path] = replace(each, counted=on)
+            gone[former(path)] = _both(before, gone.get(former(path)), zone)
+        gone = {path: replace(each, counted=each.counted - on) for path, each in gone.items()}
+        return replace(
+            self,
+            covered=self.covered | covered,
+            inputs={**{path: each for path, each in gone.items() if each.held(zone)}, **seen},
+            late=tuple(dict.fromkeys([*self.late, *late])),
+            horizon=horizon,
+            schema=schema,
+            version=version,
+            settings=settings,
+            expired=max(
+                (each for each in (self.expired, expired) if each is not None), default=None
+            ),
+        )
+
+    def _counted(self, path: str) -> Dates:
+        return self.inputs[path].counted if path in self.inputs else Dates()
+
+
+def former(path: str) -> str:
+    """Under which name a record has what a file held that has changed since."""
+    return f"{path}{_FORMER}"
+
+
+def known_as(path: str) -> str:
+    """The file's path, of a path of a record."""
+    return path.removesuffix(_FORMER)
+
+
+def _both(one: Input, other: Input | None, zone: str) -> Input:
+    """What a file held at two times, as one input."""
+    if other is None:
+        return one
+    bounds = None
+    if one.bounds is not None and other.bounds is not None:
+        (low, high), (first, last) = one.bounds, other.bounds
+        bounds = min(low, first), max(high, last)
+    return replace(one, bounds=bounds, counted=one.held(zone) | other.held(zone))
+
+
+def late_of(value: Mapping[str, Any], home: Path) -> tuple[str, ...]:
+    """The late inputs of what `Record.json` gave; none in what others recorded."""
+    return tuple(_far(path, home) for path in value.get("late", ()))
+
+
+def _near(path: str, home: Path) -> str:
+    below = f"{home}/"
+    return f"./{path.removeprefix(below)}" if path.startswith(below) else path
+
+
+def _far(path: str, home: Path) -> str:
+    return f"{home}/{path.removeprefix('./')}" if path.startswith("./") else path

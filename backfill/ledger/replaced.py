@@ -1,0 +1,81 @@
+"""Inputs that were counted, and are gone or different now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from backfill.ledger.record import Input, Record, known_as
+from backfill.time.dates import ALL, NONE, Dates
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """An input whose events, as they were, are still in windows.
+
+    Attributes:
+        path: of the file.
+        gone: there is no such file now; otherwise it has changed.
+        dates: on which its events can be in windows. To run these dates puts it right.
+        bounds: between which times they lie, µs, inclusive; None where that is not known.
+    """
+
+    path: str
+    gone: bool
+    dates: Dates
+    bounds: tuple[int, int] | None
+
+
+def replaced(record: Record | None, inputs: Mapping[str, Input], zone: str) -> list[Replaced]:
+    """The inputs of a record that are gone or have changed.
+
+    Args:
+        record: of a table; None where nothing is published.
+        inputs: as they are now.
+        zone: of dates.
+    """
+    found = []
+    for name, before in {} if record is None else record.inputs.items():
+        now = inputs.get(name)
+        if now is not None and before.same_content(now):
+            continue
+        dates = before.held(zone)
+        if dates:
+            path = known_as(name)
+            found.append(Replaced(path, path not in inputs, dates, before.bounds))
+    return found
+
+
+def dates_of(found: Iterable[Replaced]) -> Dates:
+    """All dates on which events of replaced inputs can be in windows."""
+    dates = NONE
+    for each in found:
+        dates |= each.dates
+    return dates
+
+
+def counted_by(
+    record: Record | None, inputs: Mapping[str, Input], dates: Dates, zone: str
+) -> dict[str, Dates]:
+    """The dates on which each input counts, for a run of some dates.
+
+    All inputs count on the run's dates, and each where it was counted before. On dates of replaced
+    inputs every input counts: a window that reaches there is written from what the source holds
+    now, for nothing else is left to write it from.
+    """
+    if record is None:
+        return dict.fromkeys(inputs, ALL)
+    everywhere = dates | dates_of(replaced(record, inputs, zone))
+    return {path: everywhere | counted_before(record, path, each) for path, each in inputs.items()}
+
+
+def uncounted(record: Record | None, inputs: Mapping[str, Input]) -> dict[str, Dates]:
+    """The dates on which each input is not counted yet, without those that are counted wholly."""
+    found = {path: counted_before(record, path, each).rest() for path, each in inputs.items()}
+    return {path: dates for path, dates in found.items() if dates}
+
+
+def counted_before(record: Record | None, path: str, now: Input) -> Dates:
+    """The dates on which an input was counted as it is now."""
+    before = None if record is None else record.inputs.get(path)
+    return NONE if before is None or not before.same_content(now) else before.counted

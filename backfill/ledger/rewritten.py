@@ -1,0 +1,36 @@
+"""Files of a Delta source that were only written anew, as OPTIMIZE does, count as the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from backfill.events import Rewrite
+from backfill.ledger.record import Input, Record
+
+
+def carried_over(
+    record: Record, rewrites: Iterable[Rewrite], current: Mapping[str, Input]
+) -> Record:
+    """The record as if the files that are there now had always been there.
+
+    A rewrite is followed where all of its old files were counted on the same dates. Where they
+    were not, nobody can tell which rows of the new files were: the old ones stay recorded, and
+    are missed by name.
+
+    Args:
+        record: of a table.
+        rewrites: since the version that it names, oldest first.
+        current: the source's files as they are now.
+    """
+    inputs = dict(record.inputs)
+    for rewrite in rewrites:
+        old = [inputs[path] for path in rewrite.removed if path in inputs]
+        if len(old) < len(rewrite.removed) or len({each.counted for each in old}) != 1:
+            continue
+        for path in rewrite.removed:
+            del inputs[path]
+        for path in rewrite.added:
+            now = current.get(path, Input(0, 0, None, None))
+            inputs[path] = replace(now, counted=old[0].counted)
+    return replace(record, inputs=inputs)

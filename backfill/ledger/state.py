@@ -1,0 +1,87 @@
+"""What is published of a job, and whether the job file still describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from backfill.errors import TableError
+from backfill.ledger.record import Record
+from backfill.spec import JobSpec
+from backfill.store import DeltaStore
+
+
+@dataclass(frozen=True)
+class State:
+    """One table as a run finds it.
+
+    Attributes:
+        version: the version that the run begins from; None where there is no table.
+        record: what it holds; None where nothing was recorded.
+        stale: the settings of the job file that have changed since, with their old values.
+    """
+
+    name: str
+    version: int | None
+    record: Record | None
+    stale: Mapping[str, str]
+
+    @property
+    def settled(self) -> Record:
+        """The record.
+
+        Raises:
+            TableError: there is none, or the job file has changed.
+        """
+        if self.record is None:
+            raise TableError(
+                "nothing has been published yet",
+                field=self.name,
+                way_out="Publish it first: backfill run JOB",
+            )
+        if self.stale:
+            changed = ", ".join(f"{name} (was {old})" for name, old in self.stale.items())
+            raise TableError(
+                f"the table is stale, since the job file has changed: {changed}",
+                field=self.name,
+                way_out="Rebuild all covered dates in one commit: backfill run JOB",
+            )
+        return self.record
+
+
+def states(spec: JobSpec, store: DeltaStore, names: Iterable[str]) -> list[State]:
+    """The tables as they are now."""
+    return [_state(spec, store, name) for name in names]
+
+
+def settings(spec: JobSpec, name: str) -> dict[str, str]:
+    """The settings of the job file that decide what is in a window's table."""
+    common = {
+        "events.key": ", ".join(spec.key),
+        "events.time": spec.time,
+        "events.time_format": str(spec.time_format),
+        "events.timezone": spec.timezone,
+        "events.id": str(spec.id),
+        "events.arrival": ", ".join(spec.arrival),
+        "engine": spec.engine.name,
+    }
+    if name not in spec.windows:
+        return common
+    window = spec.windows[name]
+    aggregates = {
+        f"windows.{name}.aggregates.{each}": str(aggregate)
+        for each, aggregate in window.aggregates.items()
+    }
+    return {**common, f"windows.{name}": str(window.window), **aggregates}
+
+
+def _state(spec: JobSpec, store: DeltaStore, name: str) -> State:
+    version = store.version(name)
+    found = None if version is None else store.record(name, version=version)
+    if found is None:
+        return State(name, version, None, {})
+    record = Record.from_json(found, spec.path.parent)
+    now = settings(spec, name)
+    stale = {each: old for each, old in record.settings.items() if now.get(each) != old}
+    stale |= {each: "absent" for each in now if each not in record.settings}
+    return State(name, version, record, stale)

@@ -1,0 +1,196 @@
+"""Runs, and the versions of the tables that they published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill.errors import JobFileError, TableError, did_you_mean
+from backfill.ledger.changes import changes
+from backfill.spec import JobSpec
+from backfill.store import DeltaStore
+
+Commit = Mapping[str, Any]
+
+#: The kind of a commit that only lays rows out anew.
+COMPACT = "compact"
+
+_TEXTS = ("kind", "user", "from", "to", "chunk_of", "published_anyway")
+_COUNTS = ("read", "late", "accepted", "duplicates", "quarantined")
+_TABLE_COUNTS = ("rows", "changed")
+
+
+@dataclass(frozen=True)
+class RestoredTable:
+    """A table that went back.
+
+    Attributes:
+        restored: the version whose content it has again.
+        version: its newest version now.
+    """
+
+    restored: int
+    version: int
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was done to go back to a run.
+
+    Attributes:
+        run_id: of the restoring.
+        tables: those that went back.
+        untouched: those in which the run published nothing; they are as they were.
+        forgotten: paths of late events that were given since: no inputs of the job any more.
+    """
+
+    run_id: str
+    tables: Mapping[str, RestoredTable]
+    untouched: tuple[str, ...]
+    forgotten: tuple[str, ...] = ()
+
+
+def runs(store: DeltaStore, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The runs that published something, newest first.
+
+    Args:
+        store: the job's tables.
+        names: the tables to look at.
+
+    Returns:
+        For each `run_id`, `time` (UTC, of its last commit), what is known of `kind`, `user`,
+        `from`, `to`, `chunk_of`, `published_anyway` (the reason) and the counts `read`, `late`,
+        `accepted`, `duplicates` and `quarantined`, and its `tables`: by name `version`, `rows`
+        and `changed`. None stands for what is not known.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        for commit in store.history(name):
+            metadata = commit["metadata"]
+            if "run_id" not in metadata:
+                continue
+            unknown = {"run_id": metadata["run_id"], "time": commit["timestamp"]}
+            unknown |= dict.fromkeys((*_TEXTS, *_COUNTS)) | {"tables": {}}
+            run = found.setdefault(metadata["run_id"], unknown)
+            run["time"] = max(run["time"], commit["timestamp"])
+            run |= {each: metadata[each] for each in _TEXTS if each in metadata}
+            run |= _numbers(metadata, _COUNTS)
+            counts = dict.fromkeys(_TABLE_COUNTS) | _numbers(metadata, _TABLE_COUNTS)
+            run["tables"].setdefault(name, {"version": commit["version"], **counts})
+    return sorted(found.values(), key=lambda run: run["time"], reverse=True)
+
+
+def changes_since(
+    spark: SparkSession, store: DeltaStore, spec: JobSpec, name: str, run: str | None = None
+) -> DataFrame:
+    """What became of each window since before a run published, until now.
+
+    Only the files are read that the table had before the run or has now, and not both.
+
+    Args:
+        spark: the session.
+        store: the job's tables.
+        spec: the job.
+        name: the window.
+        run: a run, or the common id of a run in chunks; by default the last that published.
+
+    Returns:
+        As `changes` gives it. All is inserted where the run was the first.
+
+    Raises:
+        JobFileError: no such window or run.
+        TableError: nothing is published yet, or what was there before the run can't be read.
+        ColumnError: the table's key or kind of window is another than before.
+    """
+    if name not in spec.windows:
+        way_out = did_you_mean(name, spec.windows)
+        raise JobFileError(
+            "the job has no such window", field="window", value=name, way_out=way_out
+        )
+    history = store.history(name)
+    if not history:
+        way_out = f"Run: backfill run {spec.path}"
+        raise TableError("nothing is published yet", field=name, way_out=way_out)
+    newest, before = history[0]["version"], _first_version(history, name, run) - 1
+    window = spec.windows[name].window
+    now = set(store.files(name, version=newest))
+    then = set(store.files(name, version=before)) if before >= 0 else set()
+    new = store.read(spark, name, version=newest, files=sorted(now - then))
+    old = (
+        store.read(spark, name, version=before, files=sorted(then - now))
+        if before >= 0
+        else new.where(F.lit(False))
+    )
+    return changes(old, new, key=spec.key, window=window, rules=spec.engine.rules_for(window))
+
+
+def restore(
+    store: DeltaStore, names: Iterable[str], run: str, *, run_id: str, metadata: Mapping[str, str]
+) -> Restored:
+    """Brings each table back to the version that a run published in it.
+
+    What was counted goes back with it. A table whose newest version this is stays as it is.
+
+    Args:
+        store: the job's tables.
+        names: the tables.
+        run: a run, or the common id of a run in chunks: what its last chunk published.
+        run_id: of the restoring.
+        metadata: kept with each commit.
+
+    Raises:
+        JobFileError: no such run.
+        TableError: files of the version are gone, or another run came between.
+    """
+    histories = {name: store.history(name) for name in names}
+    targets = {
+        name: next((commit for commit in history if run in _ids(commit)), None)
+        for name, history in histories.items()
+    }
+    if not any(targets.values()):
+        raise _unknown(run, [commit for each in histories.values() for commit in each])
+    restored = {}
+    for name, target in targets.items():
+        if target is None:
+            continue
+        version = store.restore(name, target["version"], run_id=run_id, metadata=metadata)
+        restored[name] = RestoredTable(target["version"], version)
+    untouched = tuple(name for name, target in targets.items() if target is None)
+    return Restored(run_id, restored, untouched)
+
+
+def _first_version(history: Sequence[Commit], name: str, run: str | None) -> int:
+    """The first version that the run, by default the last one, published."""
+    if run is None:
+        last = next((each for each in history if _is_run(each)), None)
+        if last is None:
+            raise TableError("no run has published in it", field=name)
+        run = last["metadata"].get("chunk_of", last["metadata"]["run_id"])
+    versions = [commit["version"] for commit in history if run in _ids(commit)]
+    if not versions:
+        raise _unknown(run, history)
+    return int(min(versions))
+
+
+def _is_run(commit: Commit) -> bool:
+    metadata = commit["metadata"]
+    return "run_id" in metadata and metadata.get("kind") != COMPACT
+
+
+def _ids(commit: Commit) -> set[str]:
+    metadata = commit["metadata"]
+    return {metadata[each] for each in ("run_id", "chunk_of") if each in metadata}
+
+
+def _unknown(run: str, commits: Iterable[Commit]) -> JobFileError:
+    known = set().union(*map(_ids, commits))
+    way_out = did_you_mean(run, known)
+    return JobFileError("no such run has published here", field="run", value=run, way_out=way_out)
+
+
+def _numbers(metadata: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
+    return {each: int(metadata[each]) for each in names if each in metadata}

@@ -1,0 +1,161 @@
+"""The closure of sessions: followed outward, per key, until they close, and no further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, FIRST, LAST, START
+from backfill.engines import Rules
+from backfill.operators.session import sessions
+from backfill.time.durations import DAY_US
+from backfill.windows import SessionWindow
+
+#: Reads the slices of some keys' events in [low, high); None is no bound.
+Read = Callable[[int | None, int | None, DataFrame], DataFrame]
+#: Reads key, start and end of some keys' published sessions that overlap [low, high); None where
+#: there can be none.
+Published = Callable[[int | None, int | None, DataFrame], DataFrame | None]
+
+_OURS = "_ours"
+_OPEN = "_open"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One look beyond what had been read.
+
+    Attributes:
+        keys: how many keys' sessions were open at an edge.
+        low, high: what was read then, in both directions; µs, None is no bound.
+    """
+
+    keys: int
+    low: int | None
+    high: int | None
+
+
+@dataclass
+class Followed:
+    """What following found.
+
+    Attributes:
+        extents: key, start and end (µs) of what came out whole.
+        slices: of the keys that were followed, beyond the region; one frame for each step.
+        steps: what was read, for the plan to tell.
+        low, high: how far it was read.
+    """
+
+    low: int | None
+    high: int | None
+    extents: DataFrame
+    slices: list[DataFrame] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+
+def follow(
+    extents: DataFrame,
+    window: SessionWindow,
+    rules: Rules,
+    keys: Sequence[str],
+    *,
+    region: tuple[int, int],
+    limits: tuple[int | None, int | None],
+    read: Read,
+    published: Published,
+) -> Followed:
+    """Reads, beyond a region of time, what belongs to sessions that reach over its edges.
+
+    Published sessions are followed as events are. So where the source has changed since they were
+    written, nothing is left beyond that was published as one session, or is one now, with what is
+    followed: all of it can be written anew, and nothing else has to be.
+
+    Args:
+        extents: key, start and end (µs, inclusive) of what must come out whole: sessions as far
+            as the region shows them, and published ones as they are.
+        window: the sessions.
+        rules: the engine's.
+        keys: the key columns.
+        region: [low, high), µs, in which all events and published sessions of these keys are
+            known, but for published ones that nothing beyond the region depends on.
+        limits: the least and the largest time of an event or a published session, where known.
+        read: reads slices, and computes them once.
+        published: reads what is published, and computes it once.
+
+    Returns:
+        The extents as they came out, the slices found, and how far was read.
+    """
+    gap = window.gap.us
+    found = Followed(*region, extents=extents.limit(0))
+    days = 1
+    while True:
+        now = extents.withColumn(_OPEN, _open(found, gap, limits)).localCheckpoint()
+        found.extents = found.extents.unionByName(now.where(~F.col(_OPEN)).drop(_OPEN))
+        open_ = now.where(_OPEN).drop(_OPEN)
+        wanted = open_.select(*keys).distinct()
+        count = wanted.count()
+        if not count:
+            return found
+        step = _step(found, days * DAY_US, limits)
+        parts, before = [], []
+        if found.low is not None and (step.low is None or step.low < found.low):
+            parts.append(read(step.low, found.low, wanted))
+            before.append(published(step.low, found.low, wanted))
+        if found.high is not None and (step.high is None or step.high > found.high):
+            parts.append(read(found.high, step.high, wanted))
+            before.append(published(found.high, step.high, wanted))
+        found.slices.extend(parts)
+        found.steps.append(Step(count, step.low, step.high))
+        found.low, found.high = step.low, step.high
+        spans = [each.select(*keys, FIRST, LAST) for each in parts]
+        spans += [as_span(each, keys) for each in before if each is not None]
+        extents = _extended(open_, spans, window, rules, keys)
+        days *= 2
+
+
+def _open(found: Followed, gap: int, limits: tuple[int | None, int | None]) -> Column:
+    """Whether an event just outside of what was read could belong to the extent."""
+    never = F.lit(False)
+    least, most = limits
+    left = right = never
+    if found.low is not None and (least is None or least < found.low):
+        left = F.col(START) - found.low <= gap
+    if found.high is not None and (most is None or most >= found.high):
+        right = F.lit(found.high) - F.col(END) <= gap
+    return left | right
+
+
+def _step(found: Followed, width: int, limits: tuple[int | None, int | None]) -> Step:
+    """One step further; where limits are unknown, as in files of text, all at once."""
+    least, most = limits
+    low = high = None
+    if found.low is not None and least is not None:
+        low = max(found.low - width, min(least, found.low))
+    if found.high is not None and most is not None:
+        high = min(found.high + width, max(most + 1, found.high))
+    return Step(0, low, high)
+
+
+def as_span(extents: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Key, start and end as a slice has them."""
+    return extents.select(*keys, F.col(START).alias(FIRST), F.col(END).alias(LAST))
+
+
+def _extended(
+    extents: DataFrame,
+    spans: Sequence[DataFrame],
+    window: SessionWindow,
+    rules: Rules,
+    keys: Sequence[str],
+) -> DataFrame:
+    """The extents with what touches them now."""
+    zero = F.lit(0).cast("bigint").alias(EVENTS)
+    rows = as_span(extents, keys).select("*", zero, F.lit(1).alias(_OURS))
+    for each in spans:
+        rows = rows.unionByName(each.select("*", zero, F.lit(0).alias(_OURS)))
+    ours = F.max(_OURS).alias(_OURS)
+    joined = sessions(rows, window, rules, keys, [], overlapping=True, also=[ours])
+    return joined.where(F.col(_OURS) == 1).select(*keys, START, END)

@@ -1,0 +1,96 @@
+"""Which dates were asked for, by Python's arguments or the command's options."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from backfill.errors import JobFileError
+from backfill.time.dates import Range
+
+_DAYS_BACK = {"today": 0, "yesterday": 1}
+_DAY = dt.timedelta(days=1)
+# As an error names them, to those who call and to those who type.
+_START, _END, _DATE, _CHUNK = "start (--from)", "end (--to)", "date (--date)", "chunk (--chunk)"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which dates were asked for.
+
+    Attributes:
+        dates: None: every date.
+        missing: only dates that are not covered.
+        chunk: the most days in one run; None: one run for each range.
+    """
+
+    dates: Range | None = None
+    missing: bool = False
+    chunk: int | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Nothing was selected."""
+        return self.dates is None and not self.missing
+
+
+def selected(
+    zone: str,
+    start: str | dt.date | None,
+    end: str | dt.date | None,
+    *,
+    date: str | dt.date | None = None,
+    missing: bool = False,
+    chunk: int | None = None,
+) -> Selection:
+    """Reads a selection; its arguments are those of `Job.run`.
+
+    Raises:
+        JobFileError: the dates are none, or contradict each other.
+    """
+    if date is not None and (start is not None or end is not None):
+        raise JobFileError("does not go with a range", field=_DATE, value=date)
+    if (start is None) != (end is None):
+        field, other = (_END, _START) if end is None else (_START, _END)
+        raise JobFileError("is missing", field=field, way_out=f"Give it beside {other}")
+    if chunk is not None and chunk < 1:
+        raise JobFileError("must be at least a day", field=_CHUNK, value=chunk)
+    dates: Range | None = None
+    if date is not None:
+        one = _read(date, _DATE, zone)
+        dates = (one, one + _DAY)
+    elif start is not None and end is not None:
+        dates = (_read(start, _START, zone), _read(end, _END, zone))
+        if dates[0] >= dates[1]:
+            raise JobFileError(
+                f"is not after {dates[0]}",
+                field=_END,
+                value=dates[1],
+                way_out="The range is [start, end): its end is not part of it",
+            )
+    if chunk is not None and dates is None and not missing:
+        raise JobFileError(
+            "cuts a range, and there is none",
+            field=_CHUNK,
+            value=chunk,
+            way_out="Give the range too, or missing",
+        )
+    return Selection(dates, missing, chunk)
+
+
+def _read(value: str | dt.date, field: str, zone: str) -> dt.date:
+    if isinstance(value, dt.date):
+        return value
+    if value in _DAYS_BACK:
+        today = dt.datetime.now(ZoneInfo(zone)).date()
+        return today - _DAYS_BACK[value] * _DAY
+    try:
+        return dt.date.fromisoformat(value)
+    except ValueError:
+        raise JobFileError(
+            "is no date",
+            field=field,
+            value=value,
+            way_out="Write it like 2026-01-31, today or yesterday",
+        ) from None

@@ -1,0 +1,70 @@
+"""What Great Expectations makes of a table's numbers, and of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+
+from backfill.quality.builtin import Builtin
+from backfill.quality.checks import Check, Validation
+from backfill.time.durations import Fixed
+
+
+def judged(
+    table: str,
+    run_id: str,
+    builtin: Sequence[Check],
+    metrics: Mapping[str, float],
+    own: Sequence[Check],
+    rows: DataFrame | pd.DataFrame | None,
+    key: Sequence[str],
+) -> list[Validation]:
+    """Validates the numbers of the built-in checks, and the rows by the user's own.
+
+    Args:
+        table: what is checked.
+        run_id: of the run that checks it.
+        builtin: expectations of the numbers, as `as_check` makes them.
+        metrics: the numbers, by the checks' names.
+        own: the user's expectations.
+        rows: that these see; None where there are no such expectations.
+        key: the columns of the key, shown with rows that fail.
+    """
+    # Imported where it is needed: that takes seconds.
+    from backfill.quality.evaluate import evaluate
+
+    found = []
+    if builtin:
+        frame = pd.DataFrame([{each.name: metrics[each.name] for each in builtin}])
+        numbers = evaluate(frame, builtin, table=table, run_id=run_id)
+        # The frame has one row, whatever it counts: that is no example of anything.
+        outcomes = tuple(
+            replace(each, observed=metrics[each.check.name], unexpected=None, examples=())
+            for each in numbers.outcomes
+        )
+        found.append(replace(numbers, outcomes=outcomes))
+    if own:
+        found.append(evaluate(rows, own, table=table, run_id=run_id, key=key))
+    return found
+
+
+def as_check(builtin: Builtin) -> Check:
+    """A built-in check as an expectation of its number."""
+    limit: Any = builtin.limit.us if isinstance(builtin.limit, Fixed) else builtin.limit
+    # What the numbers count is broken already by the limit: they are to be none.
+    if limit is None or builtin.name == "history":
+        limit = 0
+    # Of one row: the cheapest expectation of a number that there is.
+    bound = "min" if builtin.least else "max"
+    return Check(
+        name=builtin.name,
+        expectation=f"expect_column_{bound}_to_be_between",
+        arguments={"column": builtin.name, f"{bound}_value": limit},
+        severity=builtin.severity,
+        builtin=True,
+        about=builtin.about,
+    )

@@ -1,0 +1,46 @@
+"""Checks of a reconciliation: how much is alike, and whether all that is not has a cause."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from backfill.quality.builtin import RECONCILIATION
+from backfill.quality.checks import Outcome
+from backfill.quality.judging import as_check, judged
+from backfill.quality.store import keep
+from backfill.reconciliation.result import Reconciled
+from backfill.spec import JobSpec
+
+
+def check_reconciled(spec: JobSpec, found: Reconciled, run_id: str) -> tuple[Outcome, ...]:
+    """Checks what a reconciliation found, and keeps what came of it.
+
+    Args:
+        spec: the job; its own expectations see a row for each difference, with the columns of the
+            key, `status`, `cause` (the first), `proved`, `batch` and `stream` (numbers of windows).
+        found: the reconciliation.
+        run_id: what it is kept under.
+    """
+    every = found.matched + len(found.differences)
+    metrics = {
+        "match_rate": found.matched / every if every else 1.0,
+        "unexplained": float(found.unexplained),
+    }
+    builtin = [as_check(each) for each in spec.checks.about([RECONCILIATION]).values()]
+    own = spec.checks.own.get(RECONCILIATION, ())
+    names = [*spec.key, "status", "cause", "proved", "batch", "stream"]
+    rows = [
+        (
+            *each.key,
+            each.difference.status,
+            each.explanation.causes[0],
+            each.explanation.proved,
+            len(each.difference.batch),
+            len(each.difference.stream),
+        )
+        for each in found.differences
+    ]
+    frame = pd.DataFrame(rows, columns=names)
+    validations = judged(RECONCILIATION, run_id, builtin, metrics, own, frame, spec.key)
+    keep(spec.tables, run_id, validations)
+    return tuple(one for each in validations for one in each.outcomes)

@@ -1,0 +1,93 @@
+"""When two runs cannot both stand: the dates that they replace meet, or the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date, timedelta
+from typing import Literal
+
+from backfill.errors import TableError
+from backfill.store.delta.entries import CLOSURE, Commit, FileChanges
+
+# The files that a commit replaces, by path.
+Replace = Literal["all"] | Sequence[str]
+# The dates that a commit replaces, half-open local ranges; None for everything.
+Dates = Sequence[tuple[date, date]] | None
+
+_NAMED = 3
+
+
+def closure_text(dates: Dates) -> str:
+    """Dates as a commit's metadata has them: JSON."""
+    return json.dumps(None if dates is None else [[str(start), str(end)] for start, end in dates])
+
+
+def check_conflict(
+    name: str, theirs: Commit, changes: FileChanges, dates: Dates, replace: Replace
+) -> None:
+    """Refuses to go on top of another run's commit that this run cannot have known of.
+
+    Args:
+        name: the table.
+        theirs: the other run's commit.
+        changes: what it did to the files.
+        dates: what this run replaces.
+        replace: the files that it removes.
+
+    Raises:
+        TableError: one of them replaced everything and the other something; or dates of both
+            meet; or both remove a file.
+    """
+    their_dates = _dates(theirs, changes)
+    # Who changed neither rows nor what is counted (a compaction) stands in nobody's way, but for
+    # the files.
+    if changes.data or their_dates is None or their_dates:
+        if their_dates is None:
+            raise _conflict(name, theirs, "it replaced everything")
+        if dates is None:
+            raise _conflict(name, theirs, "this run replaces everything")
+        met = list(_meeting(their_dates, dates))
+        if met:
+            raise _conflict(name, theirs, f"both replace {_told(met)}")
+    if replace != "all":
+        files = changes.removed.intersection(replace)
+        if files:
+            raise _conflict(name, theirs, f"both replace the file {min(files)}")
+
+
+def _dates(commit: Commit, changes: FileChanges) -> Dates:
+    """The dates that a commit says it replaced; all, where it does not say."""
+    if not commit.metadata:
+        return None if changes.data else ()
+    ranges = json.loads(commit.metadata.get(CLOSURE, "null"))
+    if ranges is None:
+        return None
+    return [(date.fromisoformat(start), date.fromisoformat(end)) for start, end in ranges]
+
+
+def _meeting(
+    theirs: Collection[tuple[date, date]], ours: Collection[tuple[date, date]]
+) -> Iterator[tuple[date, date]]:
+    for their_start, their_end in theirs:
+        for start, end in ours:
+            met = max(their_start, start), min(their_end, end)
+            if met[0] < met[1]:
+                yield met
+
+
+def _told(dates: Collection[tuple[date, date]]) -> str:
+    texts = [
+        str(start) if end - start == timedelta(days=1) else f"[{start}, {end})"
+        for start, end in sorted(dates)
+    ]
+    more = len(texts) - _NAMED
+    return ", ".join(texts[:_NAMED]) + (f" and {more} more ranges" if more > 0 else "")
+
+
+def _conflict(name: str, theirs: Commit, why: str) -> TableError:
+    return TableError(
+        f"{theirs.writer} published version {theirs.version} meanwhile, and {why}",
+        field=name,
+        way_out="Nothing was published. Run again, and the run begins from what is there now.",
+    )

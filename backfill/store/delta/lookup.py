@@ -1,0 +1,169 @@
+"""Looking windows up in a published table, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from backfill.errors import ColumnError, TableError, did_you_mean
+from backfill.store.delta.log import checked_name, local_folder, required_table
+from backfill.store.delta.staging import STAGING
+
+Direction = Literal["ascending", "descending"]
+
+_START = "window_start"
+_END = "window_end"
+_DATE = "date"
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+
+
+def look_up(
+    path: str | Path,
+    *,
+    key: Mapping[str, str] = {},
+    start_us: int | None = None,
+    end_us: int | None = None,
+    end_inclusive: bool = False,
+    limit: int | None = None,
+    order_by: Sequence[tuple[str, Direction]] = ((_START, "ascending"),),
+    run: str | None = None,
+) -> pa.Table:
+    """The windows of a table that have these keys and overlap this range of time.
+
+    Files that cannot hold such windows, by the table's statistics, are not opened; with a limit,
+    no more than the limit and one batch of rows are held at a time.
+
+    Args:
+        path: the table's folder.
+        key: values by column, as text; turned into the column's type.
+        start_us: the range's start, µs since the epoch, inclusive; None for no bound.
+        end_us: the range's end, µs since the epoch, exclusive; None for no bound.
+        end_inclusive: whether `window_end` belongs to its window (the engine's convention).
+        limit: at most so many rows; None for all.
+        order_by: columns and directions; ties are put in the order of the columns that identify
+            a window.
+        run: look into what this run wrote and did not publish, instead of the table.
+
+    Returns:
+        The public columns (none that begin with an underscore, nor the partition column `date`);
+        times in UTC.
+
+    Raises:
+        TableError: the table does not exist or cannot be read.
+        ColumnError: a column that the table does not have, a key's value that is not of its
+            column's type, or an order that the column does not have.
+    """
+    dataset = _dataset(local_folder(path), run)
+    columns = [name for name in dataset.schema.names if name != _DATE and name[:1] != "_"]
+    conditions = [_key_condition(dataset.schema, columns, *pair) for pair in key.items()]
+    conditions += _time_conditions(start_us, end_us, end_inclusive)
+    order = _order(dataset.schema, columns, order_by)
+    scanner = dataset.scanner(
+        columns=columns, filter=reduce(and_, conditions) if conditions else None
+    )
+    try:
+        return _smallest(scanner, order, limit)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise TableError(f"the table cannot be read: {error}", field=str(path)) from error
+
+
+def _dataset(folder: Path, run: str | None) -> ds.Dataset:
+    if run is None:
+        return required_table(folder).to_pyarrow_dataset()
+    staged = folder / STAGING / checked_name(run, "run")
+    if not staged.is_dir():
+        raise TableError(
+            "nothing is kept that this run wrote and did not publish",
+            field=str(folder),
+            value=run,
+            way_out="Look at what is published: without --run",
+        )
+    # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
+    files = [str(each) for each in sorted(staged.rglob("*.parquet"))]
+    return ds.dataset(files, format="parquet")
+
+
+def _key_condition(
+    schema: pa.Schema, columns: Sequence[str], name: str, text: str
+) -> ds.Expression:
+    _check_column(columns, name)
+    kind = schema.field(name).type
+    try:
+        if pa.types.is_timestamp(kind):
+            value = _timestamp(text, kind)
+        else:
+            value = pc.cast(pa.scalar(text), kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise ColumnError(f"the value is not a {kind}", field=name, value=text) from error
+    return pc.field(name) == value
+
+
+def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
+    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if kind.tz is None:
+        return pa.scalar(moment.replace(tzinfo=None), kind)
+    return pa.scalar(moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc), kind)
+
+
+def _time_conditions(
+    start_us: int | None, end_us: int | None, end_inclusive: bool
+) -> list[ds.Expression]:
+    conditions = []
+    start, end = pc.field(_START), pc.field(_END)
+    if start_us is not None:
+        bound = pa.scalar(start_us, _MICROSECONDS)
+        # A window that ends where it starts overlaps a range that begins there.
+        conditions.append(end >= bound)
+        if not end_inclusive:
+            conditions.append((end > bound) | (start >= bound))
+    if end_us is not None:
+        conditions.append(start < pa.scalar(end_us, _MICROSECONDS))
+    return conditions
+
+
+def _order(
+    schema: pa.Schema, columns: Sequence[str], order_by: Sequence[tuple[str, Direction]]
+) -> list[tuple[str, Direction]]:
+    """The order, made total by the columns that identify a window: those before its start."""
+    for name, _ in order_by:
+        _check_column(columns, name)
+        if pa.types.is_nested(schema.field(name).type):
+            raise ColumnError("nothing can be ordered by lists or structs", field=name)
+    named = {name for name, _ in order_by}
+    identity = columns[: columns.index(_START) + 1] if _START in columns else []
+    return [
+        *order_by,
+        *(
+            (name, "ascending")
+            for name in identity
+            if name not in named and not pa.types.is_nested(schema.field(name).type)
+        ),
+    ]
+
+
+def _smallest(
+    scanner: ds.Scanner, order: list[tuple[str, Direction]], limit: int | None
+) -> pa.Table:
+    if limit is None:
+        return scanner.to_table().sort_by(order)
+    kept = scanner.projected_schema.empty_table()
+    for batch in scanner.to_batches():
+        if batch.num_rows:
+            rows = pa.concat_tables([kept, pa.Table.from_batches([batch])])
+            kept = rows.sort_by(order).slice(0, limit)
+    return kept
+
+
+def _check_column(columns: Sequence[str], name: str) -> None:
+    if name not in columns:
+        raise ColumnError(
+            "the table has no such column", field=name, way_out=did_you_mean(name, columns)
+        )

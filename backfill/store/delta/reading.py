@@ -1,0 +1,82 @@
+"""Reading exactly the live files of a table with Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from deltalake import DeltaTable, Schema
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.columns import column
+from backfill.errors import TableError
+from backfill.store.delta.log import live_files
+from backfill.store.delta.schema import spark_schema
+from backfill.store.delta.session import local_listing
+from backfill.store.delta.staging import StagedFiles
+
+
+def read_files(
+    spark: SparkSession, folder: Path, table: DeltaTable, files: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows of the table's live files, columns in the table's order.
+
+    Spark takes the partition columns from the folders' names, typed as the table has them, and
+    so skips files by them.
+
+    Args:
+        spark: the session.
+        folder: the table's folder.
+        table: the table, at the version to read.
+        files: the live files to read; all by default.
+
+    Raises:
+        TableError: files of this version are not there any more, or not files of it.
+    """
+    paths: Collection[str] = live_files(table)
+    if files is not None:
+        foreign = [path for path in files if path not in paths]
+        if foreign:
+            raise TableError(
+                f"version {table.version()} has no such file", field=str(folder), value=foreign[0]
+            )
+        paths = dict.fromkeys(files)
+    check_present(folder, table.version(), paths)
+    return _rows(spark, folder, table.schema(), paths)
+
+
+def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
+    """The rows of staged files, as the table will have them."""
+    paths = [file.path for file in staged.files]
+    return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
+
+
+def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[str]) -> DataFrame:
+    schema = spark_schema(delta)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    with local_listing(spark):
+        return (
+            spark.read.schema(schema)
+            .option("basePath", str(folder))
+            .parquet(*(_literal(folder / path) for path in paths))
+            .select(*(column(name) for name in schema.names))
+        )
+
+
+def check_present(folder: Path, version: int, paths: Collection[str]) -> None:
+    """Refuses a version whose files have been deleted since."""
+    gone = [path for path in paths if not (folder / path).exists()]
+    if gone:
+        raise TableError(
+            f"{len(gone)} of the {len(paths)} files of version {version} are gone, "
+            f"{gone[0]} among them",
+            field=str(folder),
+            way_out="Take another version, or run the backfill again.",
+        )
+
+
+def _literal(path: Path) -> str:
+    """The path with the characters escaped that Spark takes for a pattern's."""
+    return re.sub(r"([\[\]{}*?])", r"\\\1", str(path))

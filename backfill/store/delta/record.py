@@ -1,0 +1,88 @@
+"""What a version of a table has counted: one JSON document for each run, beside the files.
+
+A run writes its record before it commits, and the commit names it; so a record is seen exactly
+with the version that it belongs to. Commits that count nothing (a compaction) name the record of
+the version that they stand on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backfill.errors import TableError
+from backfill.store.delta.entries import RECORD, read_commit, versions
+from backfill.store.delta.log import checked_name
+
+# Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
+RECORDS = "_record"
+
+
+def record_run(folder: Path, version: int | None = None) -> str | None:
+    """The run whose record a version carries, by default the newest; None if it carries none.
+
+    A commit by others names no record: then it is the newest one before it.
+
+    Raises:
+        TableError: there is no such version, or the log is damaged.
+    """
+    known = versions(folder)
+    if version is not None:
+        read_commit(folder, version)
+        known = [each for each in known if each <= version]
+    for each in reversed(known):
+        run_id = read_commit(folder, each).metadata.get(RECORD)
+        if run_id is not None:
+            # By an empty name a version that goes back to before all records has none.
+            return run_id or None
+    return None
+
+
+def read_record(folder: Path, run_id: str) -> dict[str, Any]:
+    """The record of a run.
+
+    Raises:
+        TableError: it is missing or damaged.
+    """
+    path = record_path(folder, run_id)
+    try:
+        record = json.loads(path.read_bytes())
+        if not isinstance(record, dict):
+            raise ValueError("no JSON object")
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise TableError(
+            "the record of what the table has counted is "
+            + ("missing" if missing else f"damaged: {error}"),
+            field=str(path),
+            way_out="Bring it back from a copy, go back to a version before it with `backfill "
+            "restore`, or move the table's folder away and run the whole backfill.",
+        ) from error
+    return record
+
+
+def write_record(folder: Path, run_id: str, record: Mapping[str, Any]) -> None:
+    """Writes the record of a run, whole or not at all, and safe from a loss of power."""
+    path = record_path(folder, run_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    with unfinished.open("wb") as file:
+        # ASCII, since names of files may hold what is no Unicode.
+        file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii"))
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    for parent in (path.parent, folder):
+        descriptor = os.open(parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def record_path(folder: Path, run_id: str) -> Path:
+    """Where the record of a run is, once it is written."""
+    return folder / RECORDS / f"{checked_name(run_id, 'run_id')}.json"

@@ -1,0 +1,1 @@
+"""Instants, durations, dates and time zones."""
