@@ -61,10 +61,11 @@ engines: ## record the streaming engines anew, for the tests of the replay; some
 bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BENCH='--only hopping'
 	$(call with_java,.venv) .venv/bin/python -m benchmarks $(BENCH)
 
-lint: .venv/ready ## format, lint and type checks
+lint: .venv/ready ## format, lint, type checks, and which package may import which
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
+	.venv/bin/lint-imports
 
 format: .venv/ready ## put the code in form
 	.venv/bin/ruff format .

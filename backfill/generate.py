@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import JobFileError, TableError
-from backfill.store.delta.session import session_conf
+from backfill.session_conf import session_conf
 
 _EPOCH = date(1970, 1, 1)
 _SECOND = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import getpass
-import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,21 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import JobFileError, TableError, did_you_mean
-from backfill.execution.base import QUARANTINE, Progress
+from backfill.events import spark_errors
 from backfill.execution.execute import execute
 from backfill.execution.expire import Expired, expire
-from backfill.execution.recompute import RecomputeRun
 from backfill.execution.results import RunResult
 from backfill.execution.upkeep import Kept, clean
-from backfill.execution.validate import Validating
+from backfill.execution.validate import validate
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
-from backfill.planning.planner import Plan, Planner
+from backfill.ledger.state import QUARANTINE, states
+from backfill.planning.context import Context, Progress, new_run_id, open_context
+from backfill.planning.expiry import plan_expiry
+from backfill.planning.late import plan_late
+from backfill.planning.planner import plan_everything, plan_selection
 from backfill.planning.selection import selected
+from backfill.planning.stages import Plan
 from backfill.quality.checks import Outcome
 from backfill.quality.store import PAGES, kept
 from backfill.reconciliation.checks import check_reconciled
@@ -31,7 +35,7 @@ from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.run import compare_with
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
-from backfill.store import DeltaStore
+from backfill.store import DeltaStore, Store
 from backfill.stream import Streamed, stream
 from backfill.time.dates import Dates
 
@@ -41,11 +45,16 @@ def _silent(message: str) -> None:
 
 
 class Job:
-    """A validated job file, ready to run."""
+    """A validated job file, ready to run.
 
-    def __init__(self, spec: JobSpec) -> None:
+    Args:
+        spec: what the job file says.
+        store: where the tables are; by default Delta tables in the job file's `tables.path`.
+    """
+
+    def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
         self.spec = spec
-        self.store = DeltaStore(spec.tables)
+        self.store: Store = DeltaStore(spec.tables) if store is None else store
 
     @classmethod
     def load(cls, path: str | Path) -> Job:
@@ -64,7 +73,12 @@ class Job:
             TableError: if nothing has been published yet.
         """
         self._known(name, self._tables())
-        frame = self.store.read(spark or _session(), name)
+        table = self.store.open(name)
+        if table is None:
+            raise TableError(
+                "the table does not exist yet", field=name, way_out="`backfill run` publishes it."
+            )
+        frame = table.read(spark or _session())
         return frame.select(*(each for each in frame.columns if not each.startswith("_")))
 
     def plan(
@@ -77,9 +91,14 @@ class Job:
         missing: bool = False,
         chunk: int | None = None,
         explain: bool = True,
+        recompute: bool = False,
+        expire: bool = False,
+        late: str | Path | None = None,
         progress: Progress = _silent,
     ) -> Plan:
         """What `run` with the same selection would do, and why; nothing is written.
+
+        Or, without a selection, what `recompute` or `expire` would do.
 
         Args:
             spark: as for `run`.
@@ -89,6 +108,9 @@ class Job:
             missing: as for `run`.
             chunk: as for `run`.
             explain: look, too, how far beyond a range it would read.
+            recompute: plan `recompute` instead.
+            expire: plan `expire` instead.
+            late: as for `recompute`.
             progress: as for `run`.
 
         Raises:
@@ -98,8 +120,23 @@ class Job:
         """
         zone = self.spec.timezone
         selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
-        planner = Planner(self.spec, self.store, spark or _session(), progress)
-        return planner.plan(selection, explain=explain)
+        if ((recompute or expire) and not selection.everything) or (recompute and expire):
+            raise JobFileError(
+                "plans one thing at a time",
+                field="recompute (--recompute), expire (--expire)",
+                way_out="Leave out the others, and the dates",
+            )
+        if late is not None and not recompute:
+            raise JobFileError("goes with recompute (--recompute)", field="late", value=str(late))
+        if expire:
+            tables = states(self.spec, self.store, self.spec.windows)
+            return Plan(selection, tuple(plan_expiry(self.spec, tables)))
+        if recompute:
+            paths = [] if late is None else [str(Path(late).absolute())]
+            context = self._context(spark, progress, late=paths)
+            with spark_errors(context.source.snapshot):
+                return plan_late(context, explain=explain)
+        return plan_selection(self._context(spark, progress), selection, explain=explain)
 
     def run(
         self,
@@ -137,15 +174,15 @@ class Job:
             ConservationError: if events went in that did not come out.
             TableError: if a table is stale, can't be written, or another run came between.
         """
-        session, zone = spark or _session(), self.spec.timezone
+        zone = self.spec.timezone
         selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
-        if selection.everything:
-            plan = Plan(selection)
-        else:
-            planner = Planner(self.spec, self.store, session, progress)
-            plan = planner.plan(selection, explain=False)
         reason = _reason(publish_anyway)
-        return execute(plan, self.spec, self.store, session, progress, anyway=reason)
+        context = self._context(spark, progress)
+        if selection.everything:
+            plan = plan_everything(selection)
+        else:
+            plan = plan_selection(context, selection, explain=False)
+        return execute(context, plan, anyway=reason)
 
     def recompute(
         self,
@@ -171,16 +208,11 @@ class Job:
             TableError: nothing is published, a table is stale, or another run came between.
             SourceError: an input is gone or has changed; or the source can't be read.
         """
+        reason = _reason(publish_anyway)
         paths = [] if late is None else [str(Path(late).absolute())]
-        run = RecomputeRun(
-            self.spec,
-            self.store,
-            spark or _session(),
-            progress,
-            late=paths,
-            anyway=_reason(publish_anyway),
-        )
-        return run.execute()
+        context = self._context(spark, progress, late=paths)
+        plan = plan_late(context, explain=False)
+        return execute(context, plan, anyway=reason) if plan.stages else None
 
     def validate(
         self,
@@ -212,9 +244,9 @@ class Job:
         if window is not None:
             self._known(window, list(self.spec.windows))
         chosen = selected(self.spec.timezone, start, end).dates
-        run = Validating(self.spec, self.store, spark or _session(), progress)
         dates = None if chosen is None else Dates.between(*chosen)
-        return run.outcomes([window] if window else list(self.spec.windows), dates)
+        names = [window] if window else list(self.spec.windows)
+        return validate(self._context(spark, progress), names, dates)
 
     def docs(self) -> Path:
         """Builds pages of what came of the checks of all runs; gives their beginning.
@@ -315,17 +347,9 @@ class Job:
         """
         self._known(window, list(self.spec.windows))
         given = described(self.spec, stream, settings)
-        found = compare_with(
-            self.spec,
-            self.store,
-            spark or _session(),
-            window,
-            given,
-            checkpoint=checkpoint,
-            sample=sample,
-            progress=progress,
-        )
-        return replace(found, checks=check_reconciled(self.spec, found, self._new_run()))
+        context = self._context(spark, progress)
+        found = compare_with(context, window, given, checkpoint=checkpoint, sample=sample)
+        return replace(found, checks=check_reconciled(self.spec, found, context.run_id))
 
     def changes(
         self, window: str, since: str | None = None, spark: SparkSession | None = None
@@ -343,7 +367,7 @@ class Job:
 
     def restore(self, run: str) -> versions.Restored:
         """Goes back to what a run published, the record of what was counted included."""
-        run_id = self._new_run()
+        run_id = new_run_id()
         metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
         try:
             given = self._late()
@@ -356,7 +380,7 @@ class Job:
 
     def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
         """Drops published windows that are past the job's retention; as `history.expire.expire`."""
-        run_id = self._new_run()
+        run_id = new_run_id()
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
         return expire(spark or _session(), self.store, self.spec, run_id=run_id, metadata=metadata)
 
@@ -369,12 +393,13 @@ class Job:
             self.store,
             tables,
             older_than=older_than,
-            run_id=self._new_run(),
+            run_id=new_run_id(),
         )
 
-    def _new_run(self) -> str:
-        now = dt.datetime.now(dt.timezone.utc)
-        return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    def _context(
+        self, spark: SparkSession | None, progress: Progress, *, late: Sequence[str] = ()
+    ) -> Context:
+        return open_context(self.spec, self.store, spark or _session(), progress, late=late)
 
     def _known(self, name: str, known: list[str]) -> None:
         if name not in known:
@@ -388,7 +413,8 @@ class Job:
     def _late(self) -> list[str]:
         """The paths of late events that are inputs of the job."""
         home = self.spec.path.parent
-        records = (self.store.record(name) for name in self._tables() if self.store.exists(name))
+        tables = (self.store.open(name) for name in self._tables())
+        records = (each.record for each in tables if each is not None)
         return list(dict.fromkeys(path for each in records if each for path in late_of(each, home)))
 
     def _tables(self) -> list[str]:

@@ -16,7 +16,7 @@ from backfill import Job, SessionWindow, aggregate
 from backfill import aggregates as agg
 from backfill.compute import Built
 from backfill.errors import BackfillError, ConservationError, SourceError, TableError
-from backfill.execution import full
+from backfill.execution import publish
 from tests import reference
 
 SAMPLES = Path(__file__).parent.parent / "data" / "samples"
@@ -190,10 +190,10 @@ def test_a_run_that_fails_late_leaves_the_tables_as_they_were(
     files = set((tmp_path / "out").rglob("*.parquet"))
     source(spark, tmp_path, ROWS[:1])
 
-    def fail(*args: Any) -> None:
+    def fail(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(full, "reasons", fail)
+    monkeypatch.setattr(publish, "_audit", fail)
     with pytest.raises(KeyboardInterrupt):
         job.run(spark)
     assert (micros(job.table("trailing", spark)), job.store.version("trailing")) == before

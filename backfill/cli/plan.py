@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from backfill.cli.output import iso_utc, print_json, print_line, print_table, te
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
 
 if TYPE_CHECKING:
-    from backfill.planning.planner import Beyond, Plan
+    from backfill.planning.stages import Beyond, Plan, Stage
     from backfill.spec import JobSpec
 
 
@@ -23,41 +23,47 @@ def plan(
     date: One = None,
     missing: Missing = False,
     chunk: Chunk = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Plan `recompute` instead of `run`.")
+    ] = False,
+    late: Annotated[
+        str | None,
+        typer.Option("--late", help="With --recompute: a file or folder of late events."),
+    ] = None,
+    expire: Annotated[
+        bool, typer.Option("--expire", help="Plan `expire` instead of `run`.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Say what `run` with the same selection would do, and why."""
+    """Say what `run` with the same selection would do, and why; or `recompute`, or `expire`."""
     from backfill.job import Job
 
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
-    found = loaded.plan(spark_session(spark, remote), **selection, progress=tell)
+    # What expires stands in the tables' logs.
+    session = None if expire else spark_session(spark, remote)
+    found = loaded.plan(
+        session, **selection, recompute=recompute, late=late, expire=expire, progress=tell
+    )
     if as_json:
-        print_json(_document(found))
+        print_json(_document(found, loaded.spec))
     else:
         _print(found, loaded.spec)
     if found.refused is not None:
         raise typer.Exit(1)
 
 
-def _document(plan: Plan) -> dict[str, Any]:
+def _document(plan: Plan, spec: JobSpec) -> dict[str, Any]:
     return {
         "ok": plan.refused is None,
         "windows": {
             name: [{**_range(each.dates), **_facts(asdict(each))} for each in states]
             for name, states in plan.windows.items()
         },
-        "stages": [
-            {
-                **(_range(each.dates) if each.dates else {}),
-                "events": each.events,
-                "done": each.done,
-                "combining": each.combining and asdict(each.combining),
-            }
-            for each in plan.stages
-        ],
+        "stages": [_stage(each, spec) for each in plan.stages],
         "refused": plan.refused,
         "without_input": [_range(each) for each in plan.without_input.ranges],
         "waiting": plan.waiting,
@@ -77,6 +83,28 @@ def _document(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
+    from backfill.planning.explain import explained
+    from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage
+
+    found: dict[str, Any] = {}
+    if isinstance(stage, MergeStage):
+        found["late"] = [
+            {"tables": each.tables, "inputs": sorted(each.inputs), "events": each.events}
+            for each in stage.late
+        ]
+    if isinstance(stage, ExpireStage):
+        files = [*stage.whole, *stage.mixed]
+        found |= {"before": iso_utc(stage.limit), "files": sorted(files)}
+    if isinstance(stage, RangeStage):
+        found |= _range(stage.dates)
+    if isinstance(stage, FullStage | RangeStage):
+        done = stage.done if isinstance(stage, RangeStage) else None
+        combining = None if stage.combining is None else asdict(stage.combining)
+        found |= {"events": stage.events, "done": done, "combining": combining}
+    return found | asdict(explained(stage, spec))
+
+
 def _range(dates: tuple[Any, Any]) -> dict[str, str]:
     return {"from": str(dates[0]), "to": str(dates[1])}
 
@@ -89,6 +117,12 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     for name, each in spec.windows.items():
         print_line(f"{name}: {each.window}")
     print_line()
+    if not plan.windows:
+        for stage in plan.stages:
+            _print_stage(stage)
+        if not plan.stages:
+            print_line("Nothing to do.")
+        return
     rows = [
         (
             name,
@@ -112,14 +146,7 @@ def _print(plan: Plan, spec: JobSpec) -> None:
         print_line(f"A run of this would be refused. {plan.refused}")
         return
     for stage in plan.stages:
-        what = "everything" if stage.dates is None else f"[{stage.dates[0]}, {stage.dates[1]})"
-        done = f", committed already by run {stage.done}" if stage.done else ""
-        print_line(f"Compute {what}: {stage.events:,} events{done}.")
-        if stage.combining is not None:
-            way = (
-                "combined into slices first" if stage.combining.combined else "exchanged one by one"
-            )
-            print_line(f"  They are {way}: {stage.combining.why}.")
+        _print_stage(stage)
     for part in dict.fromkeys(
         (each.dates, each.low, each.high) for each in plan.reads if not each.keys
     ):
@@ -131,6 +158,34 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     for beyond in plan.reads:
         _print_beyond(beyond)
     print_line(f"Read {plan.files:,} files, {plan.size:,} bytes.")
+
+
+def _print_stage(stage: Stage) -> None:
+    from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage
+
+    if isinstance(stage, MergeStage):
+        for late in stage.late:
+            print_line(
+                f"Merge {late.events or 0:,} events of {len(late.inputs):,} inputs into "
+                f"{', '.join(late.tables)}: windows that they belong to or join are replaced."
+            )
+        return
+    if isinstance(stage, ExpireStage):
+        print_line(
+            f"{stage.table}: drop windows that ended before {iso_utc(stage.limit)}; "
+            f"{len(stage.whole):,} files whole, {len(stage.mixed):,} in part."
+        )
+        return
+    what, done = "everything", ""
+    if isinstance(stage, RangeStage):
+        what = f"[{stage.dates[0]}, {stage.dates[1]})"
+        done = f", committed already by run {stage.done}" if stage.done else ""
+    if isinstance(stage, FullStage | RangeStage):
+        print_line(f"Compute {what}: {stage.events:,} events{done}.")
+        if stage.combining is not None:
+            combined = stage.combining.combined
+            way = "combined into slices first" if combined else "exchanged one by one"
+            print_line(f"  They are {way}: {stage.combining.why}.")
 
 
 def _print_beyond(beyond: Beyond) -> None:

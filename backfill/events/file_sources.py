@@ -28,7 +28,7 @@ from backfill.events.model import (
 )
 from backfill.events.parquet import check_footers
 from backfill.events.text import infer_schema, read_text, text_options
-from backfill.store.delta.session import local_listing
+from backfill.session_conf import local_listing
 
 
 def open_files(

@@ -1,99 +1,124 @@
-"""Executes the stages of a plan, one run after the other."""
+"""Executes the stages of a plan, one after the other."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable
-
-from pyspark.sql import SparkSession
+from collections.abc import Iterable, Mapping, Sequence
 
 from backfill.errors import BackfillError
-from backfill.execution.base import Progress
-from backfill.execution.full import FullRun
-from backfill.execution.ranges import RangeRun
+from backfill.events import spark_errors
+from backfill.execution.change import Computed
+from backfill.execution.full import compute_full
+from backfill.execution.late import compute_late
+from backfill.execution.publish import publish
+from backfill.execution.ranges import compute_range
 from backfill.execution.results import Failure, RunResult, Skipped, WindowResult
-from backfill.planning.planner import Plan, Stage
-from backfill.spec import JobSpec
-from backfill.store import DeltaStore
+from backfill.execution.staging import Staging
+from backfill.planning.context import Context
+from backfill.planning.stages import FullStage, MergeStage, Plan, RangeStage
 from backfill.time.dates import Dates
 
+#: A stage that computes windows.
+Computing = FullStage | RangeStage | MergeStage
 
-def execute(
-    plan: Plan,
-    spec: JobSpec,
-    store: DeltaStore,
-    spark: SparkSession,
-    progress: Progress,
-    *,
-    anyway: str | None = None,
-) -> RunResult:
-    """Runs the stages; one that fails does not stop the others.
+
+def execute(context: Context, plan: Plan, *, anyway: str | None = None) -> RunResult:
+    """Executes the stages of a run; a range that fails does not stop the others.
 
     Args:
-        plan: which stages.
-        spec: the job.
-        store: its tables.
-        spark: the session.
-        progress: is told what is done.
+        context: that the plan was made from.
+        plan: what to do.
         anyway: why to publish even what fails its checks.
 
     Raises:
         BackfillError: there is one stage only, and it failed.
     """
     began = time.monotonic()
-    if plan.selection.everything:
-        return FullRun(spec, store, spark, progress, anyway=anyway).execute()
-    group = f"chunks-{secrets.token_hex(4)}"
+    ranges = [each for each in plan.stages if isinstance(each, RangeStage)]
+    for stage in plan.stages:
+        # One of these is all that there is.
+        if isinstance(stage, FullStage | MergeStage):
+            return run_stage(context, stage, anyway=anyway)
+    group = f"chunks-{secrets.token_hex(4)}" if len(ranges) > 1 else None
     results: list[RunResult] = []
     failures: list[Failure] = []
     skipped = [Skipped(each, "no input") for each in plan.without_input.ranges]
-    total = sum(stage.events for stage in plan.stages if stage.done is None)
+    total = sum(stage.events for stage in ranges if stage.done is None)
     seen = 0
-    for number, stage in enumerate(plan.stages, 1):
-        assert stage.dates is not None
-        if stage.done is not None:
-            skipped.append(Skipped(stage.dates, f"committed by run {stage.done}"))
+    for number, part in enumerate(ranges, 1):
+        if part.done is not None:
+            skipped.append(Skipped(part.dates, f"committed by run {part.done}"))
             continue
-        if len(plan.stages) > 1:
-            progress(_rate(number, len(plan.stages), stage, seen, total, time.monotonic() - began))
-        facts = {"stage": stage.key, "chunk_of": group if len(plan.stages) > 1 else None}
-        dates = Dates.between(*stage.dates)
+        if len(ranges) > 1:
+            rate = _rate(number, len(ranges), part, seen, total, time.monotonic() - began)
+            context.progress(rate)
+        facts = {"stage": part.key, "chunk_of": group}
         try:
-            # Dates without events are no stage; the end that was asked for is the last one's.
-            asked = plan.selection.dates if number == len(plan.stages) else None
-            run = RangeRun(
-                spec,
-                store,
-                spark,
-                progress,
-                dates=dates,
-                until=(asked or stage.dates)[1],
-                facts=facts,
-                anyway=anyway,
-            )
-            results.append(run.execute())
+            if results or failures:
+                context = context.after_commits()
+            results.append(run_stage(context, part, facts=facts, anyway=anyway))
         except BackfillError as error:
-            if len(plan.stages) == 1:
+            if len(ranges) == 1:
                 raise
-            progress(f"[{stage.dates[0]}, {stage.dates[1]}) failed: {error}")
-            failures.append(Failure(stage.dates, error))
-        seen += stage.events
+            context.progress(f"[{part.dates[0]}, {part.dates[1]}) failed: {error}")
+            failures.append(Failure(part.dates, error))
+        seen += part.events
     return _joined(results, failures, skipped, time.monotonic() - began)
 
 
-def _rate(number: int, stages: int, stage: Stage, seen: int, total: int, seconds: float) -> str:
-    assert stage.dates is not None
-    told = f"{number} of {stages}: [{stage.dates[0]}, {stage.dates[1]}), {stage.events:,} events"
+def run_stage(
+    context: Context,
+    stage: Computing,
+    *,
+    facts: Mapping[str, object] | None = None,
+    anyway: str | None = None,
+) -> RunResult:
+    """Computes one stage, and publishes it at its end or not at all.
+
+    Args:
+        context: as it is now.
+        stage: what to do.
+        facts: for `history`.
+        anyway: why to publish even what fails its checks.
+
+    Raises:
+        BackfillError: it failed; nothing of it is published.
+    """
+    began = time.monotonic()
+    with Staging(context) as staging, spark_errors(context.source.snapshot):
+        return publish(
+            context,
+            staging,
+            _compute(context, staging, stage),
+            kind="recompute" if isinstance(stage, MergeStage) else "run",
+            began=began,
+            facts=facts or {},
+            anyway=anyway,
+        )
+
+
+def _compute(context: Context, staging: Staging, stage: Computing) -> Computed:
+    if isinstance(stage, FullStage):
+        return compute_full(context, staging)
+    if isinstance(stage, MergeStage):
+        return compute_late(context, staging, stage)
+    return compute_range(context, staging, Dates.between(*stage.dates), stage.until)
+
+
+def _rate(
+    number: int, stages: int, stage: RangeStage, seen: int, total: int, seconds: float
+) -> str:
+    done = f"{number} of {stages}: [{stage.dates[0]}, {stage.dates[1]}), {stage.events:,} events"
     if not seen or not seconds:
-        return told
+        return done
     rate = seen / seconds
-    return f"{told}; {rate:,.0f} events a second, {max(0, total - seen) / rate:,.0f} s left"
+    return f"{done}; {rate:,.0f} events a second, {max(0, total - seen) / rate:,.0f} s left"
 
 
 def _joined(
-    results: list[RunResult],
+    results: Sequence[RunResult],
     failures: Iterable[Failure],
     skipped: Iterable[Skipped],
     seconds: float,

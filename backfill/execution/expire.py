@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,15 +9,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill.errors import JobFileError
 from backfill.execution.edges import with_edges_apart
 from backfill.ledger.record import Record
 from backfill.ledger.state import State, states
+from backfill.planning.expiry import plan_expiry
+from backfill.planning.stages import ExpireStage
 from backfill.spec import JobSpec
-from backfill.store import DeltaStore
-from backfill.time.dates import Dates
-
-_DAY = dt.timedelta(days=1)
+from backfill.store import Store
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Expired:
 
 def expire(
     spark: SparkSession,
-    store: DeltaStore,
+    store: Store,
     spec: JobSpec,
     *,
     run_id: str,
@@ -60,44 +57,28 @@ def expire(
         JobFileError: the job has no retention.
         TableError: a table is stale, or another run published meanwhile.
     """
-    if spec.retention_us is None:
-        raise JobFileError(
-            "is not set, so nothing expires",
-            field="retention",
-            way_out="Set it in the job file, such as retention: 180d",
-        )
-    done = {}
-    for state in states(spec, store, spec.windows):
-        if state.version is None or state.settled.horizon is None:
-            continue
-        limit = state.settled.horizon - spec.retention_us
-        done[state.name] = _expire(spark, store, spec, state, limit, run_id, metadata)
-    return done
+    tables = {each.name: each for each in states(spec, store, spec.windows)}
+    return {
+        stage.table: _expire(spark, store, spec, tables[stage.table], stage, run_id, metadata)
+        for stage in plan_expiry(spec, tables.values())
+    }
 
 
 def _expire(
     spark: SparkSession,
-    store: DeltaStore,
+    store: Store,
     spec: JobSpec,
     state: State,
-    limit: int,
+    stage: ExpireStage,
     run_id: str,
     metadata: Mapping[str, str],
 ) -> Expired:
-    name, version, home = state.name, state.version, spec.path.parent
-    files = [
-        each
-        for each in store.live(name, version=version)
-        if each.minimum.get("window_end", limit - 1) < limit
-    ]
-    if not files:
+    name, limit = stage.table, stage.limit
+    if not stage.whole and not stage.mixed:
         return Expired(0, limit, None)
+    assert state.table is not None
     # Files all of whose rows have ended need not be read.
-    mixed = [each.path for each in files if each.maximum.get("window_end", limit) >= limit]
-    rows = store.read(spark, name, version=version, files=mixed or None)
-    lasting = rows.where(F.unix_micros("window_end") >= limit)
-    if not mixed:
-        lasting = lasting.limit(0)
+    lasting = state.table.read(spark, stage.mixed).where(F.unix_micros("window_end") >= limit)
     kept = store.stage(
         name,
         with_edges_apart(lasting, spec.windows[name].window, spec.engine, spec.timezone),
@@ -106,21 +87,22 @@ def _expire(
         sort_by=(*spec.key, "window_start"),
     )
     try:
-        dropped = sum(each.rows for each in files) - kept.rows
+        replaced = {*stage.whole, *stage.mixed}
+        dropped = sum(each.rows for each in state.files if each.path in replaced) - kept.rows
         if not dropped:
             return Expired(0, limit, None)
 
         def record(before: dict[str, Any] | None) -> dict[str, Any]:
+            home = spec.path.parent
             base = state.settled if before is None else Record.from_json(before, home)
             return replace(base, expired=max(limit, base.expired or limit)).json(home)
 
-        days = [each.minimum["date"] for each in files]
         made = store.publish(
             name,
             kept,
-            replace=[each.path for each in files],
-            base=version,
-            dates=list(Dates.of((each, each + _DAY) for each in days).ranges),
+            replace=sorted(replaced),
+            base=state.version,
+            dates=list(stage.closure.ranges),
             metadata={**metadata, "rows": str(kept.rows), "changed": str(dropped)},
             record=record,
         )

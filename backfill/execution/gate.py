@@ -24,7 +24,7 @@ from backfill.quality.judging import as_check, judged
 from backfill.quality.store import keep
 from backfill.quality.windows import Look, Measured, WindowRules, measure
 from backfill.spec import JobSpec
-from backfill.store import DeltaStore
+from backfill.store import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Rows:
     Attributes:
         frame: the rows, as the table has them.
         dates: those that are judged by their weekday's history.
-        version: of the table, for that; None where there is none.
+        table: the version whose rows are that history; None where there is none.
         without: files of this version that are not to be looked at.
         held: how many events the windows hold that were computed; None: those of all rows.
         assigned: how many the engine assigns to them; None: that is not known.
@@ -47,7 +47,7 @@ class Rows:
 
     frame: DataFrame
     dates: Collection[dt.date]
-    version: int | None
+    table: Table | None
     without: Collection[str]
     held: int | None = None
     assigned: int | None = None
@@ -58,8 +58,8 @@ class Rows:
 class Gate:
     """Checks what one run wrote, or what is published."""
 
-    def __init__(self, spec: JobSpec, store: DeltaStore, run_id: str) -> None:
-        self.spec, self.store, self.run_id = spec, store, run_id
+    def __init__(self, spec: JobSpec, run_id: str) -> None:
+        self.spec, self.run_id = spec, run_id
 
     def audit(
         self, counted: Counted | None, windows: Mapping[str, Rows], *, anyway: bool = False
@@ -87,7 +87,7 @@ class Gate:
         )
         for name, rows in windows.items():
             validations += self._window(name, rows, rules[name], measured.get(name))
-        keep(self.store.root, self.run_id, validations)
+        keep(self.spec.tables, self.run_id, validations)
         outcomes = tuple(one for each in validations for one in each.outcomes)
         failed = [one for each in validations for one in each.failed]
         if failed and not anyway:
@@ -136,7 +136,7 @@ class Gate:
                 held = measured.events if rows.held is None else rows.held
                 metrics["conservation"] = abs(held - rows.assigned)
             if "history" in builtin:
-                strange = self._unusual(name, rows, measured, builtin["history"])
+                strange = self._unusual(rows, measured, builtin["history"])
                 metrics["history"] = len(strange)
         found = judged(
             name,
@@ -151,14 +151,12 @@ class Gate:
             return found
         return [with_examples(each, rules, measured, strange) for each in found]
 
-    def _unusual(
-        self, name: str, rows: Rows, measured: Measured, check: Builtin
-    ) -> list[dict[str, object]]:
+    def _unusual(self, rows: Rows, measured: Measured, check: Builtin) -> list[dict[str, object]]:
         assert isinstance(check.limit, float)
         counts = dict(measured.dates)
-        if rows.version is not None:
+        if rows.table is not None:
             near = {*rows.dates, *weekdays_before(rows.dates)}
-            others = published_counts(self.store, name, rows.version, near, rows.without)
+            others = published_counts(rows.table, near, rows.without)
             for day, each in others.items():
                 here = counts.get(day)
                 counts[day] = each if here is None else here + each

@@ -10,6 +10,16 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built
+from backfill.conservation import check_none_lost
+from backfill.ledger.reader import events_within
+from backfill.ledger.replaced import counted_by
+from backfill.ledger.state import State
+from backfill.planning.context import Context
+from backfill.planning.place import Place, given_way
+from backfill.planning.published import given_way_to
+from backfill.planning.region import Region
+from backfill.planning.slicing import computed_once, slices
+from backfill.planning.spans import hull
 from backfill.windows import SessionWindow
 
 _THERE = "_there"
@@ -71,3 +81,47 @@ def _joined(one: DataFrame, other: DataFrame, names: list[str], how: str) -> Dat
     same = [F.col(each).eqNullSafe(F.col(f"{_THERE}{each}")) for each in names]
     joined = one.join(theirs, reduce(and_, same, F.lit(True)), how)
     return joined.drop(*(f"{_THERE}{each}" for each in names))
+
+
+def check_removed(
+    context: Context,
+    state: State,
+    region: Region,
+    written: Built,
+    place: Place,
+    between: tuple[int, int],
+) -> None:
+    """What the windows held that give way is in windows written, as far as it is in the source.
+
+    Only where fewer events are in their place are events read again: those of these windows.
+
+    Args:
+        context: of the run.
+        state: the table.
+        region: that was computed.
+        written: the windows that were computed in their place.
+        place: what gives way.
+        between: the instants between which that lies, µs, inclusive.
+
+    Raises:
+        ConservationError: events of a window that is removed are in no window written.
+    """
+    removed = given_way_to(context, state, written, place, between)
+    if removed is None:
+        return
+    lost = computed_once(fewer(removed, written))
+    bounds = hull(lost)
+    if bounds is None:
+        return
+    low, high = bounds
+    counted = counted_by(state.record, context.inputs, region.dates, context.spec.timezone)
+    events = events_within(
+        context.reader.events(counted, (low, high + 1)), written.sliced.key, lost
+    )
+    sliced = slices(context, events, [state.name])
+    if isinstance(written.definition.window, SessionWindow):
+        wrong = outside(sliced.frame, written)
+    else:
+        again = sliced.build(written.definition)
+        wrong = unlike(given_way(again.frame, again, Place(None, lost), "left_semi"), written)
+    check_none_lost(state.name, wrong.count())

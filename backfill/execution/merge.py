@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Definition, Sliced
 from backfill.execution.origins import Origins
-from backfill.execution.published import as_slices
 from backfill.operators.session import sessions
+from backfill.planning.published import as_slices
 from backfill.windows import SessionWindow
 
 #: How many events of a window are late.

@@ -9,8 +9,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-#: The path of a published row's file, relative to its table.
-FILE = "_file_path"
+from backfill.store import FILE
+
 # The sign's bit is left alone.
 _BITS = 63
 
@@ -65,8 +65,3 @@ class Origins:
             for place, file in enumerate(self.files)
             if words[place // _BITS] >> place % _BITS & 1
         ]
-
-
-def file_of_table() -> Column:
-    """FILE: the last two parts of the path, date and name; only directly above a scan."""
-    return F.substring_index(F.input_file_name(), "/", -2)

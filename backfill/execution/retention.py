@@ -6,17 +6,21 @@ the limit; so an old event of a session that goes on behind the limit counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, FIRST, REASON, START, TIME
+from backfill.columns import END, EVENTS, FIRST, REASON, START, TIME
 from backfill.compute import Built, Definition, Sliced
+from backfill.conservation import Totals, totals
+from backfill.execution.results import Past
 from backfill.ledger.reader import events_of
 from backfill.operators.aligned import layout
 from backfill.operators.session import reported_end
+from backfill.planning.context import Context
+from backfill.planning.slicing import computed_once, slices
 from backfill.windows import SessionWindow
 
 BEYOND = "beyond_retention"
@@ -65,3 +69,39 @@ def beyond(events: DataFrame, windows: Iterable[Built], limit: int) -> DataFrame
             last = F.array_max(F.transform(own, lambda each: each[END]))
             old = old.where(F.coalesce(last < limit, F.lit(True)))
     return old.withColumn(REASON, F.lit(BEYOND))
+
+
+def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limit: int) -> Past:
+    """What of the events is beyond retention.
+
+    Args:
+        context: of the run.
+        events: normalised and usable.
+        windows: of each table, the windows that have ended before the limit; and, of sessions,
+            perhaps others.
+        limit: µs.
+    """
+    kept = {
+        name: replace(each, frame=computed_once(each.frame.where(ended(each, limit))))
+        for name, each in windows.items()
+    }
+    found = beyond(events, kept.values(), limit)
+    if context.spec.id is None:
+        rows = count = found.count()
+    else:
+        names = list(context.definitions)
+        sums = totals(slices(context, found, names), context.definitions)
+        rows, count = sums.rows, sums.accepted
+    held = {name: each.frame.agg(F.sum(EVENTS)).collect()[0][0] or 0 for name, each in kept.items()}
+    return Past(found, rows, count, held)
+
+
+def duplicates_of(sums: Totals, gone: Past | None) -> int:
+    """How many rows were copies of events that count."""
+    return sums.rows - sums.accepted - (gone.rows - gone.events if gone else 0)
+
+
+def lasting(context: Context, built: Built, horizon: int) -> Column:
+    """Whether a window is within retention."""
+    limit = context.limit(horizon)
+    return F.lit(True) if limit is None else ~ended(built, limit)

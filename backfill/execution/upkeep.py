@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from backfill.errors import JobFileError
-from backfill.store import Cleaned, DeltaStore
+from backfill.store import Cleaned, Store
 from backfill.time.durations import fixed
 
 
@@ -27,7 +27,7 @@ class Kept:
 
 def clean(
     spark: SparkSession,
-    store: DeltaStore,
+    store: Store,
     tables: Mapping[str, tuple[str, ...]],
     *,
     older_than: object,
@@ -54,7 +54,7 @@ def clean(
     done = {}
     for name, order in tables.items():
         removed = store.clean(name, older_than_s=age.us / 1_000_000)
-        exists = store.exists(name)
+        exists = store.open(name) is not None
         compacted = store.compact(spark, name, run_id=run_id, sort_by=order) if exists else None
         done[name] = Kept(removed, compacted)
     return done

@@ -9,108 +9,108 @@ from pyspark.sql import functions as F
 
 from backfill.conservation import totals
 from backfill.events import spark_errors
-from backfill.execution.base import QUARANTINE, BaseRun
 from backfill.execution.gate import Gate, Rows
+from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
-from backfill.ledger.state import State
+from backfill.ledger.state import QUARANTINE, State
+from backfill.planning.context import Context
+from backfill.planning.slicing import of, slices, with_combining
+from backfill.planning.spans import dates_between, dates_over, widened
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
 from backfill.quality.events import Counted
 from backfill.time.dates import Dates
 
 
-class Validating(BaseRun):
-    """Checks published tables, and the events that they were made from; publishes nothing."""
+def validate(context: Context, names: Collection[str], dates: Dates | None) -> tuple[Outcome, ...]:
+    """Checks published tables, and the events that they were made from; publishes nothing.
 
-    kind = "validate"
+    Args:
+        context: of the job.
+        names: the windows whose tables to check.
+        dates: only windows that start on these; then nothing is said of events, nor whether the
+            windows hold them all: a window reaches beyond a date.
 
-    def outcomes(self, names: Collection[str], dates: Dates | None) -> tuple[Outcome, ...]:
-        """What came of each check.
+    Returns:
+        What came of each check.
 
-        Args:
-            names: the windows whose tables to check.
-            dates: only windows that start on these; then nothing is said of events, nor whether
-                the windows hold them all: a window reaches beyond a date.
+    Raises:
+        TableError: nothing is published, or the table is stale.
+    """
+    with Staging(context) as staging, spark_errors(context.source.snapshot):
+        records = {name: context.tables[name].settled for name in names}
+        counted, assigned = None, None
+        if dates is None:
+            counted, assigned = _counted(context, staging, records)
+        windows = {name: _rows(context, context.tables[name], dates, assigned) for name in names}
+        context.progress("checking what is published")
+        try:
+            return Gate(context.spec, context.run_id).audit(counted, windows)
+        except ChecksFailed as failed:
+            return failed.outcomes
 
-        Raises:
-            TableError: nothing is published, or the table is stale.
-        """
-        with self.stack, spark_errors(self.source.snapshot):
-            records = {name: self.states[name].settled for name in names}
-            counted, assigned = None, None
-            if dates is None:
-                counted, assigned = self._counted(records)
-            windows = {name: self._rows(self.states[name], dates, assigned) for name in names}
-            self.progress("checking what is published")
-            try:
-                return Gate(self.spec, self.store, self.id).audit(counted, windows)
-            except ChecksFailed as failed:
-                return failed.outcomes
 
-    def _counted(
-        self, records: Mapping[str, Record]
-    ) -> tuple[Counted | None, Mapping[str, int] | None]:
-        """The events that the tables were made from, and how many each is assigned.
+def _counted(
+    context: Context, staging: Staging, records: Mapping[str, Record]
+) -> tuple[Counted | None, Mapping[str, int] | None]:
+    """The events that the tables were made from, and how many each is assigned.
 
-        The latter only where the tables hold every window of these events.
-        """
-        record = next(iter(records.values()))
-        alike = all(each.inputs == record.inputs for each in records.values())
-        same = all(
-            path in self.inputs and self.inputs[path].digest == each.digest
-            for path, each in record.inputs.items()
-        )
-        if not alike or not same:
-            why = "inputs have changed" if alike else "the tables have not counted the same"
-            self.progress(f"events are not looked at: {why} since the last run")
-            return None, None
-        self.choose(record.inputs, list(records))
-        self.progress("reading the events that were counted")
-        events = self.reader.events({path: each.counted for path, each in record.inputs.items()})
-        sliced = self.slices(events, list(records)).by_key()
-        sliced = replace(sliced, frame=sliced.frame.persist())
-        self.stack.callback(sliced.frame.unpersist)
-        definitions = {name: self.definitions[name] for name in records}
-        sums = totals(sliced, definitions)
-        unusable = self.states[QUARANTINE]
-        quarantined = (
-            0
-            if unusable.version is None
-            else sum(each.rows for each in self.store.live(QUARANTINE, version=unusable.version))
-        )
-        counted = Counted(
-            sliced=sliced,
-            events=events,
-            id=self.spec.id,
-            read=sums.rows + quarantined,
-            quarantined=quarantined,
-        )
-        whole = False
-        if sums.first is not None and sums.horizon is not None:
-            low, _ = self.widened((sums.first, sums.first + 1), definitions.values())
-            hull = self.hull(low, sums.horizon)
-            whole = all(not hull - each.covered for each in records.values())
-        expired = any(each.expired is not None for each in records.values())
-        return counted, sums.assigned if whole and not expired else None
+    The latter only where the tables hold every window of these events.
+    """
+    record = next(iter(records.values()))
+    alike = all(each.inputs == record.inputs for each in records.values())
+    same = all(
+        path in context.inputs and context.inputs[path].digest == each.digest
+        for path, each in record.inputs.items()
+    )
+    if not alike or not same:
+        why = "inputs have changed" if alike else "the tables have not counted the same"
+        context.progress(f"events are not looked at: {why} since the last run")
+        return None, None
+    names, zone = list(records), context.spec.timezone
+    context = with_combining(context, record.inputs, names)
+    context.progress("reading the events that were counted")
+    events = context.reader.events({path: each.counted for path, each in record.inputs.items()})
+    sliced = slices(context, events, names).by_key()
+    sliced = replace(sliced, frame=staging.persisted(sliced.frame))
+    definitions = of(context, names)
+    sums = totals(sliced, definitions)
+    quarantined = sum(each.rows for each in context.tables[QUARANTINE].files)
+    counted = Counted(
+        sliced=sliced,
+        events=events,
+        id=context.spec.id,
+        read=sums.rows + quarantined,
+        quarantined=quarantined,
+    )
+    whole = False
+    if sums.first is not None and sums.horizon is not None:
+        low, _ = widened(context, (sums.first, sums.first + 1), definitions.values())
+        every = dates_between(low, sums.horizon, zone)
+        whole = all(not every - each.covered for each in records.values())
+    expired = any(each.expired is not None for each in records.values())
+    return counted, sums.assigned if whole and not expired else None
 
-    def _rows(self, state: State, dates: Dates | None, assigned: Mapping[str, int] | None) -> Rows:
-        record = state.settled
-        rows = self.store.read(self.spark, state.name, version=state.version)
-        wanted = record.covered if dates is None else record.covered & dates
-        if dates is not None:
-            inside = F.lit(False)
-            for low, high in dates.ranges:
-                inside |= (F.col("date") >= low) & (F.col("date") < high)
-            rows = rows.where(inside)
-        return Rows(
-            frame=rows,
-            dates=self.over(wanted, record.horizon),
-            version=None if dates is None else state.version,
-            without=() if dates is None else self._files(state, dates),
-            assigned=None if assigned is None else assigned[state.name],
-        )
 
-    def _files(self, state: State, dates: Dates) -> tuple[str, ...]:
-        """The table's files of these dates, whose rows are looked at anyway."""
-        files = self.store.live(state.name, version=state.version)
-        return tuple(each.path for each in files if each.minimum["date"] in dates)
+def _rows(
+    context: Context, state: State, dates: Dates | None, assigned: Mapping[str, int] | None
+) -> Rows:
+    record = state.settled
+    assert state.table is not None
+    rows = state.table.read(context.spark)
+    wanted = record.covered if dates is None else record.covered & dates
+    without: tuple[str, ...] = ()
+    if dates is not None:
+        inside = F.lit(False)
+        for low, high in dates.ranges:
+            inside |= (F.col("date") >= low) & (F.col("date") < high)
+        rows = rows.where(inside)
+        # Their rows are looked at anyway.
+        without = tuple(each.path for each in state.files if each.minimum["date"] in dates)
+    return Rows(
+        frame=rows,
+        dates=dates_over(wanted, record.horizon, context.spec.timezone),
+        table=None if dates is None else state.table,
+        without=without,
+        assigned=None if assigned is None else assigned[state.name],
+    )

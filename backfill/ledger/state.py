@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from backfill.errors import TableError
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
-from backfill.store import DeltaStore
+from backfill.store import DataFile, Store, Table
+
+#: The table of rows that are no events.
+QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True)
@@ -16,15 +20,25 @@ class State:
     """One table as a run finds it.
 
     Attributes:
-        version: the version that the run begins from; None where there is no table.
+        table: the version that the run begins from; None where there is no table.
         record: what it holds; None where nothing was recorded.
         stale: the settings of the job file that have changed since, with their old values.
     """
 
     name: str
-    version: int | None
+    table: Table | None
     record: Record | None
     stale: Mapping[str, str]
+
+    @property
+    def version(self) -> int | None:
+        """Of the table."""
+        return None if self.table is None else self.table.version
+
+    @property
+    def files(self) -> Sequence[DataFile]:
+        """Of the table; none where there is no table."""
+        return () if self.table is None else self.table.files
 
     @property
     def settled(self) -> Record:
@@ -49,7 +63,7 @@ class State:
         return self.record
 
 
-def states(spec: JobSpec, store: DeltaStore, names: Iterable[str]) -> list[State]:
+def states(spec: JobSpec, store: Store, names: Iterable[str]) -> list[State]:
     """The tables as they are now."""
     return [_state(spec, store, name) for name in names]
 
@@ -75,13 +89,28 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
     return {**common, f"windows.{name}": str(window.window), **aggregates}
 
 
-def _state(spec: JobSpec, store: DeltaStore, name: str) -> State:
-    version = store.version(name)
-    found = None if version is None else store.record(name, version=version)
+def _state(spec: JobSpec, store: Store, name: str) -> State:
+    table = store.open(name)
+    found = None if table is None else table.record
     if found is None:
-        return State(name, version, None, {})
+        return State(name, table, None, {})
     record = Record.from_json(found, spec.path.parent)
     now = settings(spec, name)
     stale = {each: old for each, old in record.settings.items() if now.get(each) != old}
     stale |= {each: "absent" for each in now if each not in record.settings}
-    return State(name, version, record, stale)
+    return State(name, table, record, stale)
+
+
+def grouped(tables: Iterable[State]) -> list[list[State]]:
+    """The tables, those together that have counted the same.
+
+    They differ only where a run was killed between its commits.
+    """
+
+    def counted(state: State) -> str:
+        if state.record is None:
+            return ""
+        inputs = {path: each.counted.json() for path, each in state.record.inputs.items()}
+        return repr((state.record.covered.json(), sorted(inputs.items())))
+
+    return [list(each) for _, each in groupby(sorted(tables, key=counted), key=counted)]

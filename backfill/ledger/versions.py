@@ -12,9 +12,7 @@ from pyspark.sql import functions as F
 from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.ledger.changes import changes
 from backfill.spec import JobSpec
-from backfill.store import DeltaStore
-
-Commit = Mapping[str, Any]
+from backfill.store import Commit, Store
 
 #: The kind of a commit that only lays rows out anew.
 COMPACT = "compact"
@@ -54,7 +52,7 @@ class Restored:
     forgotten: tuple[str, ...] = ()
 
 
-def runs(store: DeltaStore, names: Iterable[str]) -> list[dict[str, Any]]:
+def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
     """The runs that published something, newest first.
 
     Args:
@@ -69,23 +67,24 @@ def runs(store: DeltaStore, names: Iterable[str]) -> list[dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        for commit in store.history(name):
-            metadata = commit["metadata"]
+        table = store.open(name)
+        for commit in () if table is None else table.commits:
+            metadata = commit.metadata
             if "run_id" not in metadata:
                 continue
-            unknown = {"run_id": metadata["run_id"], "time": commit["timestamp"]}
+            unknown = {"run_id": metadata["run_id"], "time": commit.timestamp}
             unknown |= dict.fromkeys((*_TEXTS, *_COUNTS)) | {"tables": {}}
             run = found.setdefault(metadata["run_id"], unknown)
-            run["time"] = max(run["time"], commit["timestamp"])
+            run["time"] = max(run["time"], commit.timestamp)
             run |= {each: metadata[each] for each in _TEXTS if each in metadata}
             run |= _numbers(metadata, _COUNTS)
             counts = dict.fromkeys(_TABLE_COUNTS) | _numbers(metadata, _TABLE_COUNTS)
-            run["tables"].setdefault(name, {"version": commit["version"], **counts})
+            run["tables"].setdefault(name, {"version": commit.version, **counts})
     return sorted(found.values(), key=lambda run: run["time"], reverse=True)
 
 
 def changes_since(
-    spark: SparkSession, store: DeltaStore, spec: JobSpec, name: str, run: str | None = None
+    spark: SparkSession, store: Store, spec: JobSpec, name: str, run: str | None = None
 ) -> DataFrame:
     """What became of each window since before a run published, until now.
 
@@ -111,25 +110,22 @@ def changes_since(
         raise JobFileError(
             "the job has no such window", field="window", value=name, way_out=way_out
         )
-    history = store.history(name)
-    if not history:
+    table = store.open(name)
+    if table is None:
         way_out = f"Run: backfill run {spec.path}"
         raise TableError("nothing is published yet", field=name, way_out=way_out)
-    newest, before = history[0]["version"], _first_version(history, name, run) - 1
+    first = _first_version(table.commits, name, run)
+    before = store.open(name, first - 1) if first else None
     window = spec.windows[name].window
-    now = set(store.files(name, version=newest))
-    then = set(store.files(name, version=before)) if before >= 0 else set()
-    new = store.read(spark, name, version=newest, files=sorted(now - then))
-    old = (
-        store.read(spark, name, version=before, files=sorted(then - now))
-        if before >= 0
-        else new.where(F.lit(False))
-    )
+    now = {each.path for each in table.files}
+    then = set() if before is None else {each.path for each in before.files}
+    new = table.read(spark, sorted(now - then))
+    old = new.where(F.lit(False)) if before is None else before.read(spark, sorted(then - now))
     return changes(old, new, key=spec.key, window=window, rules=spec.engine.rules_for(window))
 
 
 def restore(
-    store: DeltaStore, names: Iterable[str], run: str, *, run_id: str, metadata: Mapping[str, str]
+    store: Store, names: Iterable[str], run: str, *, run_id: str, metadata: Mapping[str, str]
 ) -> Restored:
     """Brings each table back to the version that a run published in it.
 
@@ -146,7 +142,8 @@ def restore(
         JobFileError: no such run.
         TableError: files of the version are gone, or another run came between.
     """
-    histories = {name: store.history(name) for name in names}
+    opened = {name: store.open(name) for name in names}
+    histories = {name: () if table is None else table.commits for name, table in opened.items()}
     targets = {
         name: next((commit for commit in history if run in _ids(commit)), None)
         for name, history in histories.items()
@@ -157,8 +154,8 @@ def restore(
     for name, target in targets.items():
         if target is None:
             continue
-        version = store.restore(name, target["version"], run_id=run_id, metadata=metadata)
-        restored[name] = RestoredTable(target["version"], version)
+        version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
+        restored[name] = RestoredTable(target.version, version)
     untouched = tuple(name for name, target in targets.items() if target is None)
     return Restored(run_id, restored, untouched)
 
@@ -169,20 +166,20 @@ def _first_version(history: Sequence[Commit], name: str, run: str | None) -> int
         last = next((each for each in history if _is_run(each)), None)
         if last is None:
             raise TableError("no run has published in it", field=name)
-        run = last["metadata"].get("chunk_of", last["metadata"]["run_id"])
-    versions = [commit["version"] for commit in history if run in _ids(commit)]
+        run = last.metadata.get("chunk_of", last.metadata["run_id"])
+    versions = [commit.version for commit in history if run in _ids(commit)]
     if not versions:
         raise _unknown(run, history)
     return int(min(versions))
 
 
 def _is_run(commit: Commit) -> bool:
-    metadata = commit["metadata"]
+    metadata = commit.metadata
     return "run_id" in metadata and metadata.get("kind") != COMPACT
 
 
 def _ids(commit: Commit) -> set[str]:
-    metadata = commit["metadata"]
+    metadata = commit.metadata
     return {metadata[each] for each in ("run_id", "chunk_of") if each in metadata}
 
 

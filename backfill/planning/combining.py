@@ -45,6 +45,10 @@ class Combining:
     sampled: int = 0
 
 
+#: Where there is nothing to choose.
+COMBINED = Combining(True, "little is read")
+
+
 def choose(
     spec: JobSpec,
     reader: Reader,

@@ -13,7 +13,7 @@ from backfill.quality import gx
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Validation
 from backfill.quality.results import outcome, told
 from backfill.quality.utc import in_utc, with_times_of_utc
-from backfill.store.delta.session import session_conf
+from backfill.session_conf import session_conf
 
 # What succeeds needs no examples, and each look for some reads the frame again.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from statistics import median
 
 from backfill.columns import EVENTS
 from backfill.quality.windows import Counts
-from backfill.store import DeltaStore
-from backfill.store.delta.stats import added_up
+from backfill.store import DataFile, Table
 
 _WEEK = dt.timedelta(days=7)
 #: A date is judged from so many such dates on, and by the last so many.
@@ -23,25 +21,26 @@ def weekdays_before(dates: Collection[dt.date]) -> set[dt.date]:
 
 
 def published_counts(
-    store: DeltaStore, name: str, version: int, dates: Collection[dt.date], without: Collection[str]
+    table: Table, dates: Collection[dt.date], without: Collection[str]
 ) -> dict[dt.date, Counts]:
     """What a version has of some dates: its files' statistics, and one column of them.
 
     Args:
-        store: the job's tables.
-        name: the table.
-        version: of it.
+        table: the version.
         dates: these.
         without: files that are replaced.
     """
-    by_date: dict[dt.date, list[Path]] = {}
-    rows: dict[dt.date, int] = {}
-    for file in store.live(name, version=version):
+    by_date: dict[dt.date, list[DataFile]] = {}
+    for file in table.files:
         day = file.minimum["date"]
         if day in dates and file.path not in without:
-            by_date.setdefault(day, []).append(store.folder(name) / file.path)
-            rows[day] = rows.get(day, 0) + file.rows
-    return {day: Counts(rows[day], added_up(paths, EVENTS)) for day, paths in by_date.items()}
+            by_date.setdefault(day, []).append(file)
+    return {
+        day: Counts(
+            sum(each.rows for each in files), table.sum_of(EVENTS, [each.path for each in files])
+        )
+        for day, files in by_date.items()
+    }
 
 
 def unusual(

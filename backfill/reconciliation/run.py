@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -16,8 +17,8 @@ from backfill.compute import Definition, bounds
 from backfill.compute import Key as KeyColumns
 from backfill.engines import Engine
 from backfill.errors import JobFileError
-from backfill.execution.base import BaseRun, Progress
-from backfill.execution.exchange import of_keys
+from backfill.planning.context import Context
+from backfill.planning.place import of_keys
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
 from backfill.reconciliation.compare import Sides
@@ -34,8 +35,7 @@ from backfill.reconciliation.stream import decode
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
-from backfill.spec import JobSpec
-from backfill.store import DeltaStore
+from backfill.store import Table
 from backfill.time.durations import fixed
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
@@ -47,34 +47,32 @@ _PARTS = 10_000
 
 
 def compare_with(
-    spec: JobSpec,
-    store: DeltaStore,
-    spark: SparkSession,
+    context: Context,
     name: str,
     given: Given,
     *,
     checkpoint: str | None,
     sample: float | None,
-    progress: Progress,
 ) -> Reconciled:
     """Decodes what a stream wrote, and compares a table with it.
 
     Args:
-        spec: the job.
-        store: its tables.
-        spark: the session.
+        context: of the job.
         name: the window's.
         given: where the output is, and the operator's settings.
         checkpoint: as for `compare`.
         sample: as for `compare`.
-        progress: is told what is done.
+
+    Raises:
+        TableError: nothing is published, or the table is stale.
     """
-    schema = store.read(spark, name).schema
+    spec = context.spec
+    schema = published_table(context, name).read(context.spark).schema
     types = {field.name: field.dataType for field in schema.fields}
     definition = spec.windows[name]
-    progress(f"decoding {given.options.path}")
+    context.progress(f"decoding {given.options.path}")
     decoded = decode(
-        spark,
+        context.spark,
         given.options,
         definition.window,
         key=KeyColumns(spec.key, tuple(types[each] for each in spec.key)),
@@ -87,26 +85,21 @@ def compare_with(
         },
     )
     counts = decoded.counts()
-    progress(f"{counts.rows:,} rows, {counts.windows:,} windows")
+    context.progress(f"{counts.rows:,} rows, {counts.windows:,} windows")
     found = compare(
-        spec,
-        store,
-        spark,
+        context,
         name,
         decoded.frame,
         decoded.engine,
         settings=given.settings,
         checkpoint=checkpoint,
         sample=sample,
-        progress=progress,
     )
     return replace(found, undecoded=counts.undecoded)
 
 
 def compare(
-    spec: JobSpec,
-    store: DeltaStore,
-    spark: SparkSession,
+    context: Context,
     name: str,
     stream: DataFrame,
     engine: Engine,
@@ -114,14 +107,11 @@ def compare(
     settings: Mapping[str, Any],
     checkpoint: str | None = None,
     sample: float | None = None,
-    progress: Progress,
 ) -> Reconciled:
     """Compares a table with the final state of a stream.
 
     Args:
-        spec: the job.
-        store: its tables.
-        spark: the session.
+        context: of the job.
         name: the window's.
         stream: inner key columns, START and END (µs; sessions from first to last event), the
             aggregates by name, one row per window.
@@ -129,31 +119,37 @@ def compare(
         settings: the operator's, as `replay` takes them.
         checkpoint: of a Spark query, whose logs tell its batches.
         sample: the share of keys that is looked at.
-        progress: is told what is done.
     """
-    reconciling = _Reconciling(spec, store, spark, name, engine, settings, checkpoint, progress)
-    return reconciling.of(stream, sample)
+    return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample)
 
 
-class _Reconciling(BaseRun):
+def published_table(context: Context, name: str) -> Table:
+    """A window's table.
+
+    Raises:
+        TableError: nothing is published, or the table is stale.
+    """
+    state = context.tables[name]
+    _ = state.settled
+    assert state.table is not None
+    return state.table
+
+
+class _Reconciling:
     """One comparison."""
-
-    kind = "reconcile"
 
     def __init__(
         self,
-        spec: JobSpec,
-        store: DeltaStore,
-        spark: SparkSession,
+        context: Context,
         name: str,
         engine: Engine,
         settings: Mapping[str, Any],
         checkpoint: str | None,
-        progress: Progress,
     ) -> None:
-        super().__init__(spec, store, spark, progress)
-        self.name, self.system = name, engine
-        self.definition: Definition = self.definitions[name]
+        self.context, self.name, self.system = context, name, engine
+        self.definition: Definition = context.definitions[name]
+        self.spec, self.progress = context.spec, context.progress
+        self.stack = ExitStack()
         self.fields, self.columns = fields_of(self.definition.aggregates)
         self.others = {
             name: each for name, each in self.definition.aggregates.items() if each.python is None
@@ -186,7 +182,7 @@ class _Reconciling(BaseRun):
                 received = self._received()
                 parts, ordered = self._parts(sides, windows, received)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
-                found = recounted(self.spark, parts, bound)
+                found = recounted(self.context.spark, parts, bound)
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
         found.sort(key=lambda each: repr(each.key))
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
@@ -195,7 +191,7 @@ class _Reconciling(BaseRun):
         for name in PLACES:
             if (
                 names_places(self.settings, name)
-                and len(self.spec.arrival or self.source.arrival) != 2
+                and len(self.spec.arrival or self.context.source.arrival) != 2
             ):
                 raise JobFileError(
                     "names offsets, and the events have none",
@@ -222,8 +218,8 @@ class _Reconciling(BaseRun):
         return held
 
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
-        keys, tick = keys_of(self), self.system.tick_us
-        rows = self.store.read(self.spark, self.name, version=self.states[self.name].version)
+        keys, tick = keys_of(self.context), self.system.tick_us
+        rows = published_table(self.context, self.name).read(self.context.spark)
         start, end = bounds(self.definition.window, self.spec.engine)
         names = list(self.definition.aggregates)
         batch = rows.select(
@@ -244,7 +240,7 @@ class _Reconciling(BaseRun):
         """All events, as the operator received them."""
         delay = fixed(self.settings.get("watermark_delay", "0s"), field="watermark_delay").us
         return received(
-            self,
+            self.context,
             self.system,
             self.streaming,
             self.columns,
@@ -278,7 +274,7 @@ class _Reconciling(BaseRun):
         return in_parts(keyed, windows, events, parts), ordered
 
     def _keyed(self, sides: Sides, *, ordered: bool, joint: bool) -> Keyed:
-        record = self.states[self.name].record
+        record = self.context.tables[self.name].record
         operator = Operator(
             window=self.definition.window,
             engine=self.system,
@@ -290,7 +286,9 @@ class _Reconciling(BaseRun):
         return Keyed(
             operator=operator,
             batch=replace(
-                operator, engine=without_loss(self.spec.engine, self.definition.window), settings={}
+                operator,
+                engine=without_loss(self.spec.engine, self.definition.window),
+                settings={},
             ),
             others=tuple(self.others),
             columns=tuple(self.columns),
@@ -300,7 +298,7 @@ class _Reconciling(BaseRun):
                 if name in self.fields and isinstance(kind, T.DoubleType | T.FloatType)
             ),
             keys=tuple(sides.keys),
-            expired=self.limit(None if record is None else record.horizon),
+            expired=self.context.limit(None if record is None else record.horizon),
             joint=joint,
         )
 

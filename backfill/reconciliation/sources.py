@@ -16,7 +16,7 @@ from backfill.engines import Engine
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import SOURCE
 from backfill.events.times import time_column
-from backfill.execution.base import BaseRun
+from backfill.planning.context import Context
 from backfill.reconciliation.checkpoint import Batches
 from backfill.reconciliation.clocks import (
     BEGINNING,
@@ -99,10 +99,14 @@ class Arrivals:
 
 
 def arrivals_of(
-    run: BaseRun, streaming: Streaming, types: Mapping[str, T.DataType], checkpoint: Batches | None
+    context: Context,
+    streaming: Streaming,
+    types: Mapping[str, T.DataType],
+    checkpoint: Batches | None,
 ) -> Arrivals:
     """From a checkpoint, or from the job's `events.arrival`."""
-    names = run.spec.arrival or run.source.arrival
+    spec = context.spec
+    names = spec.arrival or context.source.arrival
     if checkpoint is not None:
         found = F.lit(None).cast("bigint")
         for number in sorted(set(checkpoint.of_file.values())):
@@ -118,14 +122,14 @@ def arrivals_of(
     if streaming.feed == "batches":
         return Arrivals(True, None, place, column(first[0]))
     # Partitions (or files) have an order each, and none among them.
-    alone = streaming.feed == "partitions" or (len(run.inputs) == 1 and not run.spec.arrival)
+    alone = streaming.feed == "partitions" or (len(context.inputs) == 1 and not spec.arrival)
     if not alone:
         return Arrivals(False, None, F.col(TIME), None)
     return Arrivals(True, column(first[0]), place, None)
 
 
 def received(
-    run: BaseRun,
+    context: Context,
     engine: Engine,
     streaming: Streaming,
     columns: Mapping[str, Column],
@@ -137,7 +141,7 @@ def received(
     """All events of the source, as the operator received them.
 
     Args:
-        run: the comparison.
+        context: of the job.
         engine: whose operator.
         streaming: its interface.
         columns: the fields, by name.
@@ -146,23 +150,24 @@ def received(
         others: aggregates without a form in Python.
         wall_clock: the column that says when an event was processed; None: none does.
     """
+    spec = context.spec
     # What the engine does not take is dropped by the replay, which so tells of it.
-    rules = replace(run.rules(), tick_us=1, null_key=True, before_epoch=True)
-    usable = replace(run.reader, rules=rules).events(dict.fromkeys(run.inputs, ALL))
+    rules = replace(context.rules, tick_us=1, null_key=True, before_epoch=True)
+    usable = replace(context.reader, rules=rules).events(dict.fromkeys(context.inputs, ALL))
     types = {field.name: field.dataType for field in usable.schema.fields}
-    arrivals = arrivals_of(run, streaming, types, checkpoint)
-    keys = keys_of(run)
+    arrivals = arrivals_of(context, streaming, types, checkpoint)
+    keys = keys_of(context)
     partition = F.lit(0) if arrivals.partition is None else arrivals.partition
-    id = F.lit(None).cast("string") if run.spec.id is None else column(run.spec.id).cast("string")
+    id = F.lit(None).cast("string") if spec.id is None else column(spec.id).cast("string")
     batch = F.lit(None) if arrivals.batch is None else arrivals.batch
-    names = run.spec.arrival or run.source.arrival
+    names = spec.arrival or context.source.arrival
     wanted = [
-        *(column(name).alias(inner) for name, inner in zip(run.spec.key, keys, strict=True)),
+        *(column(name).alias(inner) for name, inner in zip(spec.key, keys, strict=True)),
         F.col(TIME),
         partition.cast("string").alias(PARTITION),
         arrivals.place.cast("bigint").alias(PLACE),
         batch.cast("bigint").alias(_BATCH),
-        *([_processed(run, usable, wall_clock).alias(WALL_CLOCK)] if wall_clock else []),
+        *([_processed(context, usable, wall_clock).alias(WALL_CLOCK)] if wall_clock else []),
         id.alias(_ID),
         *(value.alias(name) for name, value in columns.items()),
         *(column(name).alias(f"_arrival{i}") for i, name in enumerate(names) if others),
@@ -219,18 +224,18 @@ def _floored(most: int | None, delay: int, grain: int) -> int:
     return 0 if most is None else max(0, (most - delay) // grain * grain)
 
 
-def _processed(run: BaseRun, events: DataFrame, name: str) -> Column:
+def _processed(context: Context, events: DataFrame, name: str) -> Column:
     """When an event was processed, µs; in the format of event times, where it is no timestamp."""
     if name not in events.columns:
         raise ColumnError(
             "no such column",
             field="stream.wall_clock",
             value=name,
-            way_out=did_you_mean(name, run.source.frame.columns),
+            way_out=did_you_mean(name, context.source.frame.columns),
         )
     instant = isinstance(events.schema[name].dataType, T.TimestampType | T.TimestampNTZType)
-    format = None if instant else run.spec.time_format
-    return time_column(events, name, format, run.spec.timezone)
+    format = None if instant else context.spec.time_format
+    return time_column(events, name, format, context.spec.timezone)
 
 
 def _number(name: str, type: T.DataType) -> Column:
@@ -240,6 +245,6 @@ def _number(name: str, type: T.DataType) -> Column:
     return own.cast("bigint")
 
 
-def keys_of(run: BaseRun) -> Sequence[str]:
+def keys_of(context: Context) -> Sequence[str]:
     """The key columns, as both sides name them."""
-    return [key_name(i) for i in range(len(run.spec.key))]
+    return [key_name(i) for i in range(len(context.spec.key))]

@@ -1,9 +1,30 @@
-"""Where results live: embedded Delta tables, written by Spark, committed without it."""
+"""Where results live: one protocol, and embedded Delta tables behind it."""
 
-from backfill.store.delta.clean import Cleaned
-from backfill.store.delta.live import LiveFile
 from backfill.store.delta.lookup import look_up
-from backfill.store.delta.staging import APART, StagedFile, StagedFiles
+from backfill.store.delta.staging import StagedFile, StagedFiles
 from backfill.store.delta.store import DeltaStore
+from backfill.store.protocol import (
+    APART,
+    FILE,
+    Cleaned,
+    Commit,
+    DataFile,
+    Staged,
+    Store,
+    Table,
+)
 
-__all__ = ["APART", "Cleaned", "DeltaStore", "LiveFile", "StagedFile", "StagedFiles", "look_up"]
+__all__ = [
+    "APART",
+    "FILE",
+    "Cleaned",
+    "Commit",
+    "DataFile",
+    "DeltaStore",
+    "Staged",
+    "StagedFile",
+    "StagedFiles",
+    "Store",
+    "Table",
+    "look_up",
+]

@@ -17,8 +17,8 @@ from backfill.columns import REASON
 from backfill.compute import Definition, check_names
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
+from backfill.session_conf import session_conf
 from backfill.spec import JobSpec
-from backfill.store.delta.session import session_conf
 from backfill.stream import reading, windows
 from backfill.stream.checkpoints import Checkpoint
 from backfill.time.durations import Fixed

@@ -8,7 +8,10 @@ again.
 from __future__ import annotations
 
 import itertools
+import os
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -25,9 +28,12 @@ from pyspark.sql import SparkSession
 from backfill.errors import SourceError
 from tests.history.mixed import check_run, tables
 from tests.history.world import GAP, WINDOWS, World, at
+from tests.memory_store import MemoryStore
 from tests.reference import Event
 
 DAYS = 4
+#: In memory, each of a hundred keys.
+SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "3"))
 #: So that a source has an event.
 SOME = Event("a", at(1, 12), 1, "9")
 #: Around midnights, and around multiples of the gap: where something can go wrong.
@@ -50,27 +56,43 @@ EVENTS = st.lists(
 )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("with_id", [False, True])
-def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
-    worlds = (tmp_path / str(number) for number in itertools.count())
+def many(draw: st.DrawFn) -> list[Event]:
+    """Events of a hundred keys: as many sequences of runs in one."""
+    random = Random(draw(st.integers(0, 2**32)))
+    return [
+        Event(
+            f"{random.choice('abcdefghij')}{random.randrange(10)}",
+            at(random.randrange(DAYS))
+            + random.choice([0, 1, 2, 24, 46, 47]) * GAP
+            + random.choice([-1, 0, 1, GAP // 2]),
+            random.choice([None, -3, 0, 1, 3]),
+            random.choice(["1", "2", None]),
+        )
+        for _ in range(random.randrange(100, 400))
+    ]
+
+
+def machine(
+    make: Callable[[], World], events: st.SearchStrategy[list[Event]]
+) -> type[RuleBasedStateMachine]:
+    """Sequences of runs, and of files that come, change and go."""
 
     class Runs(RuleBasedStateMachine):
-        @initialize(events=EVENTS)
+        @initialize(events=events)
         def begin(self, events: list[Event]) -> None:
-            self.world = World(next(worlds), spark, with_id, windows=WINDOWS, gate=True)
+            self.world = make()
             self.world.write("0", [*events, SOME])
 
-        @rule(events=EVENTS)
+        @rule(events=events)
         def arrive(self, events: list[Event]) -> None:
             self.world.write(str(len(self.world.files)), events)
 
-        @rule(which=st.integers(0, 9), kept=st.sets(st.integers(0, 39)), events=EVENTS)
+        @rule(which=st.integers(0, 9), kept=st.sets(st.integers(0, 39)), events=events)
         def replace(self, which: int, kept: set[int], events: list[Event]) -> None:
             """One file lacks events, and holds others: some moved, some of other dates."""
             name = sorted(self.world.files)[which % len(self.world.files)]
-            left = [e for i, e in enumerate(self.world.files[name]) if i in kept]
-            self.world.write(name, [*left, *events[:which], SOME])
+            left = [e for i, e in enumerate(self.world.files[name]) if i % 40 in kept]
+            self.world.write(name, [*left, *events[: len(events) * which // 10], SOME])
 
         @precondition(lambda self: len(self.world.files) > 1)
         @rule(which=st.integers(0, 9))
@@ -110,5 +132,32 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
             self.world.run_all()
             self.world.check()
 
-    machine = settings(max_examples=2, stateful_step_count=6, deadline=None)
-    run_state_machine_as_test(Runs, settings=machine)
+    return Runs
+
+
+def steps(sequences: int) -> settings:
+    return settings(max_examples=sequences, stateful_step_count=6, deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_id", [False, True])
+def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
+    numbers = itertools.count()
+
+    def make() -> World:
+        return World(tmp_path / str(next(numbers)), spark, with_id, windows=WINDOWS, gate=True)
+
+    run_state_machine_as_test(machine(make, EVENTS), settings=steps(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_id", [False, True])
+def test_any_sequence_of_runs_in_memory(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
+    numbers = itertools.count()
+
+    def make() -> World:
+        folder = tmp_path / str(next(numbers))
+        return World(folder, spark, with_id, windows=WINDOWS, store=MemoryStore())
+
+    events = st.composite(many)()
+    run_state_machine_as_test(machine(make, events), settings=steps(SEQUENCES))

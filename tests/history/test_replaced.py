@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from pyspark.sql import functions as F
 
 from backfill import Job
 from backfill.errors import ConservationError, SourceError
-from backfill.planning import region
-from backfill.planning.planner import DateState
+from backfill.execution import ranges
+from backfill.planning.context import Context
+from backfill.planning.region import Region
+from backfill.planning.stages import DateState
+from backfill.time.dates import Dates
 from tests import reference
 from tests.history.world import HOUR, World, at, day
 from tests.reference import Event
@@ -136,16 +140,14 @@ def test_a_run_that_would_lose_events_fails(
     made.run(spark)
     before = {name: rows(made, spark, name) for name in made.spec.windows}
     frame(spark, AFTER).coalesce(1).write.mode("overwrite").parquet(str(tmp_path / "src"))
-    real = region.RegionRun.regions
+    real = ranges.regions
 
-    def forgetful(self: region.RegionRun) -> list[region.Region]:
-        found = real(self)
-        for each in found:
-            each.counted = dict.fromkeys(self.inputs, self.dates)
-        return found
+    def forgetful(context: Context, dates: Dates) -> list[Region]:
+        counted = dict.fromkeys(context.inputs, dates)
+        return [replace(each, counted=counted) for each in real(context, dates)]
 
     # As if only the range's events counted of an input that no run has seen.
-    monkeypatch.setattr(region.RegionRun, "regions", forgetful)
+    monkeypatch.setattr(ranges, "regions", forgetful)
     with pytest.raises(ConservationError, match="in no window written"):
         made.run(spark, start=day(1), end=day(2))
     assert {name: rows(made, spark, name) for name in made.spec.windows} == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill import Job
 from backfill.errors import BackfillError, TableError
-from backfill.execution.base import BaseRun
-from backfill.execution.ranges import RangeRun
-from backfill.execution.recompute import RecomputeRun
-from backfill.time.dates import Dates
+from backfill.execution.execute import execute
+from backfill.execution.results import RunResult
+from backfill.execution.staging import Staging
+from backfill.planning.context import open_context
+from backfill.planning.late import plan_late
+from backfill.planning.planner import plan_selection
+from backfill.planning.selection import Selection
 from tests.history.world import WINDOWS, World, at, day
 from tests.reference import Event
 
@@ -25,10 +28,21 @@ def silent(message: str) -> None:
     """Nobody listens."""
 
 
-def begun(world: World, low: int, high: int) -> RangeRun:
+Run = Callable[[], RunResult | None]
+
+
+def begun(world: World, low: int, high: int) -> Run:
     """A run that has looked at the source and the tables, and computed nothing yet."""
-    dates = Dates.between(day(low), day(high))
-    return RangeRun(world.job.spec, world.job.store, world.spark, silent, dates=dates)
+    context = open_context(world.job.spec, world.job.store, world.spark, silent)
+    plan = plan_selection(context, Selection((day(low), day(high))), explain=False)
+    return lambda: execute(context, plan)
+
+
+def begun_late(world: World) -> Run:
+    """The same of a merge of late events."""
+    context = open_context(world.job.spec, world.job.store, world.spark, silent)
+    plan = plan_late(context, explain=False)
+    return lambda: execute(context, plan) if plan.stages else None
 
 
 @pytest.fixture
@@ -44,25 +58,26 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 @pytest.mark.slow
 def test_of_two_runs_that_meet_one_publishes(world: World) -> None:
     first, second, apart = begun(world, 0, 1), begun(world, 1, 2), begun(world, 3, 4)
-    winner = first.execute()
+    winner = first()
+    assert winner is not None
     # A session crosses midnight: each of the two would replace it.
     with pytest.raises(TableError, match=rf"{winner.run_id}.*[Rr]un .*again"):
-        second.execute()
-    apart.execute()
-    late = RecomputeRun(world.job.spec, world.job.store, world.spark, silent)
+        second()
+    apart()
+    late = begun_late(world)
     world.write("late", [Event("a", at(1, 5, 10), 1)])
-    late_too = RecomputeRun(world.job.spec, world.job.store, world.spark, silent)
-    assert late.execute() is None
+    late_too = begun_late(world)
+    assert late() is None
     world.run(1, 2)
     with pytest.raises(TableError, match=r"[Rr]un .*again"):
-        late_too.execute()
+        late_too()
     world.check()
 
 
 def test_a_source_that_changes_meanwhile_does_not_change_the_run(world: World) -> None:
     run = begun(world, 1, 2)
     world.write("more", [Event("c", at(1, 7), 1)])
-    run.execute()
+    run()
     assert "c" not in {row[0] for row in world.rows("sessions")}
     world.recompute()
     world.check()
@@ -87,7 +102,7 @@ def read_files(spark: SparkSession, patch: pytest.MonkeyPatch) -> Iterator[set[s
     with patch.context() as within:
         for method in ("collect", "count", "localCheckpoint"):
             watch(type(spark.range(1)), method)
-        watch(BaseRun, "_stage")
+        watch(Staging, "_stage")
         yield names
 
 

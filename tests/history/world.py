@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.execution.results import RunResult
 from backfill.ledger.record import Record
+from backfill.spec import JobSpec
+from backfill.store import DeltaStore, Store
 from backfill.time.dates import ALL, Dates, date_of
 from tests import reference
 from tests.reference import Event
@@ -65,6 +67,7 @@ class World:
     Attributes:
         gate: runs pass the built-in checks before they publish, which takes as long again as a
             window.
+        store: of the tables; None: Delta's, in the folder.
         files: the source's events by file.
         counted: the days, by file, whose events in it are in the windows.
         old: days on which windows still hold what replaced files held.
@@ -76,6 +79,7 @@ class World:
     windows: tuple[str, ...] = ("sessions", "hopping")
     retention: str | None = None
     gate: bool = False
+    store: Store | None = None
     files: dict[str, list[Event]] = field(default_factory=dict)
     counted: dict[str, set[int]] | None = None
     old: set[int] = field(default_factory=set)
@@ -94,7 +98,8 @@ class World:
         for name in set(WINDOWS) - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
         (self.folder / "job.yaml").write_text(text)
-        self.job = Job.load(self.folder / "job.yaml")
+        spec = JobSpec.load(self.folder / "job.yaml")
+        self.job = Job(spec, self.store or DeltaStore(spec.tables))
 
     def write(self, name: str, events: list[Event]) -> None:
         """Puts a file into the source, or another in its place."""
@@ -178,9 +183,10 @@ class World:
         return found
 
     def covered(self, name: str = "sessions") -> Dates:
-        record = self.job.store.record(name)
-        assert record is not None
-        return Record.from_json(record, self.folder).covered
+        table = self.job.store.open(name)
+        assert table is not None
+        assert table.record is not None
+        return Record.from_json(table.record, self.folder).covered
 
     def counting(self, days: set[int]) -> list[Event]:
         """The events that count, each once: of each file on its counted days, and on others."""

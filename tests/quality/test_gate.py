@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from backfill.cli import main
 from backfill.errors import BackfillError, JobFileError
-from backfill.execution import partial
+from backfill.execution import late
 from backfill.execution.gate import Gate, Rows
 from backfill.execution.results import RunResult
 from backfill.quality import sample
@@ -99,14 +99,11 @@ def test_all_keys_are_looked_at_unless_a_run_wrote_many_rows(
     twice = made.store.read(spark, "hopping")
     twice = twice.unionByName(twice)
     written = twice.count()
-    rows = Rows(frame=twice, dates=(), version=None, without=(), assigned=6 * 40, written=written)
+    rows = Rows(frame=twice, dates=(), table=None, without=(), assigned=6 * 40, written=written)
     monkeypatch.setattr(sample, "SAMPLED", 1 << 40)  # none of these keys
     for few, told in ((written, {("hopping", "unique")}), (written - 1, set())):
         monkeypatch.setattr(sample, "FEW", few)
-        assert (
-            failed(Gate(made.spec, made.store, "audit").audit(None, {"hopping": rows}, anyway=True))
-            == told
-        )
+        assert failed(Gate(made.spec, "audit").audit(None, {"hopping": rows}, anyway=True)) == told
 
 
 def test_what_failed_is_told_on_the_command_line(
@@ -177,7 +174,7 @@ def test_recompute_has_the_gate_too(spark: SparkSession, tmp_path: Path) -> None
 def test_of_many_rows_those_of_late_keys_are_looked_at(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial, "FEW", 0)
+    monkeypatch.setattr(late, "MANY", 0)
     made = job(tmp_path, GOOD)
     made.run(spark)
     spoil(made, spark, "sessions", lambda rows: rows.unionByName(rows.where("user = 'u1'")))

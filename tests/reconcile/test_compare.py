@@ -15,6 +15,7 @@ from backfill import Job, SessionWindow
 from backfill import aggregates as agg
 from backfill.columns import END, START
 from backfill.engines import engine
+from backfill.planning.context import open_context
 from backfill.reconciliation import run
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.run import compare
@@ -100,15 +101,13 @@ def reconciled(
 ) -> Reconciled:
     names = ", ".join(["n bigint", "big bigint", "total bigint", "mean double"])
     frame = spark.createDataFrame(stream, f"_key0 string, {START} bigint, {END} bigint, {names}")
+    progress = (said if said is not None else []).append
     return compare(
-        job.spec,
-        job.store,
-        spark,
+        open_context(job.spec, job.store, spark, progress),
         "sessions",
         frame,
         engine("kafka-streams"),
         settings={"grace": "10s", "retention": "1d", **settings},
-        progress=(said if said is not None else []).append,
     )
 
 

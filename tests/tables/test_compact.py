@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import TableError
+from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore, StagedFiles
 from backfill.store.delta import compact
-from backfill.store.delta.session import session_conf
 from backfill.store.delta.staging import is_apart
 from tests.tables.by_hand import by_hand, content, day
 

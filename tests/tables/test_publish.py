@@ -238,7 +238,7 @@ def test_a_broken_table_is_named(store: DeltaStore, publish: Publish) -> None:
     with pytest.raises(TableError, match="cannot be read"):
         store.version("sessions")
     for call in (store.history, store.record):
-        with pytest.raises(TableError, match="the log of version 0 cannot be read"):
+        with pytest.raises(TableError, match=r"the table cannot be read: .*Json error"):
             call("sessions")
 
 

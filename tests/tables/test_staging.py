@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import ColumnError, TableError
+from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore
-from backfill.store.delta.session import session_conf
 from backfill.store.delta.staging import is_apart
 from tests.tables.by_hand import publish_to
 

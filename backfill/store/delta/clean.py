@@ -5,30 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from backfill.store.delta.entries import RECORD, read_changes, read_commit, versions
 from backfill.store.delta.log import live_files, open_table
 from backfill.store.delta.record import RECORDS, record_path
 from backfill.store.delta.staging import STAGING
-
-
-@dataclass(frozen=True)
-class Cleaned:
-    """What was deleted.
-
-    Attributes:
-        staged: folders of runs that died before they published.
-        files: files in partition folders that no version has.
-        records: records of what was counted that no commit names.
-        size: in bytes, of all of them.
-    """
-
-    staged: int
-    files: int
-    records: int
-    size: int
+from backfill.store.protocol import Cleaned
 
 
 def clean_table(folder: Path, *, older_than_s: float) -> Cleaned:

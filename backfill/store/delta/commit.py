@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from backfill.errors import TableError
-from backfill.store.delta.conflict import Dates, Replace, check_conflict, closure_text
+from backfill.store.delta.conflict import check_conflict, closure_text
 from backfill.store.delta.entries import (
     CLOSURE,
     METADATA,
@@ -23,6 +23,7 @@ from backfill.store.delta.entries import (
 )
 from backfill.store.delta.log import first_line, live_files, open_table, partition_values
 from backfill.store.delta.staging import StagedFiles, move_files
+from backfill.store.protocol import Dates, Replace
 
 # Versions stay readable until the user lets them expire.
 _CONFIGURATION = {"delta.enableExpiredLogCleanup": "false"}

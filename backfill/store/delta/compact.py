@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 from backfill.errors import TableError
 from backfill.store.delta.commit import commit_files
 from backfill.store.delta.discard import discard_files
-from backfill.store.delta.live import LiveFile, live_with_statistics
+from backfill.store.delta.live import live_with_statistics
 from backfill.store.delta.log import required_table
 from backfill.store.delta.reading import read_files
 from backfill.store.delta.record import record_run
-from backfill.store.delta.staging import APART, is_apart, write_files
+from backfill.store.delta.staging import is_apart, write_files
+from backfill.store.protocol import APART, DataFile
 
 # Spark's own target for a file's part of a shuffle: a date below it gains nothing from several.
 _SMALL = 64 * 1024 * 1024
@@ -66,9 +67,9 @@ def compact_files(
         raise
 
 
-def _pieces(files: tuple[LiveFile, ...]) -> list[LiveFile]:
+def _pieces(files: tuple[DataFile, ...]) -> list[DataFile]:
     """The files of partitions that have several of a kind and are small."""
-    partitions: dict[tuple[str, bool], list[LiveFile]] = defaultdict(list)
+    partitions: dict[tuple[str, bool], list[DataFile]] = defaultdict(list)
     for file in files:
         partitions[file.path.rpartition("/")[0], is_apart(file.path)].append(file)
     return [

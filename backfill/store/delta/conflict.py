@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from datetime import date, timedelta
-from typing import Literal
 
 from backfill.errors import TableError
-from backfill.store.delta.entries import CLOSURE, Commit, FileChanges
-
-# The files that a commit replaces, by path.
-Replace = Literal["all"] | Sequence[str]
-# The dates that a commit replaces, half-open local ranges; None for everything.
-Dates = Sequence[tuple[date, date]] | None
+from backfill.store.delta.entries import CLOSURE, FileChanges, writer
+from backfill.store.protocol import Commit, Dates, Replace
 
 _NAMED = 3
 
@@ -87,7 +82,7 @@ def _told(dates: Collection[tuple[date, date]]) -> str:
 
 def _conflict(name: str, theirs: Commit, why: str) -> TableError:
     return TableError(
-        f"{theirs.writer} published version {theirs.version} meanwhile, and {why}",
+        f"{writer(theirs)} published version {theirs.version} meanwhile, and {why}",
         field=name,
         way_out="Nothing was published. Run again, and the run begins from what is there now.",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from backfill.errors import TableError
+from backfill.store.protocol import Commit
 
 # Where in a commit's information our metadata is, and the entries that we make ourselves.
 METADATA = "backfill"
@@ -28,25 +29,10 @@ _FILE = re.compile(r"(\d{20})\.json")
 _KIND = re.compile(r'\s*\{\s*"(\w+)"')
 
 
-@dataclass(frozen=True)
-class Commit:
-    """Who made a version, and when.
-
-    Attributes:
-        version: of the table.
-        timestamp: when it was made, UTC.
-        metadata: what it was published with; empty for a commit by others.
-    """
-
-    version: int
-    timestamp: datetime
-    metadata: Mapping[str, str]
-
-    @property
-    def writer(self) -> str:
-        """The run as errors name it."""
-        run_id = self.metadata.get(RUN_ID)
-        return f"run {run_id}" if run_id else "another writer"
+def writer(commit: Commit) -> str:
+    """The run as errors name it."""
+    run_id = commit.metadata.get(RUN_ID)
+    return f"run {run_id}" if run_id else "another writer"
 
 
 @dataclass(frozen=True)

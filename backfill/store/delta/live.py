@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,30 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-
-@dataclass(frozen=True)
-class LiveFile:
-    """A file of a version, and between which values its rows lie.
-
-    Attributes:
-        path: relative to the table's folder.
-        size: in bytes.
-        rows: the number of rows.
-        minimum: a lower bound for each column that has one: times as µs since the epoch, dates as
-            `date`; for a partition column its value.
-        maximum: an upper bound likewise. A column that is NULL in all rows has no bounds; but nor
-            have nested and binary columns, and texts too long for the log: a column without a
-            bound may hold anything. NULL stands outside all bounds.
-    """
-
-    path: str
-    size: int
-    rows: int
-    minimum: Mapping[str, Any]
-    maximum: Mapping[str, Any]
+from backfill.store.protocol import DataFile
 
 
-def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[LiveFile, ...]:
+def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[DataFile, ...]:
     """The files of a version, in order of path."""
     actions = pa.table(table.get_add_actions(flatten=True))
     if not actions.num_rows:
@@ -54,7 +32,7 @@ def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[LiveFile, ...
                 if value is not None:
                     values[column] = value
     files = (
-        LiveFile(
+        DataFile(
             path=path,
             size=size,
             # Others may write files without statistics.

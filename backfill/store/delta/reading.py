@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from deltalake import DeltaTable, Schema
@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.columns import column
 from backfill.errors import TableError
+from backfill.session_conf import local_listing
 from backfill.store.delta.log import live_files
 from backfill.store.delta.schema import spark_schema
-from backfill.store.delta.session import local_listing
 from backfill.store.delta.staging import StagedFiles
 
 
 def read_files(
-    spark: SparkSession, folder: Path, table: DeltaTable, files: Sequence[str] | None = None
+    spark: SparkSession, folder: Path, table: DeltaTable, files: Collection[str] | None = None
 ) -> DataFrame:
     """The rows of the table's live files, columns in the table's order.
 

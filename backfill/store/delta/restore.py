@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError
 
 from backfill.errors import TableError
 from backfill.store.delta.commit import commit_properties
-from backfill.store.delta.entries import RUN_ID, read_commit, versions
+from backfill.store.delta.entries import RUN_ID, read_commit, versions, writer
 from backfill.store.delta.log import first_line, live_files, required_table
 from backfill.store.delta.reading import check_present
 from backfill.store.delta.record import read_record, record_run
@@ -38,7 +38,7 @@ def restore_version(
         winner = read_commit(folder, newest + 1)
         if winner.metadata.get(RUN_ID) != run_id:
             raise TableError(
-                f"{winner.writer} published version {newest + 1} meanwhile",
+                f"{writer(winner)} published version {newest + 1} meanwhile",
                 field=name,
                 way_out="Nothing was restored. Restore again, if that is not what you want.",
             ) from error

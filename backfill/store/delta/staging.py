@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
+import pyarrow.dataset as ds
 from deltalake import Schema
 from pyspark.sql import DataFrame
 
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
+from backfill.session_conf import session_conf
 from backfill.store.delta.schema import delta_schema, primitive_columns
-from backfill.store.delta.session import session_conf
-from backfill.store.delta.stats import file_statistics
+from backfill.store.delta.stats import added_up, file_statistics
+from backfill.store.protocol import APART
 
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
 STAGING = "_staging"
-#: A column of truth values beside a table's own: rows that go to files of their own.
-APART = "_apart"
 _APART_FILE = "apart-"
 
 # Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
@@ -75,6 +75,17 @@ class StagedFiles:
     def rows(self) -> int:
         """The number of rows in all files."""
         return sum(file.rows for file in self.files)
+
+    def sum_of(self, column: str) -> int:
+        """A column of whole numbers, added up from the files as they were written."""
+        return added_up([self.folder / each.path for each in self.files], column)
+
+    def count_by(self, column: str) -> dict[str, int]:
+        """How many rows have each value of a column of text."""
+        if not self.files:
+            return {}
+        values = ds.dataset(self.folder, format="parquet").to_table(columns=[column])[column]
+        return {str(each["values"]): each["counts"].as_py() for each in values.value_counts()}
 
 
 def write_files(

@@ -6,31 +6,29 @@ can open the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
-from backfill.store.delta.clean import Cleaned, clean_table
+from backfill.store.delta.clean import clean_table
 from backfill.store.delta.commit import commit_files
 from backfill.store.delta.compact import compact_files
 from backfill.store.delta.discard import discard_files
-from backfill.store.delta.entries import read_commit, versions
-from backfill.store.delta.live import LiveFile, live_with_statistics
 from backfill.store.delta.log import (
     checked_name,
-    live_files,
     local_folder,
     open_table,
     required_table,
 )
-from backfill.store.delta.reading import read_files, read_staged
+from backfill.store.delta.reading import read_staged
 from backfill.store.delta.record import read_record, record_run, write_record
 from backfill.store.delta.restore import restore_version
 from backfill.store.delta.staging import StagedFiles, write_files
+from backfill.store.delta.table import DeltaVersion
+from backfill.store.protocol import Cleaned, DataFile, Dates, MakeRecord, Replace
 
 
 class DeltaStore:
@@ -50,58 +48,43 @@ class DeltaStore:
         """The folder of a table, whether the table exists or not."""
         return self.root / checked_name(name, "table")
 
-    def exists(self, name: str) -> bool:
-        """Whether the table has been published."""
-        return self.version(name) is not None
-
-    def version(self, name: str) -> int | None:
-        """The table's newest version; None before the first publication."""
-        table = open_table(self.folder(name))
-        return None if table is None else table.version()
-
-    def files(self, name: str, *, version: int | None = None) -> tuple[str, ...]:
-        """The live files of a version, relative to its folder, for `publish(replace=...)`."""
-        return tuple(live_files(required_table(self.folder(name), version)))
-
-    def live(self, name: str, *, version: int | None = None) -> tuple[LiveFile, ...]:
-        """The live files of a version with their statistics; none where there is no table.
+    def open(self, name: str, version: int | None = None) -> DeltaVersion | None:
+        """A version, by default the newest; None where there is no table.
 
         Raises:
             TableError: the table or the version cannot be read.
         """
         folder = self.folder(name)
         table = open_table(folder, version)
-        return () if table is None else live_with_statistics(folder, table)
+        return None if table is None else DeltaVersion(name, folder, table)
+
+    def exists(self, name: str) -> bool:
+        """Whether the table has been published."""
+        return self.open(name) is not None
+
+    def version(self, name: str) -> int | None:
+        """The table's newest version; None before the first publication."""
+        table = self.open(name)
+        return None if table is None else table.version
+
+    def files(self, name: str, *, version: int | None = None) -> tuple[str, ...]:
+        """The live files of a version, relative to its folder, for `publish(replace=...)`."""
+        return tuple(each.path for each in self._required(name, version).files)
+
+    def live(self, name: str, *, version: int | None = None) -> tuple[DataFile, ...]:
+        """The live files of a version with their statistics; none where there is no table."""
+        table = self.open(name, version)
+        return () if table is None else table.files
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """The commits, newest first; none where the table does not exist.
-
-        Returns:
-            For each its `version`, `timestamp` (UTC), and the `metadata` it was published with:
-            what `publish` was given; `run_id`; `closure`, the dates that it replaced, as JSON,
-            half-open, `null` for everything; `record`, the run whose record the version carries.
-            Empty for a commit by others.
-        """
-        folder = self.folder(name)
-        commits = (read_commit(folder, version) for version in reversed(versions(folder)))
-        return [
-            {
-                "version": commit.version,
-                "timestamp": commit.timestamp,
-                "metadata": dict(commit.metadata),
-            }
-            for commit in commits
-        ]
+        """The commits, newest first, as mappings; none where the table does not exist."""
+        table = self.open(name)
+        return [] if table is None else [dict(vars(each)) for each in table.commits]
 
     def record(self, name: str, *, version: int | None = None) -> dict[str, Any] | None:
-        """What a version, by default the newest, has counted; None if that was not recorded.
-
-        Raises:
-            TableError: there is no such version, or its record is missing or damaged.
-        """
-        folder = self.folder(name)
-        run_id = record_run(folder, version)
-        return None if run_id is None else read_record(folder, run_id)
+        """What a version, by default the newest, has counted; None if that was not recorded."""
+        table = self.open(name, version)
+        return None if table is None else table.record
 
     def stage(
         self,
@@ -150,11 +133,11 @@ class DeltaStore:
         name: str,
         staged: StagedFiles,
         *,
-        replace: Literal["all"] | Sequence[str],
+        replace: Replace,
         base: int | None,
-        dates: Sequence[tuple[date, date]] | None,
+        dates: Dates,
         metadata: Mapping[str, str],
-        record: Callable[[dict[str, Any] | None], dict[str, Any]],
+        record: MakeRecord,
     ) -> int:
         """Makes staged files visible, and those that they replace invisible, in one commit.
 
@@ -191,7 +174,8 @@ class DeltaStore:
         folder = self.folder(name)
 
         def recorded(version: int) -> str:
-            before = None if version < 0 else self.record(name, version=version)
+            known = None if version < 0 else record_run(folder, version)
+            before = None if known is None else read_record(folder, known)
             write_record(folder, staged.run_id, record(before))
             return staged.run_id
 
@@ -292,5 +276,8 @@ class DeltaStore:
             TableError: the table or the version does not exist, a file is not of this version, or
                 files of it are gone.
         """
+        return self._required(name, version).read(spark, files)
+
+    def _required(self, name: str, version: int | None) -> DeltaVersion:
         folder = self.folder(name)
-        return read_files(spark, folder, required_table(folder, version), files)
+        return DeltaVersion(name, folder, required_table(folder, version))

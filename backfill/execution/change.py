@@ -1,0 +1,95 @@
+"""What a run changes in the tables of a job: written, checked, and not published yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from backfill.execution.gate import Rows
+from backfill.ledger.record import Input
+from backfill.ledger.state import State
+from backfill.quality.events import Counted
+from backfill.store import Staged
+from backfill.time.dates import ALL, NONE, Dates
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChange:
+    """A change to one window's table.
+
+    Attributes:
+        state: the table as the run found it.
+        staged: the rows that come.
+        replaces: the files whose rows give way, or all of them.
+        rows: how many windows the run computed.
+        events: the sum of their numbers of events.
+        counted: the dates on which the run counted all inputs.
+        covered: the dates that it computed.
+        closure: the dates of all that was looked at; None: everything.
+        horizon: the largest event time, µs.
+        facts: for `history`.
+        changed: how many windows are other than before; None: it is looked up.
+        checked: what the gate looks at.
+    """
+
+    state: State
+    staged: Staged
+    replaces: Literal["all"] | tuple[str, ...]
+    rows: int
+    events: int
+    counted: Dates = ALL
+    covered: Dates = NONE
+    closure: Dates | None
+    horizon: int
+    facts: Mapping[str, object]
+    changed: int | None = None
+    checked: Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineChange:
+    """A change to the quarantine.
+
+    Attributes:
+        staged: the rows that come.
+        replaces: the files whose rows give way, or all of them.
+        rows: how many rows of the run's inputs are no events.
+        reasons: how many rows for each reason; events beyond retention besides.
+        inputs: what was looked at; None: every input of the snapshot.
+        covered: the dates that the run computed.
+        closure: the run's dates; None: everything.
+        facts: for `history`.
+    """
+
+    staged: Staged
+    replaces: Literal["all"] | Sequence[str]
+    rows: int
+    reasons: Mapping[str, int]
+    inputs: Mapping[str, Input] | None
+    covered: Dates = NONE
+    closure: Dates | None
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """All that one run changes.
+
+    Attributes:
+        tables: the windows' tables.
+        quarantine: what cannot be used.
+        counted: the events, for the gate; None where no event was counted.
+        read: the rows that were read.
+        accepted: the events that count.
+        duplicates: copies of events that count.
+        horizon: the largest event time, µs; None where no event was counted.
+    """
+
+    tables: Sequence[TableChange]
+    quarantine: QuarantineChange
+    counted: Counted | None
+    read: int
+    accepted: int
+    duplicates: int
+    horizon: int | None

@@ -1,0 +1,336 @@
+"""Late events merged into what is published; no event that was counted before is read for it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, START, TIME, column
+from backfill.compute import Built, Definition, Sliced
+from backfill.conservation import Totals, check_held
+from backfill.execution.change import Computed, TableChange
+from backfill.execution.exchange import Exchange, Known, exchange
+from backfill.execution.gate import Rows
+from backfill.execution.merge import LATE, merged
+from backfill.execution.origins import Origins
+from backfill.execution.quarantine import unusable
+from backfill.execution.rebuild import behind, rebuilt
+from backfill.execution.results import Past
+from backfill.execution.retention import duplicates_of, lasting, past
+from backfill.execution.staging import Staging
+from backfill.ledger.record import Record
+from backfill.ledger.state import State
+from backfill.operators.calendar import local_date
+from backfill.planning.context import Context
+from backfill.planning.place import FEW, Place, of_keys, sent
+from backfill.planning.published import candidates, published, with_bounds
+from backfill.planning.slicing import computed_once, counted_slices
+from backfill.planning.spans import dates_between, dates_over, hull, starts_on, widened
+from backfill.planning.stages import LateInputs, MergeStage
+from backfill.quality.events import Counted
+from backfill.time.dates import NONE, Dates
+from backfill.windows import SessionWindow
+
+#: Of more rows than these the gate looks only at those of keys that the run computed.
+MANY = FEW
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Merged windows, summed up.
+
+    Attributes:
+        late: how many late events they hold.
+        behind: how many may go on on dates that are not covered.
+        bounds: the first start and the last end, µs; None where there are none.
+        known: what the exchange wants to know.
+    """
+
+    late: int
+    behind: int
+    bounds: tuple[int, int] | None
+    known: Known
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One table's windows that hold late events.
+
+    Attributes:
+        closure: the dates of what was looked at.
+        held: how many late events they hold.
+        assigned: how many the engine assigns to them.
+        every: all of them, those that are not published too.
+    """
+
+    exchange: Exchange
+    closure: Dates
+    held: int
+    assigned: int
+    every: Built
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """What late events of tables that have counted the same came to.
+
+    Attributes:
+        horizon: µs.
+        past: what is beyond retention.
+        facts: for `history`.
+        counted: the events, for the gate.
+    """
+
+    tables: list[TableChange]
+    horizon: int
+    past: Past | None
+    facts: Mapping[str, int]
+    counted: Counted
+
+
+def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Computed:
+    """Merges what arrived since the tables were last published.
+
+    Args:
+        context: of the run.
+        staging: where to write.
+        stage: what arrived.
+
+    Raises:
+        SourceError: the source does not hold what was counted.
+        ConservationError: events went in that did not come out.
+    """
+    merges = [_merged(context, staging, late) for late in stage.late]
+    last = merges[-1] if merges else None
+    tables = [each for merge in merges for each in merge.tables]
+    closure = reduce(Dates.__or__, [each.closure for each in tables if each.closure], NONE)
+    gone = None if last is None else last.past
+    quarantine = unusable(context, staging, stage.unseen, gone, closure)
+    read = sum(each.facts["read"] for each in merges) + quarantine.rows
+    counted = None
+    if last is not None:
+        counted = replace(last.counted, read=read, quarantined=quarantine.rows)
+    return Computed(
+        tables=tables,
+        quarantine=quarantine,
+        counted=counted,
+        read=read,
+        accepted=sum(each.facts["accepted"] for each in merges),
+        duplicates=sum(each.facts["duplicates"] for each in merges),
+        horizon=None if last is None else last.horizon,
+    )
+
+
+def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
+    """Merges late events into tables that have counted the same."""
+    states = [context.tables[name] for name in late.tables]
+    record = states[0].settled
+    events, read = _late_events(context, record, late.inputs)
+    sliced, sums = counted_slices(context, events, late.tables)
+    context.progress(f"{sums.accepted:,} late events")
+    read = sums.rows if read is None else read
+    horizon = max(each for each in (record.horizon, sums.horizon) if each is not None)
+    made = {}
+    for state in states:
+        one = _window(context, staging, state, late.tables, sliced, sums, horizon)
+        context.progress(f"{state.name}: {one.exchange.rows:,} windows changed")
+        made[state.name] = one
+    every = {name: each.every for name, each in made.items()}
+    gone = _past(context, events, sums, horizon, every)
+    facts = {
+        "late": sums.accepted,
+        "read": read,
+        "accepted": sums.accepted - (gone.events if gone else 0),
+        # Those of each other, and of events that were counted before.
+        "duplicates": duplicates_of(sums, gone) + read - sums.rows,
+    }
+    few = sliced if sums.accepted <= FEW else None
+    tables = [
+        TableChange(
+            state=state,
+            staged=made[state.name].exchange.staged,
+            replaces=made[state.name].exchange.replaced,
+            rows=made[state.name].exchange.rows,
+            events=made[state.name].exchange.events,
+            closure=made[state.name].closure,
+            horizon=horizon,
+            facts=facts,
+            changed=made[state.name].exchange.rows,
+            checked=_checked(context, state, made[state.name], few, horizon),
+        )
+        for state in states
+    ]
+    counted = Counted(sliced=sliced, events=events, id=context.spec.id, read=read, quarantined=0)
+    return _Merged(tables, horizon, gone, facts, counted)
+
+
+def _checked(context: Context, state: State, made: _Made, few: Sliced | None, horizon: int) -> Rows:
+    """A table's part of the run, for the gate.
+
+    Args:
+        context: of the run.
+        state: the table.
+        made: of it.
+        few: the slices that the run is of, if they are few: windows of other keys are copies.
+        horizon: µs.
+    """
+    staged = made.exchange.staged
+    frame = context.store.read_staged(context.spark, staged)
+    computed, keys = None, () if few is None else few.key.inner
+    if few is not None and keys and staged.rows > MANY:
+        rows = with_bounds(frame, context.definitions[state.name], few)
+        computed = of_keys(rows, F.broadcast(few.frame), keys, "left_semi")
+    return Rows(
+        frame=frame,
+        dates=dates_over(made.closure, horizon, context.spec.timezone),
+        table=state.table,
+        without=made.exchange.replaced,
+        held=made.held,
+        assigned=made.assigned,
+        computed=computed,
+    )
+
+
+def _late_events(
+    context: Context, record: Record, late: Mapping[str, Dates]
+) -> tuple[DataFrame, int | None]:
+    """The late events without those that were counted before, and how many all are.
+
+    Without an id no event is known, and they are not counted here.
+    """
+    events = context.reader.events(late)
+    return (events, None) if context.spec.id is None else _not_counted(context, events, record)
+
+
+def _not_counted(context: Context, events: DataFrame, record: Record) -> tuple[DataFrame, int]:
+    """Without redeliveries of events that are in the windows already.
+
+    Only key, time and id of the dates that late events fall in are looked up.
+    """
+    spec = context.spec
+    assert spec.id is not None
+    dates, rows = _dates(events, spec.timezone)
+    counted = {path: each.counted & dates for path, each in record.inputs.items()}
+    before = context.reader.events({path: each for path, each in counted.items() if each})
+    names = [*spec.key, spec.id]
+    known = before.select(
+        *(column(name).alias(f"_known{i}") for i, name in enumerate(names)),
+        F.col(TIME).alias("_known_time"),
+    )
+    same = [column(name).eqNullSafe(F.col(f"_known{i}")) for i, name in enumerate(names[:-1])]
+    same += [column(spec.id) == F.col(f"_known{len(names) - 1}")]
+    same += [F.col(TIME) == F.col("_known_time")]
+    return events.join(known, reduce(and_, same), "left_anti"), rows
+
+
+def _dates(events: DataFrame, zone: str) -> tuple[Dates, int]:
+    """The dates that events fall in, and how many events there are."""
+    date = local_date(F.col(TIME), zone)
+    rows = events.groupBy(date).agg(F.count(F.lit(1))).collect()
+    dates = Dates.of((row[0], row[0] + dt.timedelta(days=1)) for row in rows)
+    return dates, sum(row[1] for row in rows)
+
+
+def _window(
+    context: Context,
+    staging: Staging,
+    state: State,
+    names: Sequence[str],
+    sliced: Sliced,
+    sums: Totals,
+    horizon: int,
+) -> _Made:
+    """The windows that the late events change, written beside those that they do not."""
+    definition, record = context.definitions[state.name], state.settled
+    built = Built(sliced.frame, definition, sliced)
+    origins, rows = _near(context, state, built, sums)
+    # Where states can't be merged, merging tells which windows are to be built from events.
+    known = definition if definition.mergeable else replace(definition, aggregates={})
+    whole = computed_once(merged(sliced, known, rows, origins))
+    reaching = behind(context, record, definition)
+    kept = lasting(context, built, horizon)
+    on_covered = starts_on(record.covered, context.spec.timezone)
+    starts = on_covered & kept
+    wanted = (on_covered | origins.any()) & (kept | reaching)
+    found = _found(whole, starts, wanted, origins, reaching)
+    assigned = sums.assigned[state.name]
+    check_held(state.name, found.late, assigned)
+    final = whole.where(wanted)
+    # Each holds a late event.
+    extents = sent(final, found.late)
+    bounds = found.bounds
+    own: Known | None = found.known
+    if found.behind or not definition.mergeable:
+        final, extents = rebuilt(context, state, names, sliced, extents)
+        bounds, own = hull(extents), None
+    ours = replace(built, frame=final.where(starts))
+    place = Place(None, extents.where(kept))
+    exchanged = exchange(context, staging, state, ours, place, bounds, horizon, own)
+    others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
+    every = others.unionByName(final.select(*others.columns))
+    closure = NONE if bounds is None else dates_between(*bounds, context.spec.timezone)
+    return _Made(exchanged, closure, found.late, assigned, replace(built, frame=every))
+
+
+def _past(
+    context: Context, events: DataFrame, sums: Totals, horizon: int, every: Mapping[str, Built]
+) -> Past | None:
+    """What of the late events is beyond retention."""
+    limit = context.limit(horizon)
+    if limit is None or sums.first is None or sums.first >= limit:
+        return None
+    return past(context, events, every, limit)
+
+
+def _near(
+    context: Context, state: State, built: Built, sums: Totals
+) -> tuple[Origins, DataFrame | None]:
+    """The published rows that the late events can touch, as far as time and key tell."""
+    if sums.first is None or sums.horizon is None:
+        return Origins([]), None
+    low, high = _reached(context, built.definition, sums.first, sums.horizon)
+    files = candidates(context, state, built, low, high)
+    origins = Origins([each.path for each in files])
+    if not files:
+        return origins, None
+    keys = built.sliced.key.inner
+    rows = published(context, state, built, files, with_file=True)
+    near = rows.where((F.col(START) <= high) & (F.col(END) >= low))
+    if keys:
+        near = of_keys(near, sent(built.frame, sums.accepted), keys, "left_semi")
+    return origins, origins.with_bits(context.spark, near)
+
+
+def _reached(context: Context, definition: Definition, first: int, last: int) -> tuple[int, int]:
+    """Between which instants windows lie that the late events can touch, µs, inclusive."""
+    window = definition.window
+    if isinstance(window, SessionWindow):
+        return first - window.gap.us, last + window.gap.us
+    return widened(context, (first, last + 1), [definition])
+
+
+def _found(
+    whole: DataFrame, starts: Column, wanted: Column, origins: Origins, reaching: Column
+) -> _Found:
+    """What there is to know of the merged windows, looked up at once."""
+    row = whole.agg(
+        F.sum(LATE).alias("late"),
+        F.count_if(wanted & reaching).alias("behind"),
+        F.min(F.when(wanted, F.col(START))).alias("low"),
+        F.max(F.when(wanted, F.col(END))).alias("high"),
+        F.count_if(starts).alias("rows"),
+        F.sum(F.when(starts, F.col(EVENTS))).alias("events"),
+        *origins.joined(wanted),
+    ).collect()[0]
+    return _Found(
+        late=row["late"] or 0,
+        behind=row["behind"],
+        bounds=None if row["low"] is None else (row["low"], row["high"]),
+        known=Known(row["rows"], row["events"] or 0, tuple(origins.of(row))),
+    )

@@ -1,0 +1,212 @@
+"""The end of every run: what it computed is checked, committed and recorded."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from backfill.errors import ColumnError, TableError
+from backfill.execution.change import Computed, TableChange
+from backfill.execution.gate import Gate
+from backfill.execution.results import RunResult, WindowResult
+from backfill.execution.staging import Staging
+from backfill.ledger.changes import changes
+from backfill.ledger.record import Input, Record
+from backfill.ledger.state import QUARANTINE, State, settings
+from backfill.planning.context import Context
+from backfill.quality.checks import Outcome
+from backfill.quality.errors import ChecksFailed
+from backfill.time.dates import ALL, NONE, Dates
+
+
+def publish(
+    context: Context,
+    staging: Staging,
+    computed: Computed,
+    *,
+    kind: str,
+    began: float,
+    facts: Mapping[str, object],
+    anyway: str | None,
+) -> RunResult:
+    """Checks what a run computed, and commits it: the windows' tables, then the quarantine.
+
+    Args:
+        context: of the run.
+        staging: what it wrote.
+        computed: what it changes.
+        kind: of the run, for `history`.
+        began: when, by `time.monotonic`.
+        facts: for `history`, besides those of the changes.
+        anyway: why to publish even what fails its checks.
+
+    Raises:
+        ChecksFailed: it is not as it has to be, and is kept as evidence.
+        TableError: another run came between.
+    """
+    checks: tuple[Outcome, ...] = ()
+    if computed.counted is not None:
+        checks = _audit(context, staging, computed, anyway)
+    if any(each.stops for each in checks):
+        facts = {**facts, "published_anyway": anyway}
+    known = {"run_id": context.run_id, "kind": kind, "user": getpass.getuser(), **facts}
+    changed = {each.state.name: _changed(context, each) for each in computed.tables}
+    versions = {}
+    for each in computed.tables:
+        name = each.state.name
+        versions[name] = context.store.publish(
+            name,
+            each.staged,
+            replace=each.replaces,
+            base=each.state.version,
+            dates=_ranges(each.closure),
+            metadata=_texts({**known, "rows": each.rows, **each.facts, "changed": changed[name]}),
+            record=_recorded(
+                context,
+                each.state,
+                counted=each.counted,
+                covered=each.covered,
+                horizon=each.horizon,
+            ),
+        )
+    # The quarantine last: whatever was counted before it, a rerun finds what it lacks.
+    _publish_quarantine(context, computed, known)
+    found = {each.state.name: each for each in computed.tables}
+    return RunResult(
+        run_id=context.run_id,
+        read=computed.read,
+        accepted=computed.accepted,
+        duplicates=computed.duplicates,
+        quarantined=computed.quarantine.reasons,
+        windows={
+            name: WindowResult(found[name].rows, found[name].events, versions[name])
+            for name in context.spec.windows
+            if name in found
+        },
+        horizon_us=computed.horizon,
+        seconds=time.monotonic() - began,
+        checks=checks,
+    )
+
+
+def _audit(
+    context: Context, staging: Staging, computed: Computed, anyway: str | None
+) -> tuple[Outcome, ...]:
+    context.progress("checking what was written")
+    gate = Gate(context.spec, context.run_id)
+    windows = {each.state.name: each.checked for each in computed.tables}
+    try:
+        return gate.audit(computed.counted, windows, anyway=anyway is not None)
+    except ChecksFailed:
+        staging.keep()
+        raise
+
+
+def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str, object]) -> None:
+    state, change = context.tables[QUARANTINE], computed.quarantine
+    nothing = change.inputs is not None and not change.inputs and not change.staged.rows
+    if nothing and state.version is not None:
+        return
+    context.store.publish(
+        QUARANTINE,
+        change.staged,
+        replace=change.replaces,
+        base=state.version,
+        dates=_ranges(change.closure),
+        metadata=_texts({**known, **change.facts}),
+        record=_recorded(
+            context,
+            state,
+            covered=change.covered,
+            horizon=computed.horizon,
+            inputs=change.inputs,
+        ),
+    )
+
+
+def _changed(context: Context, change: TableChange) -> int | None:
+    """How many changes a run makes, as `backfill changes` counts them.
+
+    Returns:
+        None where what was published has another key or kind of window.
+    """
+    state = change.state
+    if change.changed is not None:
+        return change.changed
+    if state.table is None:
+        return change.staged.rows
+    files = None if change.replaces == "all" else change.replaces
+    old = state.table.read(context.spark, files)
+    new = context.store.read_staged(context.spark, change.staged)
+    window = context.definitions[state.name].window
+    rules = context.spec.engine.rules_for(window)
+    try:
+        found = changes(old, new, key=context.spec.key, window=window, rules=rules)
+    except ColumnError:
+        return None
+    return found.count()
+
+
+def _recorded(
+    context: Context,
+    state: State,
+    *,
+    counted: Dates = ALL,
+    covered: Dates = NONE,
+    horizon: int | None,
+    inputs: Mapping[str, Input] | None = None,
+) -> Callable[[dict[str, Any] | None], dict[str, Any]]:
+    """Makes the record of a commit from the one that it stands on.
+
+    Args:
+        context: of the run.
+        state: the table as the run found it.
+        counted: the dates on which the run counted all inputs.
+        covered: the dates that it computed.
+        horizon: µs.
+        inputs: what it looked at besides; None: every file of the snapshot, and no other.
+    """
+    own = settings(context.spec, state.name)
+    snapshot, home = context.source.snapshot, context.spec.path.parent
+
+    def record(before: dict[str, Any] | None) -> dict[str, Any]:
+        base = Record(settings=own)
+        if before is not None:
+            base = context.carried(Record.from_json(before, home))
+        found = None if state.record is None else state.record.horizon
+        if before is not None and base.horizon not in (found, horizon):
+            raise _moved(state.name)
+        after = base.with_counted(
+            context.inputs if inputs is None else {**base.inputs, **inputs},
+            on=ALL if before is None else counted,
+            covered=covered,
+            late=context.late,
+            horizon=horizon,
+            schema=snapshot.schema,
+            version=snapshot.version,
+            settings=own,
+            expired=context.limit(horizon),
+            zone=context.spec.timezone,
+        )
+        return after.json(home)
+
+    return record
+
+
+def _moved(name: str) -> TableError:
+    """Another run has moved the horizon, and with it which windows are open."""
+    return TableError(
+        "another run published events that are later than all that this run knew",
+        field=name,
+        way_out="Nothing was published. Run again.",
+    )
+
+
+def _ranges(dates: Dates | None) -> list[Any] | None:
+    return None if dates is None else list(dates.ranges)
+
+
+def _texts(facts: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in facts.items() if value is not None}

@@ -1,0 +1,108 @@
+"""What a run has written and not published: gone at its end, unless it is kept as evidence."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import reduce
+from operator import and_
+from types import TracebackType
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.events import quarantine_rows
+from backfill.execution.edges import with_edges_apart
+from backfill.ledger.state import QUARANTINE
+from backfill.planning.context import Context
+from backfill.store import Staged
+
+# What tells a row of the quarantine from others.
+_PLACE = ("reason", "raw", "source")
+
+
+class Staging:
+    """The files of one run. Leaving it discards what was not published.
+
+    Args:
+        context: of the run.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._stack = ExitStack()
+        self._evidence = False
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def keep(self) -> None:
+        """What was written stays, unpublished, as evidence of why it was not published."""
+        self._evidence = True
+
+    def persisted(self, frame: DataFrame) -> DataFrame:
+        """The frame, persisted until the end."""
+        held = frame.persist()
+        self._stack.callback(held.unpersist)
+        return held
+
+    def windows(self, name: str, rows: DataFrame, *, task_bytes: int | None = None) -> Staged:
+        """Writes rows of a window's table, of which a task takes about so many bytes."""
+        spec = self._context.spec
+        order = (*spec.key, "window_start")
+        marked = with_edges_apart(rows, spec.windows[name].window, spec.engine, spec.timezone)
+        return self._stage(name, marked, ("date",), order, task_bytes)
+
+    def quarantine(
+        self,
+        rows: DataFrame | None,
+        *,
+        known: DataFrame | None = None,
+        kept: DataFrame | None = None,
+    ) -> Staged:
+        """Writes the normalised rows that have a reason; None: there are none.
+
+        Args:
+            rows: normalised.
+            known: rows of the quarantine that are not to be added again.
+            kept: rows of the quarantine to be written beside them.
+        """
+        empty = self._context.reader.unusable([]).limit(0) if rows is None else rows
+        found = quarantine_rows(empty).withColumn("run_id", F.lit(self._context.run_id))
+        if known is not None:
+            again = known.select(*(F.col(each).alias(f"_known_{each}") for each in _PLACE))
+            same = [F.col(each).eqNullSafe(F.col(f"_known_{each}")) for each in _PLACE]
+            found = found.join(again, reduce(and_, same), "left_anti")
+        if kept is not None:
+            found = found.unionByName(kept)
+        return self._stage(QUARANTINE, found, (), ("source",))
+
+    def _stage(
+        self,
+        name: str,
+        frame: DataFrame,
+        partition_by: tuple[str, ...],
+        sort_by: tuple[str, ...],
+        task_bytes: int | None = None,
+    ) -> Staged:
+        staged = self._context.store.stage(
+            name,
+            frame,
+            run_id=self._context.run_id,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            task_bytes=task_bytes,
+        )
+        self._stack.callback(self._discard, staged)
+        return staged
+
+    def _discard(self, staged: Staged) -> None:
+        if not self._evidence:
+            self._context.store.discard(staged)

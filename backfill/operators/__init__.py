@@ -1,0 +1,1 @@
+"""Windows from slices, as Spark columns: aligned windows and sessions."""

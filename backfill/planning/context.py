@@ -1,0 +1,184 @@
+"""What a run stands on: one snapshot of the source, one reading of each table, one reference time.
+
+A context is opened once, for whatever is planned, explained or executed; it never changes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from backfill.compute import Definition
+from backfill.events import EventRules, Source, open_source, rewrites
+from backfill.ledger.inputs import check_types, inputs_of
+from backfill.ledger.reader import Reader, Span
+from backfill.ledger.record import Input, Record
+from backfill.ledger.replaced import Replaced, replaced
+from backfill.ledger.rewritten import carried_over
+from backfill.ledger.state import QUARANTINE, State, states
+from backfill.planning.combining import COMBINED, Combining
+from backfill.spec import JobSpec
+from backfill.store import Store
+
+#: Is given a line for each thing that is done.
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One job, source and set of tables, as they were at one time.
+
+    Attributes:
+        spec: the job.
+        store: its tables.
+        spark: the session.
+        progress: is given what is done, in a line each.
+        run_id: of what is committed.
+        now_us: the reference time, µs.
+        late: the paths of late events that are inputs of the job.
+        source: opened; its snapshot is listed once.
+        inputs: by path.
+        reader: of their events.
+        tables: the windows' tables and the quarantine.
+        combining: how events become slices.
+    """
+
+    spec: JobSpec
+    store: Store
+    spark: SparkSession
+    progress: Progress
+    run_id: str
+    now_us: int
+    late: tuple[str, ...]
+    source: Source
+    inputs: Mapping[str, Input]
+    reader: Reader
+    tables: Mapping[str, State]
+    combining: Combining = COMBINED
+
+    @property
+    def definitions(self) -> dict[str, Definition]:
+        """The windows, by name."""
+        return {
+            name: Definition(each.window, each.aggregates)
+            for name, each in self.spec.windows.items()
+        }
+
+    @property
+    def rules(self) -> EventRules:
+        """What is an event."""
+        return self.reader.rules
+
+    @property
+    def known_span(self) -> Span:
+        """Between which times the inputs' events lie, as their statistics have it; [low, high)."""
+        low, high = self.reader.limits(list(self.inputs))
+        return low, None if high is None else high + 1
+
+    def limit(self, horizon: int | None) -> int | None:
+        """What ended before it is beyond retention, µs; None where all is kept."""
+        if self.spec.retention_us is None or horizon is None:
+            return None
+        return horizon - self.spec.retention_us
+
+    def replaced(self, state: State) -> list[Replaced]:
+        """The inputs that a table has counted and that are gone or different now."""
+        return replaced(state.record, self.inputs, self.spec.timezone)
+
+    def carried(self, record: Record) -> Record:
+        """The record, which knows files of a Delta source that were only written anew."""
+        return _carried(record, self.spec, self.source, self.inputs)
+
+    def after_commits(self) -> Context:
+        """The same source and time, for a further run, with the tables as they are now."""
+        return replace(
+            self,
+            run_id=new_run_id(),
+            tables=_known(
+                states(self.spec, self.store, list(self.tables)),
+                self.spec,
+                self.source,
+                self.inputs,
+            ),
+            combining=COMBINED,
+        )
+
+
+def new_run_id() -> str:
+    """An id for a run: when it began, and what nobody else has."""
+    return f"{dt.datetime.now(dt.timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def open_context(
+    spec: JobSpec,
+    store: Store,
+    spark: SparkSession,
+    progress: Progress,
+    *,
+    late: Sequence[str] = (),
+) -> Context:
+    """Looks at the tables and the source.
+
+    Args:
+        spec: the job.
+        store: its tables.
+        spark: the session.
+        progress: is given what is done.
+        late: paths of late events, inputs from now on.
+
+    Raises:
+        SourceError: the source can't be read, or its columns have other types than before.
+        TableError: a table can't be read.
+    """
+    now = dt.datetime.now(dt.timezone.utc)
+    now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
+    found = states(spec, store, [*spec.windows, QUARANTINE])
+    records = [each.record for each in found if each.record is not None]
+    paths = tuple(dict.fromkeys([*(path for each in records for path in each.late), *late]))
+    progress(f"opening {spec.source.path}")
+    source = open_source(spark, spec.source, late=paths)
+    check_types(source, spec, records)
+    rules = spec.event_rules(spec.engine, source.arrival, now_us)
+    inputs = inputs_of(source, spec, rules, records)
+    return Context(
+        spec=spec,
+        store=store,
+        spark=spark,
+        progress=progress,
+        run_id=new_run_id(),
+        now_us=now_us,
+        late=paths,
+        source=source,
+        inputs=inputs,
+        reader=Reader(
+            source,
+            rules,
+            spec.timezone,
+            {path: each.bounds for path, each in inputs.items()},
+            {path: each.arrived for path, each in inputs.items() if each.arrived is not None},
+            spec.arrival,
+        ),
+        tables=_known(found, spec, source, inputs),
+    )
+
+
+def _known(
+    found: Iterable[State], spec: JobSpec, source: Source, inputs: Mapping[str, Input]
+) -> dict[str, State]:
+    return {
+        each.name: each
+        if each.record is None
+        else replace(each, record=_carried(each.record, spec, source, inputs))
+        for each in found
+    }
+
+
+def _carried(record: Record, spec: JobSpec, source: Source, inputs: Mapping[str, Input]) -> Record:
+    now = source.snapshot.version
+    if now is None or record.version is None or record.inputs.keys() <= inputs.keys():
+        return record
+    return carried_over(record, rewrites(spec.source.path, record.version, now), inputs)

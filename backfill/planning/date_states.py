@@ -1,0 +1,68 @@
+"""What is known of each date: computed or not, and whether it still holds."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+
+from backfill.events.model import shown
+from backfill.ledger.replaced import Replaced, dates_of
+from backfill.ledger.state import State
+from backfill.planning.stages import DateState
+from backfill.time.dates import NONE, Dates
+
+_DAY = dt.timedelta(days=1)
+
+
+def date_states(
+    state: State,
+    dates: Dates,
+    with_events: Dates,
+    kept: Dates,
+    counts: Mapping[dt.date, int],
+    late: Mapping[dt.date, int],
+    inputs: Sequence[Replaced],
+) -> Iterable[DateState]:
+    """Dates that are alike, in order.
+
+    Args:
+        state: the table.
+        dates: to look at.
+        with_events: those that have events.
+        kept: those within retention.
+        counts: events by date.
+        late: events that are not in the windows yet, by date.
+        inputs: that are gone or have changed.
+    """
+    covered = NONE if state.record is None else state.record.covered
+    changed = ", ".join(f"{name} (was {old})" for name, old in state.stale.items()) or None
+    old = dates_of(inputs)
+    run: DateState | None = None
+    for date in dates.days():
+        if date in covered:
+            here = "late" if late.get(date) else "present"
+            here = "stale" if changed else "changed" if date in old else here
+        else:
+            here = "missing" if date in with_events else "no_input"
+            here = here if date in kept else "past_retention"
+        events, new = counts.get(date, 0), late.get(date, 0) if date in covered else 0
+        detail = changed if here == "stale" else None
+        if here == "changed":
+            detail = _why([each for each in inputs if date in each.dates])
+        if run is not None and (run.state, run.detail, run.dates[1]) == (here, detail, date):
+            run = DateState(
+                (run.dates[0], date + _DAY), here, run.events + events, run.late + new, detail
+            )
+            continue
+        if run is not None:
+            yield run
+        run = DateState((date, date + _DAY), here, events, new, detail)
+    if run is not None:
+        yield run
+
+
+def _why(inputs: Sequence[Replaced]) -> str:
+    """Which inputs are not what they were."""
+    first, others = inputs[0], len(inputs) - 1
+    what = "is gone" if first.gone else "has changed"
+    return f"{shown(first.path)} {what}" + (f", and {others:,} others" if others else "")

@@ -1,0 +1,53 @@
+"""Which windows are past the retention, by table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+from backfill.errors import JobFileError
+from backfill.ledger.state import State
+from backfill.planning.stages import ExpireStage
+from backfill.spec import JobSpec
+from backfill.time.dates import NONE, Dates
+
+_DAY = dt.timedelta(days=1)
+
+
+def plan_expiry(spec: JobSpec, tables: Iterable[State]) -> list[ExpireStage]:
+    """A stage for each table, of the files that can hold windows past the retention.
+
+    The limit counts back from the table's horizon.
+
+    Args:
+        spec: the job.
+        tables: those of its windows.
+
+    Raises:
+        JobFileError: the job has no retention.
+        TableError: a table is stale.
+    """
+    if spec.retention_us is None:
+        raise JobFileError(
+            "is not set, so nothing expires",
+            field="retention",
+            way_out="Set it in the job file, such as retention: 180d",
+        )
+    return [
+        _stage(state, state.settled.horizon - spec.retention_us)
+        for state in tables
+        if state.version is not None and state.settled.horizon is not None
+    ]
+
+
+def _stage(state: State, limit: int) -> ExpireStage:
+    old = [each for each in state.files if each.minimum.get("window_end", limit - 1) < limit]
+    mixed = {each.path for each in old if each.maximum.get("window_end", limit) >= limit}
+    days = [each.minimum["date"] for each in old]
+    return ExpireStage(
+        table=state.name,
+        limit=limit,
+        whole=tuple(each.path for each in old if each.path not in mixed),
+        mixed=tuple(each.path for each in old if each.path in mixed),
+        closure=Dates.of((each, each + _DAY) for each in days) if days else NONE,
+    )

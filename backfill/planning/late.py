@@ -1,0 +1,78 @@
+"""What late events there are, and into which tables they are to be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backfill.errors import SourceError
+from backfill.events.model import shown
+from backfill.ledger.arrivals import can_tell
+from backfill.ledger.replaced import Replaced, dates_of, replaced, uncounted
+from backfill.ledger.state import QUARANTINE, grouped
+from backfill.planning.context import Context
+from backfill.planning.selection import Selection
+from backfill.planning.stages import LateInputs, MergeStage, Plan
+
+
+def plan_late(context: Context, *, explain: bool) -> Plan:
+    """The plan for what arrived since the tables were published; no stage where nothing did.
+
+    Args:
+        context: of the job.
+        explain: count the events, too.
+
+    Raises:
+        TableError: nothing is published, or a table is stale.
+        SourceError: an input that was counted is gone, or has changed: what it held can't be
+            taken out of the windows again. Or it can't be known what arrived.
+    """
+    spec = context.spec
+    if not context.source.snapshot.inputs and not can_tell(context.source, spec.arrival):
+        raise SourceError(
+            "has no files, so what arrived cannot be told",
+            field="source",
+            value=spec.source.path,
+            way_out="Name the column of arrival (a time or a whole number) in events.arrival, "
+            "or run the dates: backfill run JOB --from DATE --to DATE",
+        )
+    late = []
+    for group in grouped(context.tables[name] for name in spec.windows):
+        record, *_ = [state.settled for state in group]
+        found = replaced(record, context.inputs, spec.timezone)
+        if found:
+            raise _contradicted(found)
+        inputs = uncounted(record, context.inputs)
+        if inputs:
+            events = context.reader.events(inputs).count() if explain else None
+            late.append(LateInputs(tuple(each.name for each in group), inputs, events))
+    unseen = unseen_inputs(context)
+    if not late and not unseen:
+        return Plan(Selection())
+    return Plan(Selection(), (MergeStage(late=tuple(late), unseen=unseen),))
+
+
+def unseen_inputs(context: Context) -> tuple[str, ...]:
+    """The inputs whose rows that are no events are not in the quarantine yet."""
+    record = context.tables[QUARANTINE].record
+    known = {} if record is None else record.inputs
+    return tuple(
+        path
+        for path, each in context.inputs.items()
+        if path not in known or known[path].digest != each.digest
+    )
+
+
+def _contradicted(found: Sequence[Replaced]) -> SourceError:
+    first, others = found[0], len(found) - 1
+    what = "is gone" if first.gone else "has changed"
+    more = f" (as are {others:,} others)" if others else ""
+    way_out = "Run everything: backfill run JOB"
+    if all(each.bounds is not None for each in found):
+        dates = dates_of(found).ranges
+        low, high = dates[0][0], dates[-1][1]
+        way_out = f"Run the dates that it held: backfill run JOB --from {low} --to {high}"
+    return SourceError(
+        f"an input that was counted {what}{more}; its events cannot be taken out by merging",
+        field=shown(first.path),
+        way_out=way_out,
+    )

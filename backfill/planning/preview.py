@@ -1,0 +1,55 @@
+"""What a stage would read beyond its range, found out as the run itself does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backfill.compute import Built
+from backfill.planning.context import Context
+from backfill.planning.published import candidates
+from backfill.planning.region import followed, regions, sliced_region
+from backfill.planning.stages import Beyond, RangeStage
+from backfill.time.dates import Dates
+from backfill.windows import SessionWindow
+
+
+def previewed(context: Context, stage: RangeStage) -> RangeStage:
+    """The stage with how its events become slices, and what it reads beyond its range.
+
+    Raises:
+        SourceError: an input can't be read.
+    """
+    beyond = []
+    combining = None
+    for region in regions(context, Dates.between(*stage.dates)):
+        chosen, sliced, _ = sliced_region(context, region)
+        combining = chosen.combining
+        for state in region.states:
+            definition = context.definitions[state.name]
+            keys = 0
+            low: int | None
+            high: int | None
+            low, high = region.read
+            if isinstance(definition.window, SessionWindow):
+                found = followed(chosen, state, sliced, region)
+                keys = found.steps[0].keys if found.steps else 0
+                low, high = found.low, found.high
+            built = Built(sliced.frame, definition, sliced)
+            last = None if high is None else high - 1
+            files = candidates(context, state, built, low, last)
+            rewritten = (
+                len(files),
+                sum(each.rows for each in files),
+                sum(each.size for each in files),
+            )
+            beyond.append(
+                Beyond(
+                    window=state.name,
+                    dates=stage.dates,
+                    keys=keys,
+                    low=low,
+                    high=high,
+                    rewritten=rewritten,
+                )
+            )
+    return replace(stage, combining=combining, beyond=tuple(beyond))

@@ -1,0 +1,145 @@
+"""Published windows as what they were built from: bounds in µs, and states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
+from backfill.compute import Built, Definition, Sliced, bounds
+from backfill.ledger.state import State
+from backfill.operators.session import last_event
+from backfill.planning.context import Context
+from backfill.planning.place import Place, given_way, of_keys, overlaps
+from backfill.planning.slicing import computed_once
+from backfill.store import DataFile
+from backfill.windows import SessionWindow
+
+
+def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
+    """The rows of a table, with inner key columns, start and end besides."""
+    start, end = bounds(definition.window, sliced.engine)
+    inner = {
+        key_name(i): column(name).cast(type)
+        for i, (name, type) in enumerate(zip(sliced.key.names, sliced.key.types, strict=True))
+    }
+    return rows.withColumns({**inner, START: start, END: end})
+
+
+def as_slices(rows: DataFrame, definition: Definition, sliced: Sliced, *also: Column) -> DataFrame:
+    """The rows of a table as slices: key, bounds, number of events, states.
+
+    Args:
+        rows: what `with_bounds` gives.
+        definition: the table's window and aggregates, all mergeable.
+        sliced: the slices that these rows are to stand beside.
+        also: further columns to keep.
+    """
+    states = {
+        sliced.bound[aggregate]: sliced.bound[aggregate].published(name)
+        for name, aggregate in definition.aggregates.items()
+    }
+    return rows.select(
+        *sliced.key.inner,
+        F.col(START).alias(FIRST),
+        F.col(END).alias(LAST),
+        START,
+        END,
+        EVENTS,
+        *(state for each in states.values() for state in each),
+        *also,
+    )
+
+
+def published(
+    context: Context, state: State, built: Built, files: Sequence[DataFile], **options: bool
+) -> DataFrame:
+    """Rows of a table with their bounds.
+
+    Args:
+        context: of the run.
+        state: the table.
+        built: windows of the same definition.
+        files: those to read.
+        options: of `Table.read`.
+    """
+    assert state.table is not None
+    rows = state.table.read(context.spark, [each.path for each in files], **options)
+    return with_bounds(rows, built.definition, built.sliced)
+
+
+def candidates(
+    context: Context, state: State, built: Built, low: int | None, high: int | None
+) -> list[DataFile]:
+    """The files that can hold windows with an instant in [low, high], by statistics."""
+    found = []
+    for file in state.files:
+        first, last = file.minimum.get("window_start"), file.maximum.get("window_end")
+        after = high is not None and first is not None and first > high
+        if last is not None:
+            last = _last_instant(context, last, built)
+        before = low is not None and last is not None and last < low
+        if not after and not before:
+            found.append(file)
+    return found
+
+
+def given_way_to(
+    context: Context,
+    state: State,
+    built: Built,
+    place: Place,
+    hull: tuple[int | None, int | None],
+) -> DataFrame | None:
+    """The published windows that give way: key, start, end, number of events.
+
+    Args:
+        context: of the run.
+        state: the table.
+        built: windows of it.
+        place: what gives way.
+        hull: the instants between which that lies, µs, inclusive.
+
+    Returns:
+        None where there can be none.
+    """
+    files = candidates(context, state, built, *hull)
+    if not files:
+        return None
+    columns = (*built.sliced.key.inner, START, END, EVENTS)
+    rows = published(context, state, built, files).select(*columns)
+    inside = F.lit(False) if place.span is None else overlaps(built, place.span)
+    others = given_way(rows.where(~inside), built, place, "left_semi")
+    return rows.where(inside).unionByName(others)
+
+
+def published_extents(
+    context: Context,
+    state: State,
+    sliced: Sliced,
+    span: tuple[int | None, int | None],
+    wanted: DataFrame,
+) -> DataFrame | None:
+    """Key, start and end (µs) of published sessions of some keys that overlap [low, high).
+
+    Returns:
+        None where there can be none.
+    """
+    low, high = span
+    built = Built(sliced.frame, context.definitions[state.name], sliced)
+    files = candidates(context, state, built, low, None if high is None else high - 1)
+    if not files:
+        return None
+    rows = published(context, state, built, files).where(overlaps(built, span))
+    keys = sliced.key.inner
+    return computed_once(of_keys(rows, wanted, keys, "left_semi").select(*keys, START, END))
+
+
+def _last_instant(context: Context, end: int, built: Built) -> int:
+    """The last instant of a window by the end that is reported of it, µs; at the latest."""
+    window, engine = built.definition.window, context.spec.engine
+    if isinstance(window, SessionWindow):
+        end = last_event(end, window, engine.rules_for(window))
+    return end + engine.tick_us

@@ -1,0 +1,91 @@
+"""Events as slices: lazy, or counted and kept for what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from backfill.columns import LAST
+from backfill.compute import Definition, Sliced, slice_events
+from backfill.conservation import Totals, check_rows, totals
+from backfill.planning.combining import choose
+from backfill.planning.context import Context
+
+
+def with_combining(context: Context, paths: Iterable[str], names: Sequence[str]) -> Context:
+    """The context with the choice how the events of these inputs become slices.
+
+    Args:
+        context: of the run.
+        paths: the inputs that it reads; a sample of them is read where they are large.
+        names: the tables whose windows are built from the slices.
+    """
+    definitions = [context.definitions[name] for name in names]
+    found = choose(
+        context.spec, context.reader, paths, definitions, lambda rows: slices(context, rows, names)
+    )
+    return replace(context, combining=found)
+
+
+def slices(context: Context, events: DataFrame, names: Sequence[str]) -> Sliced:
+    """The slices that these tables' windows are built from; lazy.
+
+    Args:
+        context: of the run.
+        events: normalised and usable.
+        names: the tables.
+    """
+    spec = context.spec
+    sliced = slice_events(
+        events,
+        [context.definitions[name] for name in names],
+        key=spec.key,
+        engine=spec.engine,
+        zone=spec.timezone,
+        id=spec.id,
+        arrival=spec.arrival or context.source.arrival,
+        combine=context.combining.combined,
+    )
+    # What follows sessions beyond the range needs both ends of every slice.
+    frame = sliced.frame.withColumn(LAST, F.col(sliced.last))
+    return replace(sliced, frame=frame, last=LAST)
+
+
+def counted_slices(
+    context: Context, events: DataFrame, names: Sequence[str]
+) -> tuple[Sliced, Totals]:
+    """The slices, computed once; and their sums, checked against the number of rows.
+
+    Args:
+        context: of the run.
+        events: normalised and usable.
+        names: the tables.
+
+    Raises:
+        ConservationError: the slices do not hold as many rows as were read.
+    """
+    counted = Observation()
+    observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
+    sliced = slices(context, observed, names).by_key()
+    kept = replace(sliced, frame=computed_once(sliced.frame))
+    sums = totals(kept, of(context, names))
+    # What Spark knows to be empty it does not execute, and then observes nothing of.
+    check_rows(counted.get["rows"] if sums.rows else events.count(), sums, 0)
+    return kept, sums
+
+
+def of(context: Context, names: Sequence[str]) -> Mapping[str, Definition]:
+    """The definitions of some tables."""
+    return {name: context.definitions[name] for name in names}
+
+
+def computed_once(frame: DataFrame) -> DataFrame:
+    """The frame, computed now and once.
+
+    Not persisted: that keeps the plan, and a run over little data spends most of its time on
+    plans that hold all that went before.
+    """
+    return frame.localCheckpoint()

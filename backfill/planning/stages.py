@@ -1,0 +1,175 @@
+"""What is to be done, as data: one stage for each commit of the tables.
+
+Stages have no side effects. `backfill plan` prints them, and a run executes the same ones.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from backfill.planning.combining import Combining
+from backfill.planning.selection import Selection
+from backfill.time.dates import NONE, Dates, Range
+
+
+@dataclass(frozen=True)
+class DateState:
+    """Dates of one window that are alike.
+
+    Attributes:
+        state: missing, present, stale, changed, late, no_input; past_retention where a date is not
+            covered and lies before the limit of retention.
+        events: on these dates, in the source.
+        late: events that are not in the windows yet; 0 on changed dates, where nobody can tell.
+        detail: which settings have changed, of stale dates; which inputs, of changed ones.
+    """
+
+    dates: Range
+    state: str
+    events: int
+    late: int = 0
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What a range run reads, beyond its range too, for windows that lie across its edges.
+
+    Attributes:
+        keys: how many keys have a session there that is followed until it closes.
+        low, high: from when to when is read, for these keys or for all if there are none; µs;
+            None: everything before or after.
+        rewritten: files of the table that can hold windows that give way; and their rows, bytes.
+    """
+
+    window: str
+    dates: Range
+    keys: int
+    low: int | None
+    high: int | None
+    rewritten: tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullStage:
+    """Every date is computed, and each table replaced whole.
+
+    Attributes:
+        events: how many there are; None where that was not looked up.
+        combining: how the events become slices; None where that was not asked.
+    """
+
+    events: int | None = None
+    combining: Combining | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeStage:
+    """A range of dates is computed; the windows that hold an event of it give way.
+
+    Attributes:
+        dates: the range.
+        until: the end of the selection that it is a part of.
+        events: how many there are on these dates.
+        key: the same for the same dates, job file and snapshot.
+        done: the run that committed it already.
+        combining: how the events become slices; None where that was not asked.
+        beyond: what is read beyond the range; None where that was not asked.
+    """
+
+    dates: Range
+    until: dt.date
+    events: int
+    key: str
+    done: str | None = None
+    combining: Combining | None = None
+    beyond: tuple[Beyond, ...] | None = None
+
+
+@dataclass(frozen=True)
+class LateInputs:
+    """Inputs that some tables have not counted.
+
+    Attributes:
+        tables: that have counted the same.
+        inputs: the dates on which each input is not counted.
+        events: how many there are, copies of counted ones among them; None where that was not
+            asked.
+    """
+
+    tables: tuple[str, ...]
+    inputs: Mapping[str, Dates]
+    events: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeStage:
+    """Late events are merged into the windows that they touch; these give way.
+
+    Attributes:
+        late: for each group of tables that have counted the same; more than one only where an
+            earlier run was killed halfway.
+        unseen: inputs whose rows that are no events are not in the quarantine yet.
+    """
+
+    late: tuple[LateInputs, ...]
+    unseen: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpireStage:
+    """Windows that ended before the limit of retention are dropped from one table.
+
+    Attributes:
+        table: it.
+        limit: what ended before is dropped, µs.
+        whole: files all of whose rows ended before.
+        mixed: files with such rows and others, which are written anew.
+        closure: the dates of these files.
+    """
+
+    table: str
+    limit: int
+    whole: tuple[str, ...]
+    mixed: tuple[str, ...]
+    closure: Dates
+
+
+Stage = FullStage | RangeStage | MergeStage | ExpireStage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do; made once, never changed.
+
+    Attributes:
+        selection: what was asked for.
+        windows: the states of the selected dates, by window.
+        stages: what is done, in order.
+        without_input: selected dates on which there is no event.
+        waiting: events of inputs not counted yet, on dates that are not covered.
+        files: of the source, that the stages read.
+        size: their bytes.
+        refused: why a run of this selection would be; there are no stages then.
+    """
+
+    selection: Selection
+    stages: tuple[Stage, ...] = ()
+    windows: Mapping[str, tuple[DateState, ...]] = field(default_factory=dict)
+    without_input: Dates = NONE
+    waiting: int = 0
+    files: int = 0
+    size: int = 0
+    refused: str | None = None
+
+    @property
+    def reads(self) -> tuple[Beyond, ...]:
+        """What is read beyond the ranges, as far as that was looked up."""
+        return tuple(
+            beyond
+            for stage in self.stages
+            if isinstance(stage, RangeStage)
+            for beyond in stage.beyond or ()
+        )

@@ -1,0 +1,250 @@
+"""What a run asks of the tables of a job; an implementation decides how they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Literal, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+#: The column of `Table.read(with_file=True)`: the path of the file that a row is in.
+FILE = "_file_path"
+#: A column of truth values beside a table's own: rows that go to files of their own.
+APART = "_apart"
+
+#: Half-open ranges of local dates; None for everything.
+Dates = Sequence[tuple[date, date]] | None
+#: The files that a commit replaces, by path.
+Replace = Literal["all"] | Sequence[str]
+#: The record of a new version, from that of the version that it stands on.
+MakeRecord = Callable[[dict[str, Any] | None], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a version, the unit that is rewritten, and between which values its rows lie.
+
+    Attributes:
+        path: names it within its table.
+        size: in bytes.
+        rows: the number of rows.
+        minimum: a lower bound for each column that has one: times as µs since the epoch, dates as
+            `date`; for a partition column its value.
+        maximum: an upper bound likewise. A column that is NULL in all rows has no bounds; but nor
+            have nested and binary columns, and texts too long for the log: a column without a
+            bound may hold anything. NULL stands outside all bounds.
+    """
+
+    path: str
+    size: int
+    rows: int
+    minimum: Mapping[str, Any]
+    maximum: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Who made a version, and when.
+
+    Attributes:
+        version: of the table.
+        timestamp: when it was made, UTC.
+        metadata: what it was published with: what `publish` was given; `run_id`; `closure`, the
+            dates that it replaced, as JSON, half-open, `null` for everything; `record`, the run
+            whose record the version carries. Empty for a commit by others.
+    """
+
+    version: int
+    timestamp: datetime
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was deleted.
+
+    Attributes:
+        staged: folders of runs that died before they published.
+        files: files in partition folders that no version has.
+        records: records of what was counted that no commit names.
+        size: in bytes, of all of them.
+    """
+
+    staged: int
+    files: int
+    records: int
+    size: int
+
+
+class Table(Protocol):
+    """One version of a table. Its log is read once."""
+
+    @property
+    def name(self) -> str:
+        """The table."""
+
+    @property
+    def version(self) -> int:
+        """The version."""
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """What the version has counted; None if that was not recorded.
+
+        Raises:
+            TableError: the record is missing or damaged.
+        """
+
+    @property
+    def files(self) -> Sequence[DataFile]:
+        """The files of the version with their statistics, in order of path."""
+
+    @property
+    def commits(self) -> Sequence[Commit]:
+        """The commits up to this version, newest first."""
+
+    def read(
+        self, spark: SparkSession, files: Collection[str] | None = None, *, with_file: bool = False
+    ) -> DataFrame:
+        """The rows of the version.
+
+        Args:
+            spark: the session that reads.
+            files: only these files of the version.
+            with_file: with the column FILE.
+
+        Raises:
+            TableError: a file is not of this version, or files of it are gone.
+        """
+
+    def sum_of(self, column: str, files: Collection[str]) -> int:
+        """A column of whole numbers, added up over some files."""
+
+
+class Staged(Protocol):
+    """What one run wrote for one table, and nobody can see yet."""
+
+    @property
+    def name(self) -> str:
+        """The table."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+
+    def sum_of(self, column: str) -> int:
+        """A column of whole numbers, added up."""
+
+    def count_by(self, column: str) -> dict[str, int]:
+        """How many rows have each value of a column of text."""
+
+
+class Store(Protocol):
+    """The tables of one job.
+
+    A run stages rows, which nobody sees, and publishes them in one commit. What a commit replaces
+    stays readable in older versions.
+    """
+
+    def open(self, name: str, version: int | None = None) -> Table | None:
+        """A version, by default the newest; None where there is no table.
+
+        Raises:
+            TableError: the table or the version cannot be read.
+        """
+
+    def stage(
+        self,
+        name: str,
+        frame: DataFrame,
+        *,
+        run_id: str,
+        partition_by: tuple[str, ...],
+        sort_by: tuple[str, ...],
+        task_bytes: int | None = None,
+    ) -> Staged:
+        """Writes the frame's rows as files of the table, which nobody sees yet.
+
+        Args:
+            name: the table.
+            frame: the rows, partition columns included; perhaps APART besides.
+            run_id: the run; it can stage once for each table.
+            partition_by: the partition columns; none for a table without.
+            sort_by: the order of the rows within a partition's files.
+            task_bytes: about how much a task sorts and writes; None: Spark's setting.
+
+        Raises:
+            ColumnError: a column is missing, or has a type that the table cannot hold.
+            TableError: the run has staged for this table before.
+        """
+
+    def read_staged(self, spark: SparkSession, staged: Any) -> DataFrame:
+        """The rows of files that are not published yet, as the table will have them."""
+
+    def discard(self, staged: Any) -> None:
+        """Deletes files that were staged and not published; published ones stay."""
+
+    def publish(
+        self,
+        name: str,
+        staged: Any,
+        *,
+        replace: Replace,
+        base: int | None,
+        dates: Dates,
+        metadata: Mapping[str, str],
+        record: MakeRecord,
+    ) -> int:
+        """Makes staged files visible, and those that they replace invisible, in one commit.
+
+        Where other runs have published since `base`, the commit goes on top of theirs if their
+        dates and files and this run's do not meet.
+
+        Args:
+            name: the table; it is created if it does not exist.
+            staged: what to add; perhaps no files.
+            replace: `"all"` removes every file, and lets the schema change; otherwise the paths of
+                the files to remove. An empty list only adds.
+            base: the version that the run began from; None if there was no table.
+            dates: the run's closure, half-open local dates; None for everything, as it always is
+                for `"all"`.
+            metadata: kept with the commit, beside the run's id, `closure` and `record`.
+            record: makes the record that the new version carries, what can be written as JSON,
+                from that of the version that it stands on (None if that has none). It is called
+                again when another run's commit came first.
+
+        Returns:
+            The version that the commit made. Called again after it has, for the same files, it
+            gives that version.
+
+        Raises:
+            TableError: another run has published since `base`, and one of the two replaces
+                everything, or dates of both meet, or a file of `replace` is gone. Or the schema
+                or the partition columns are not the table's; or the record of the version below
+                is missing or damaged.
+        """
+
+    def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
+        """Goes back to a version, its record included, in a new commit.
+
+        Returns:
+            The version that the commit made; the newest as it is, if that is the one.
+
+        Raises:
+            TableError: the table or the version does not exist, files or the record of it are
+                gone, or another run published meanwhile.
+        """
+
+    def clean(self, name: str, *, older_than_s: float) -> Cleaned:
+        """Deletes what dead runs left; nothing that any version in the log refers to."""
+
+    def compact(
+        self, spark: SparkSession, name: str, *, run_id: str, sort_by: tuple[str, ...]
+    ) -> int | None:
+        """Joins the files of each date that has several and is small, in one commit.
+
+        Returns:
+            The version that the commit made; None if there was nothing to do.
+        """

@@ -1,0 +1,120 @@
+"""`backfill plan`: what a run, a merge of late events or an expiry would do, as the same stages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.cli import main
+from tests.history.world import FIRST_DAY, START
+
+DAY = 86_400_000_000
+JOB = """\
+source: {path: src, format: parquet}
+events: {key: user, time: at}
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {n: count}}
+  daily: {tumbling: {size: 24h}, aggregates: {n: count}}
+tables: {path: out}
+retention: 10d
+checks:
+  builtin: {quarantined_share: off}
+  daily: [expect_table_row_count_to_be_between: {min_value: 1}]
+"""
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> str:
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "src").mkdir()
+    write(tmp_path, "a", [0, 1, 2, 3])
+    return str(tmp_path / "job.yaml")
+
+
+def write(folder: Path, name: str, days: list[int]) -> None:
+    times = [START + day * DAY + DAY // 2 for day in days]
+    columns = {"user": ["u"] * len(days), "at": pa.array(times, pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table(columns), folder / "src" / f"{name}.parquet")
+
+
+def stages(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    capsys.readouterr()
+    assert main(["plan", *arguments, "--json"]) == 0
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["stages"]
+    return found
+
+
+def test_a_full_run_and_a_range_are_explained(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (full,) = stages(capsys, job)
+    assert full["kind"] == "full"
+    assert full["events"] == 4
+    assert full["commits"] == ["sessions", "daily", "quarantine"]
+    checks = full["checks"]
+    assert isinstance(checks, dict)
+    assert checks["daily"][-1].startswith("expect_table_row_count")
+    assert "conservation" in checks["sessions"]
+    assert main(["run", job]) == 0
+    found = stages(capsys, job, "--from", "2026-01-01", "--to", "2026-01-03", "--chunk", "1d")
+    assert [each["kind"] for each in found] == ["range", "range"]
+    assert found[0]["from"] == str(FIRST_DAY)
+    assert "[2026-01-01, 2026-01-02)" in str(found[0]["replaces"])
+
+
+def test_late_events_are_planned_as_they_are_merged(
+    job: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["run", job]) == 0
+    assert stages(capsys, job, "--recompute") == []
+    assert main(["plan", job, "--recompute"]) == 0
+    assert "Nothing to do." in capsys.readouterr().out
+    write(tmp_path, "late", [1, 1])
+    (stage,) = stages(capsys, job, "--recompute")
+    assert stage["kind"] == "late"
+    assert stage["late"] == [
+        {
+            "tables": ["sessions", "daily"],
+            "inputs": [str(tmp_path / "src" / "late.parquet")],
+            "events": 2,
+        }
+    ]
+    assert main(["plan", job, "--recompute"]) == 0
+    assert "Merge 2 events of 1 inputs into sessions, daily" in capsys.readouterr().out
+    assert main(["recompute", job, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accepted"] == 2
+    assert stages(capsys, job, "--recompute") == []
+
+
+def test_an_expiry_is_planned_without_spark(
+    job: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["run", job]) == 0
+    write(tmp_path, "b", [12])
+    assert main(["run", job, "--from", "2026-01-13", "--to", "2026-01-14"]) == 0
+    found = stages(capsys, job, "--expire")
+    assert [(each["kind"], each["commits"]) for each in found] == [
+        ("expire", ["sessions"]),
+        ("expire", ["daily"]),
+    ]
+    assert found[0]["before"] == "2026-01-03T12:00:00.000000Z"
+    assert main(["plan", job, "--expire"]) == 0
+    assert "sessions: drop windows that ended before 2026-01-03T12:00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--recompute", "--expire"], "one thing at a time"),
+        (["--recompute", "--date", "2026-01-01"], "one thing at a time"),
+        (["--late", "x"], "goes with recompute"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    job: str, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main(["plan", job, *arguments]) == 2
+    assert says in capsys.readouterr().err
