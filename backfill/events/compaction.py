@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
+from backfill.delta_log import actions, commit_name
 from backfill.errors import SourceError
 from backfill.events.delta_source import file_path, reason, table_root
 from backfill.events.model import shown
@@ -82,17 +80,10 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
 def _rewrite(files: PyFileSystem, root: str, version: int) -> Rewrite | None:
     added: set[str] = set()
     removed: set[str] = set()
-    for kind, action in _file_actions(files, version):
+    with files.open_input_file(commit_name(version)) as commit:
+        lines = commit.read().decode().splitlines()
+    for kind, action in actions(lines, ("add", "remove")):
         if action.get("dataChange", True):
             return None
         (added if kind == "add" else removed).add(file_path(root, action["path"]))
     return Rewrite(version, frozenset(added), frozenset(removed)) if added or removed else None
-
-
-def _file_actions(files: PyFileSystem, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    with files.open_input_file(f"_delta_log/{version:020}.json") as commit:
-        lines = commit.read().decode().splitlines()
-    for line in lines:
-        for kind, action in json.loads(line).items():
-            if kind in ("add", "remove"):
-                yield kind, action

@@ -6,7 +6,6 @@ and does not tell of their files.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from backfill.delta_log import actions, commit_name
 from backfill.errors import TableError
 from backfill.store.protocol import Commit
 
@@ -26,7 +26,6 @@ CLOSURE = "closure"
 RECORD = "record"
 
 _FILE = re.compile(r"(\d{20})\.json")
-_KIND = re.compile(r'\s*\{\s*"(\w+)"')
 
 
 def writer(commit: Commit) -> str:
@@ -92,21 +91,13 @@ def read_changes(folder: Path, version: int) -> FileChanges:
 
 
 def _path(folder: Path, version: int) -> Path:
-    return folder / "_delta_log" / f"{version:020}.json"
+    return folder / commit_name(version)
 
 
 def _actions(folder: Path, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         with _path(folder, version).open(encoding="utf-8") as lines:
-            for line in lines:
-                if not line.strip():
-                    continue
-                kind = _KIND.match(line)
-                if kind is None:
-                    raise ValueError("a line is no action")
-                # Only what is asked for is parsed: a big run's commit has thousands of files.
-                if kind[1] in kinds:
-                    yield kind[1], json.loads(line)[kind[1]]
+            yield from actions(lines, kinds)
     except FileNotFoundError as error:
         raise TableError(
             f"the log does not tell of version {version}",
