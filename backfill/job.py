@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.events import spark_errors
+from backfill.execution.clean import Kept, clean
 from backfill.execution.execute import execute
 from backfill.execution.expire import Expired, expire
-from backfill.execution.results import RunResult
-from backfill.execution.upkeep import Kept, clean
+from backfill.execution.run_result import RunResult
 from backfill.execution.validate import validate
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
@@ -357,12 +357,12 @@ class Job:
         """What a run and those after it changed; by default the last run.
 
         Returns:
-            As `history.versions.changes_since`.
+            As `versions.changes_since`.
         """
         return versions.changes_since(spark or _session(), self.store, self.spec, window, since)
 
     def history(self) -> list[dict[str, Any]]:
-        """The runs that published something, newest first; as `history.versions.runs`."""
+        """The runs that published something, newest first; as `versions.runs`."""
         return versions.runs(self.store, self._tables())
 
     def restore(self, run: str) -> versions.Restored:
@@ -379,13 +379,13 @@ class Job:
         return replace(done, forgotten=tuple(path for path in given if path not in known))
 
     def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
-        """Drops published windows that are past the job's retention; as `history.expire.expire`."""
+        """Drops published windows that are past the job's retention; as `expire.expire`."""
         run_id = new_run_id()
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
         return expire(spark or _session(), self.store, self.spec, run_id=run_id, metadata=metadata)
 
     def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
-        """Deletes what dead runs left, and joins small files; as `history.upkeep.clean`."""
+        """Deletes what dead runs left, and joins small files; as `execution.clean.clean`."""
         order = (*self.spec.key, "window_start")
         tables = {**dict.fromkeys(self.spec.windows, order), QUARANTINE: ("source",)}
         return clean(

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from backfill.errors import ColumnError, JobFileError, TableError, WindowError
-from backfill.execution.upkeep import clean
+from backfill.execution.clean import clean
 from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
 from tests.published import JOB, Published
 

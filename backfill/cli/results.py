@@ -12,7 +12,7 @@ from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.output import iso_utc, print_line, print_table
 
 if TYPE_CHECKING:
-    from backfill.execution.results import Failure, RunResult
+    from backfill.execution.run_result import Failure, RunResult
     from backfill.quality.checks import Outcome
 
 

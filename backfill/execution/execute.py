@@ -14,7 +14,7 @@ from backfill.execution.full import compute_full
 from backfill.execution.late import compute_late
 from backfill.execution.publish import publish
 from backfill.execution.ranges import compute_range
-from backfill.execution.results import Failure, RunResult, Skipped, WindowResult
+from backfill.execution.run_result import Failure, RunResult, Skipped, WindowResult
 from backfill.execution.staging import Staging
 from backfill.planning.context import Context
 from backfill.planning.stages import FullStage, MergeStage, Plan, RangeStage

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill.execution.edges import with_edges_apart
+from backfill.execution.date_edges import with_edges_apart
 from backfill.ledger.record import Record
 from backfill.ledger.state import State, states
 from backfill.planning.expiry import plan_expiry

@@ -18,7 +18,7 @@ from backfill.execution.retention import duplicates_of, ended, ended_windows, pa
 from backfill.execution.staging import Staging
 from backfill.planning.context import Context
 from backfill.planning.slicing import slices, with_combining
-from backfill.planning.spans import dates_between, dates_over, widened
+from backfill.planning.time_spans import dates_between, dates_over, widened
 from backfill.quality.events import Counted
 
 

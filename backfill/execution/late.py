@@ -15,24 +15,24 @@ from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, TableChange
-from backfill.execution.exchange import Exchange, Known, exchange
+from backfill.execution.file_bitmap import FileBitmap
 from backfill.execution.gate import Rows
-from backfill.execution.merge import LATE, merged
-from backfill.execution.origins import Origins
+from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
 from backfill.execution.rebuild import behind, rebuilt
-from backfill.execution.results import Past
 from backfill.execution.retention import duplicates_of, lasting, past
+from backfill.execution.rewrite import FileRewrite, Known, rewrite_files
+from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.operators.calendar import local_date
 from backfill.planning.context import Context
-from backfill.planning.place import FEW, Place, of_keys, sent
-from backfill.planning.published import candidates, published, with_bounds
+from backfill.planning.published_windows import candidates, published, with_bounds
+from backfill.planning.replaced_windows import FEW, ReplacedWindows, of_keys, sent
 from backfill.planning.slicing import computed_once, counted_slices
-from backfill.planning.spans import dates_between, dates_over, hull, starts_on, widened
 from backfill.planning.stages import LateInputs, MergeStage
+from backfill.planning.time_spans import dates_between, dates_over, hull, starts_on, widened
 from backfill.quality.events import Counted
 from backfill.time.dates import NONE, Dates
 from backfill.windows import SessionWindow
@@ -69,7 +69,7 @@ class _Made:
         every: all of them, those that are not published too.
     """
 
-    exchange: Exchange
+    rewrite: FileRewrite
     closure: Dates
     held: int
     assigned: int
@@ -139,7 +139,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     made = {}
     for state in states:
         one = _window(context, staging, state, late.tables, sliced, sums, horizon)
-        context.progress(f"{state.name}: {one.exchange.rows:,} windows changed")
+        context.progress(f"{state.name}: {one.rewrite.rows:,} windows changed")
         made[state.name] = one
     every = {name: each.every for name, each in made.items()}
     gone = _past(context, events, sums, horizon, every)
@@ -154,14 +154,14 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     tables = [
         TableChange(
             state=state,
-            staged=made[state.name].exchange.staged,
-            replaces=made[state.name].exchange.replaced,
-            rows=made[state.name].exchange.rows,
-            events=made[state.name].exchange.events,
+            staged=made[state.name].rewrite.staged,
+            replaces=made[state.name].rewrite.replaced,
+            rows=made[state.name].rewrite.rows,
+            events=made[state.name].rewrite.events,
             closure=made[state.name].closure,
             horizon=horizon,
             facts=facts,
-            changed=made[state.name].exchange.rows,
+            changed=made[state.name].rewrite.rows,
             checked=_checked(context, state, made[state.name], few, horizon),
         )
         for state in states
@@ -180,7 +180,7 @@ def _checked(context: Context, state: State, made: _Made, few: Sliced | None, ho
         few: the slices that the run is of, if they are few: windows of other keys are copies.
         horizon: µs.
     """
-    staged = made.exchange.staged
+    staged = made.rewrite.staged
     frame = context.store.read_staged(context.spark, staged)
     computed, keys = None, () if few is None else few.key.inner
     if few is not None and keys and staged.rows > MANY:
@@ -190,7 +190,7 @@ def _checked(context: Context, state: State, made: _Made, few: Sliced | None, ho
         frame=frame,
         dates=dates_over(made.closure, horizon, context.spec.timezone),
         table=state.table,
-        without=made.exchange.replaced,
+        without=made.rewrite.replaced,
         held=made.held,
         assigned=made.assigned,
         computed=computed,
@@ -249,16 +249,16 @@ def _window(
     """The windows that the late events change, written beside those that they do not."""
     definition, record = context.definitions[state.name], state.settled
     built = Built(sliced.frame, definition, sliced)
-    origins, rows = _near(context, state, built, sums)
+    bitmap, rows = _near(context, state, built, sums)
     # Where states can't be merged, merging tells which windows are to be built from events.
     known = definition if definition.mergeable else replace(definition, aggregates={})
-    whole = computed_once(merged(sliced, known, rows, origins))
+    whole = computed_once(merged(sliced, known, rows, bitmap))
     reaching = behind(context, record, definition)
     kept = lasting(context, built, horizon)
     on_covered = starts_on(record.covered, context.spec.timezone)
     starts = on_covered & kept
-    wanted = (on_covered | origins.any()) & (kept | reaching)
-    found = _found(whole, starts, wanted, origins, reaching)
+    wanted = (on_covered | bitmap.any()) & (kept | reaching)
+    found = _found(whole, starts, wanted, bitmap, reaching)
     assigned = sums.assigned[state.name]
     check_held(state.name, found.late, assigned)
     final = whole.where(wanted)
@@ -270,12 +270,12 @@ def _window(
         final, extents = rebuilt(context, state, names, sliced, extents)
         bounds, own = hull(extents), None
     ours = replace(built, frame=final.where(starts))
-    place = Place(None, extents.where(kept))
-    exchanged = exchange(context, staging, state, ours, place, bounds, horizon, own)
+    gives_way = ReplacedWindows(None, extents.where(kept))
+    rewrite = rewrite_files(context, staging, state, ours, gives_way, bounds, horizon, own)
     others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
     every = others.unionByName(final.select(*others.columns))
     closure = NONE if bounds is None else dates_between(*bounds, context.spec.timezone)
-    return _Made(exchanged, closure, found.late, assigned, replace(built, frame=every))
+    return _Made(rewrite, closure, found.late, assigned, replace(built, frame=every))
 
 
 def _past(
@@ -290,21 +290,21 @@ def _past(
 
 def _near(
     context: Context, state: State, built: Built, sums: Totals
-) -> tuple[Origins, DataFrame | None]:
+) -> tuple[FileBitmap, DataFrame | None]:
     """The published rows that the late events can touch, as far as time and key tell."""
     if sums.first is None or sums.horizon is None:
-        return Origins([]), None
+        return FileBitmap([]), None
     low, high = _reached(context, built.definition, sums.first, sums.horizon)
     files = candidates(context, state, built, low, high)
-    origins = Origins([each.path for each in files])
+    bitmap = FileBitmap([each.path for each in files])
     if not files:
-        return origins, None
+        return bitmap, None
     keys = built.sliced.key.inner
     rows = published(context, state, built, files, with_file=True)
     near = rows.where((F.col(START) <= high) & (F.col(END) >= low))
     if keys:
         near = of_keys(near, sent(built.frame, sums.accepted), keys, "left_semi")
-    return origins, origins.with_bits(context.spark, near)
+    return bitmap, bitmap.with_bits(context.spark, near)
 
 
 def _reached(context: Context, definition: Definition, first: int, last: int) -> tuple[int, int]:
@@ -316,7 +316,7 @@ def _reached(context: Context, definition: Definition, first: int, last: int) ->
 
 
 def _found(
-    whole: DataFrame, starts: Column, wanted: Column, origins: Origins, reaching: Column
+    whole: DataFrame, starts: Column, wanted: Column, bitmap: FileBitmap, reaching: Column
 ) -> _Found:
     """What there is to know of the merged windows, looked up at once."""
     row = whole.agg(
@@ -326,11 +326,11 @@ def _found(
         F.max(F.when(wanted, F.col(END))).alias("high"),
         F.count_if(starts).alias("rows"),
         F.sum(F.when(starts, F.col(EVENTS))).alias("events"),
-        *origins.joined(wanted),
+        *bitmap.joined(wanted),
     ).collect()[0]
     return _Found(
         late=row["late"] or 0,
         behind=row["behind"],
         bounds=None if row["low"] is None else (row["low"], row["high"]),
-        known=Known(row["rows"], row["events"] or 0, tuple(origins.of(row))),
+        known=Known(row["rows"], row["events"] or 0, tuple(bitmap.of(row))),
     )

@@ -10,7 +10,7 @@ from typing import Any
 from backfill.errors import ColumnError, TableError
 from backfill.execution.change import Computed, TableChange
 from backfill.execution.gate import Gate
-from backfill.execution.results import RunResult, WindowResult
+from backfill.execution.run_result import RunResult, WindowResult
 from backfill.execution.staging import Staging
 from backfill.ledger.changes import changes
 from backfill.ledger.record import Input, Record

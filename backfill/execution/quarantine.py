@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from backfill.columns import REASON
 from backfill.execution.change import QuarantineChange
-from backfill.execution.results import Past
 from backfill.execution.retention import BEYOND
+from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context

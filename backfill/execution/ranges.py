@@ -15,30 +15,30 @@ from backfill.columns import END, EVENTS, START
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, TableChange
-from backfill.execution.exchange import Exchange, exchange
 from backfill.execution.full import nothing_usable
 from backfill.execution.gate import Rows
-from backfill.execution.losses import check_removed
+from backfill.execution.lost_events import check_removed
 from backfill.execution.quarantine import unusable
-from backfill.execution.results import Past
 from backfill.execution.retention import duplicates_of, lasting, past
+from backfill.execution.rewrite import FileRewrite, rewrite_files
+from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
-from backfill.ledger.replaced import dates_of
+from backfill.ledger.changed_inputs import dates_of
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.late import unseen_inputs
-from backfill.planning.place import Place, given_way, overlaps
-from backfill.planning.region import (
-    Region,
+from backfill.planning.range_input import (
+    RangeInput,
     Span,
     covered_after,
     followed,
-    regions,
-    sliced_region,
+    range_inputs,
+    sliced_input,
     span_of,
 )
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
 from backfill.planning.slicing import computed_once
-from backfill.planning.spans import dates_between, dates_over, hull, starts_on
+from backfill.planning.time_spans import dates_between, dates_over, hull, starts_on
 from backfill.quality.events import Counted
 from backfill.time.dates import Dates, midnight
 from backfill.windows import SessionWindow
@@ -49,14 +49,14 @@ class _Made:
     """One table's windows of the range.
 
     Attributes:
-        exchange: for the table.
+        rewrite: for the table.
         closure: the dates of what was looked at, the range's among them.
         every: all windows that hold an event of the range, those that are not published too.
         held: how many events they hold.
         assigned: how many the engine assigns to them.
     """
 
-    exchange: Exchange
+    rewrite: FileRewrite
     closure: Dates
     every: Built
     held: int
@@ -65,7 +65,7 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Computed:
-    """What a region came to.
+    """What a part of the tables came to.
 
     Attributes:
         past: what is beyond retention.
@@ -104,9 +104,11 @@ def compute_range(
         for path in unseen_inputs(context)
         if context.reader.may_hold(path, span_of(dates, zone))
     ]
-    computed = [_region(context, staging, each, horizon) for each in regions(context, dates)]
+    computed = [
+        _compute_input(context, staging, each, horizon) for each in range_inputs(context, dates)
+    ]
     last = computed[-1]
-    tables = [each for region in computed for each in region.tables]
+    tables = [each for one in computed for each in one.tables]
     closure = reduce(Dates.__or__, [each.closure for each in tables if each.closure], dates)
     quarantine = unusable(context, staging, new, last.past, closure)
     _report_replaced(context, dates)
@@ -153,19 +155,19 @@ def _horizon(context: Context) -> int | None:
     return reader.horizon([each for each in inputs if each not in seen], known)
 
 
-def _region(context: Context, staging: Staging, region: Region, horizon: int) -> _Computed:
-    """Computes and writes a region's windows."""
-    context, sliced, sums = sliced_region(context, region)
-    covered = covered_after(context, sliced, region)
+def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon: int) -> _Computed:
+    """Computes and writes the windows of some tables."""
+    context, sliced, sums = sliced_input(context, part)
+    covered = covered_after(context, sliced, part)
     made = {}
-    for state in region.states:
-        one = _window(context, staging, state, sliced, region, sums, horizon, covered[state.name])
-        context.progress(f"{state.name}: {one.exchange.rows:,} windows computed")
+    for state in part.states:
+        one = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
+        context.progress(f"{state.name}: {one.rewrite.rows:,} windows computed")
         made[state.name] = one
-    gone = _past(context, region, sums, horizon, {name: each.every for name, each in made.items()})
+    gone = _past(context, part, sums, horizon, {name: each.every for name, each in made.items()})
     facts = {
-        "from": region.dates.ranges[0][0],
-        "to": region.dates.ranges[0][1],
+        "from": part.dates.ranges[0][0],
+        "to": part.dates.ranges[0][1],
         "read": sums.rows,
         "accepted": sums.accepted - (gone.events if gone else 0),
         "duplicates": duplicates_of(sums, gone),
@@ -173,33 +175,33 @@ def _region(context: Context, staging: Staging, region: Region, horizon: int) ->
     tables = [
         TableChange(
             state=state,
-            staged=made[state.name].exchange.staged,
-            replaces=made[state.name].exchange.replaced,
-            rows=made[state.name].exchange.rows,
-            events=made[state.name].exchange.events,
-            counted=region.dates,
+            staged=made[state.name].rewrite.staged,
+            replaces=made[state.name].rewrite.replaced,
+            rows=made[state.name].rewrite.rows,
+            events=made[state.name].rewrite.events,
+            counted=part.dates,
             covered=covered[state.name],
             closure=made[state.name].closure,
             horizon=horizon,
             facts=facts,
             checked=Rows(
-                frame=context.store.read_staged(context.spark, made[state.name].exchange.staged),
-                dates=dates_over(region.dates, horizon, context.spec.timezone),
+                frame=context.store.read_staged(context.spark, made[state.name].rewrite.staged),
+                dates=dates_over(part.dates, horizon, context.spec.timezone),
                 table=state.table,
-                without=made[state.name].exchange.replaced,
+                without=made[state.name].rewrite.replaced,
                 held=made[state.name].held,
                 assigned=made[state.name].assigned,
             ),
         )
-        for state in region.states
+        for state in part.states
     ]
     counted = Counted(
         sliced=sliced,
-        events=context.reader.events(region.counted, region.read),
+        events=context.reader.events(part.counted, part.read),
         id=context.spec.id,
         read=sums.rows,
         quarantined=0,
-        span=region.read,
+        span=part.read,
     )
     return _Computed(tables, gone, facts, counted)
 
@@ -209,28 +211,28 @@ def _window(
     staging: Staging,
     state: State,
     sliced: Sliced,
-    region: Region,
+    part: RangeInput,
     sums: Totals,
     horizon: int,
     covered: Dates,
 ) -> _Made:
     definition = context.definitions[state.name]
     if isinstance(definition.window, SessionWindow):
-        return _session(context, staging, state, sliced, region, horizon, covered)
+        return _session(context, staging, state, sliced, part, horizon, covered)
     built = sliced.build(definition)
     every = computed_once(built.frame)
     (events,) = every.agg(F.sum(EVENTS)).collect()[0]
     assigned = sums.assigned[state.name]
     check_held(state.name, events or 0, assigned)
-    inside = replace(built, frame=every.where(overlaps(built, region.span)))
-    place, between = Place(region.span, None), _inclusive(region.read)
-    check_removed(context, state, region, inside, place, between)
+    inside = replace(built, frame=every.where(overlaps(built, part.span)))
+    gives_way, between = ReplacedWindows(part.span, None), _inclusive(part.read)
+    check_removed(context, state, part, inside, gives_way, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, built, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
-    exchanged = exchange(context, staging, state, ours, place, between, horizon)
-    reached = dates_between(*_inclusive(region.read), context.spec.timezone)
-    closure = region.dates | reached
-    return _Made(exchanged, closure, replace(built, frame=every), events or 0, assigned)
+    rewrite = rewrite_files(context, staging, state, ours, gives_way, between, horizon)
+    reached = dates_between(*_inclusive(part.read), context.spec.timezone)
+    closure = part.dates | reached
+    return _Made(rewrite, closure, replace(built, frame=every), events or 0, assigned)
 
 
 def _session(
@@ -238,12 +240,12 @@ def _session(
     staging: Staging,
     state: State,
     sliced: Sliced,
-    region: Region,
+    part: RangeInput,
     horizon: int,
     covered: Dates,
 ) -> _Made:
     definition = context.definitions[state.name]
-    found = followed(context, state, sliced, region)
+    found = followed(context, state, sliced, part)
     frame = reduce(
         DataFrame.unionByName,
         (each.select(*sliced.frame.columns) for each in found.slices),
@@ -253,34 +255,38 @@ def _session(
     every = computed_once(built.frame)
     held, assigned = _check(state.name, every, frame)
     here = replace(built, frame=every)
-    low, high = region.span
+    low, high = part.span
     # What lies inside the range gives way as such.
     over = computed_once(found.extents.where((F.col(START) < low) | (F.col(END) >= high)))
-    within = overlaps(here, region.span)
-    beyond = given_way(every.where(~within), here, Place(None, over), "left_semi")
+    within = overlaps(here, part.span)
+    beyond = match_rows(every.where(~within), here, ReplacedWindows(None, over), "left_semi")
     inside = replace(built, frame=every.where(within).unionByName(beyond))
     edges = [low, high - 1, *(hull(over) or ())]
-    place, between = Place(region.span, over), (min(edges), max(edges))
-    check_removed(context, state, region, inside, place, between)
+    gives_way, between = ReplacedWindows(part.span, over), (min(edges), max(edges))
+    check_removed(context, state, part, inside, gives_way, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, here, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
-    exchanged = exchange(context, staging, state, ours, place, between, horizon)
-    closure = region.dates
+    rewrite = rewrite_files(context, staging, state, ours, gives_way, between, horizon)
+    closure = part.dates
     if found.steps:
         starts = [each for each in (found.low, *edges) if each is not None]
         ends = [each - 1 for each in (found.high,) if each is not None]
         closure |= dates_between(min(starts), max([*edges, *ends]), context.spec.timezone)
-    return _Made(exchanged, closure, here, held, assigned)
+    return _Made(rewrite, closure, here, held, assigned)
 
 
 def _past(
-    context: Context, region: Region, sums: Totals, horizon: int, every: Mapping[str, Built]
+    context: Context,
+    part: RangeInput,
+    sums: Totals,
+    horizon: int,
+    every: Mapping[str, Built],
 ) -> Past | None:
     """What of the range's events is beyond retention."""
     limit = context.limit(horizon)
     if limit is None or sums.first is None or sums.first >= limit:
         return None
-    return past(context, context.reader.events(region.counted, region.span), every, limit)
+    return past(context, context.reader.events(part.counted, part.span), every, limit)
 
 
 def _check(name: str, windows: DataFrame, slices: DataFrame) -> tuple[int, int]:

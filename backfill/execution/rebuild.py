@@ -18,17 +18,17 @@ from backfill.columns import END, START
 from backfill.compute import Built, Definition, Sliced
 from backfill.errors import SourceError
 from backfill.events.model import shown
-from backfill.execution.losses import fewer
+from backfill.execution.lost_events import fewer
 from backfill.ledger.reader import events_of, events_within
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.planning.closure import follow
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
-from backfill.planning.place import Place, given_way, of_keys
-from backfill.planning.published import published_extents
+from backfill.planning.published_windows import published_extents
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys
 from backfill.planning.slicing import computed_once, slices
-from backfill.planning.spans import dates_between, hull
+from backfill.planning.time_spans import dates_between, hull
 from backfill.time.dates import ALL
 from backfill.windows import SessionWindow
 
@@ -140,7 +140,7 @@ def _from_events(
     low, high = bounds if bounds is not None else (0, -1)
     events = events_within(_events(context, (low, high + 1)), sliced.key, wanted)
     again = slices(context, events, names).build(definition)
-    return given_way(again.frame, again, Place(None, wanted), "left_semi")
+    return match_rows(again.frame, again, ReplacedWindows(None, wanted), "left_semi")
 
 
 def _followed(
@@ -162,23 +162,23 @@ def _followed(
     bounds = hull(edge)
     assert bounds is not None
     gap = window.gap.us
-    region = (bounds[0] - gap - 1, bounds[1] + gap + 2)
+    span = (bounds[0] - gap - 1, bounds[1] + gap + 2)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> DataFrame:
         events = events_of(_events(context, (low, high)), sliced.key, wanted)
         return computed_once(slices(context, events, names).frame)
 
-    events = events_of(_events(context, region), sliced.key, edge)
+    events = events_of(_events(context, span), sliced.key, edge)
     inside = slices(context, events, names)
     kept = replace(inside, frame=computed_once(inside.frame))
-    beside = published_extents(context, state, sliced, region, edge)
+    beside = published_extents(context, state, sliced, span, edge)
     extents = extents_of(kept, definition, edge, beside)
     found = follow(
         extents,
         window,
         context.spec.engine.rules_for(window),
         keys,
-        region=region,
+        span=span,
         limits=limits(context, state),
         read=read,
         published=lambda low, high, wanted: published_extents(
@@ -188,7 +188,7 @@ def _followed(
     whole = replace(kept, frame=reduce(DataFrame.unionByName, found.slices, kept.frame))
     built = whole.build(definition)
     over = computed_once(found.extents)
-    return given_way(built.frame, built, Place(None, over), "left_semi"), over
+    return match_rows(built.frame, built, ReplacedWindows(None, over), "left_semi"), over
 
 
 def _events(context: Context, span: tuple[int | None, int | None]) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, FIRST, REASON, START, TIME
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, totals
-from backfill.execution.results import Past
+from backfill.execution.run_result import Past
 from backfill.ledger.reader import events_of
 from backfill.operators.aligned import layout
 from backfill.operators.session import reported_end

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.events import quarantine_rows
-from backfill.execution.edges import with_edges_apart
+from backfill.execution.date_edges import with_edges_apart
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context
 from backfill.store import Staged

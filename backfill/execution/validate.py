@@ -15,7 +15,7 @@ from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, State
 from backfill.planning.context import Context
 from backfill.planning.slicing import of, slices, with_combining
-from backfill.planning.spans import dates_between, dates_over, widened
+from backfill.planning.time_spans import dates_between, dates_over, widened
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
 from backfill.quality.events import Counted

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 from backfill.errors import SourceError
 from backfill.events import EventRules, Source, digests, time_bounds
 from backfill.events.model import shown
-from backfill.ledger.arrivals import arrived
+from backfill.ledger.arrival_ranges import arrived
 from backfill.ledger.record import Input, Record
 from backfill.spec import JobSpec
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from backfill.columns import END, REASON, START, TIME, column
 from backfill.compute import Key
 from backfill.events import EventRules, Source, normalise, time_condition
-from backfill.ledger.arrivals import Slab, among
+from backfill.ledger.arrival_ranges import ArrivalRange, among
 from backfill.time.dates import ALL, Dates
 
 Span = tuple[int | None, int | None]
@@ -29,7 +29,7 @@ class Reader:
         rules: what is an event.
         zone: the job's.
         bounds: the least and largest event time of each input, µs, where that is known.
-        slabs: of a table whose inputs are spans of arrivals, these.
+        arrival_ranges: of a table whose inputs are spans of arrivals, these.
         arrival: its column.
     """
 
@@ -37,7 +37,7 @@ class Reader:
     rules: EventRules
     zone: str
     bounds: Mapping[str, tuple[int, int] | None]
-    slabs: Mapping[str, Slab]
+    arrival_ranges: Mapping[str, ArrivalRange]
     arrival: tuple[str, ...]
 
     def events(self, counted: Mapping[str, Dates], span: Span = EVERYTHING) -> DataFrame:
@@ -70,9 +70,11 @@ class Reader:
     def rows(self, paths: Collection[str], where: Column | None = None) -> DataFrame:
         """All rows of these inputs for which a condition holds, normalised."""
         own: Collection[str] = paths if self.source.snapshot.inputs else ()
-        if self.slabs:
-            slabs = [self.slabs[each] for each in paths if each in self.slabs]
-            arrived = among(self.source, self.arrival, slabs)
+        if self.arrival_ranges:
+            arrival_ranges = [
+                self.arrival_ranges[each] for each in paths if each in self.arrival_ranges
+            ]
+            arrived = among(self.source, self.arrival, arrival_ranges)
             where = arrived if where is None else where & arrived
         return normalise(self.source.only(own, where), self.rules)
 

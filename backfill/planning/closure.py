@@ -44,7 +44,7 @@ class Followed:
 
     Attributes:
         extents: key, start and end (µs) of what came out whole.
-        slices: of the keys that were followed, beyond the region; one frame for each step.
+        slices: of the keys that were followed, beyond the span; one frame for each step.
         steps: what was read, for the plan to tell.
         low, high: how far it was read.
     """
@@ -62,12 +62,12 @@ def follow(
     rules: Rules,
     keys: Sequence[str],
     *,
-    region: tuple[int, int],
+    span: tuple[int, int],
     limits: tuple[int | None, int | None],
     read: Read,
     published: Published,
 ) -> Followed:
-    """Reads, beyond a region of time, what belongs to sessions that reach over its edges.
+    """Reads, beyond a span of time, what belongs to sessions that reach over its edges.
 
     Published sessions are followed as events are. So where the source has changed since they were
     written, nothing is left beyond that was published as one session, or is one now, with what is
@@ -75,12 +75,12 @@ def follow(
 
     Args:
         extents: key, start and end (µs, inclusive) of what must come out whole: sessions as far
-            as the region shows them, and published ones as they are.
+            as the span shows them, and published ones as they are.
         window: the sessions.
         rules: the engine's.
         keys: the key columns.
-        region: [low, high), µs, in which all events and published sessions of these keys are
-            known, but for published ones that nothing beyond the region depends on.
+        span: [low, high), µs, in which all events and published sessions of these keys are
+            known, but for published ones that nothing beyond the span depends on.
         limits: the least and the largest time of an event or a published session, where known.
         read: reads slices, and computes them once.
         published: reads what is published, and computes it once.
@@ -89,7 +89,7 @@ def follow(
         The extents as they came out, the slices found, and how far was read.
     """
     gap = window.gap.us
-    found = Followed(*region, extents=extents.limit(0))
+    found = Followed(*span, extents=extents.limit(0))
     days = 1
     while True:
         now = extents.withColumn(_OPEN, _open(found, gap, limits)).localCheckpoint()

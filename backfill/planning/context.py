@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from backfill.compute import Definition
 from backfill.events import EventRules, Source, open_source, rewrites
+from backfill.ledger.changed_inputs import Replaced, replaced
+from backfill.ledger.compacted_source import carried_over
 from backfill.ledger.inputs import check_types, inputs_of
 from backfill.ledger.reader import Reader, Span
 from backfill.ledger.record import Input, Record
-from backfill.ledger.replaced import Replaced, replaced
-from backfill.ledger.rewritten import carried_over
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.combining import COMBINED, Combining
 from backfill.spec import JobSpec

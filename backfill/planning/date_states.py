@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
 from backfill.events.model import shown
-from backfill.ledger.replaced import Replaced, dates_of
+from backfill.ledger.changed_inputs import Replaced, dates_of
 from backfill.ledger.state import State
 from backfill.planning.stages import DateState
 from backfill.time.dates import NONE, Dates

@@ -11,7 +11,7 @@ from backfill.ledger.state import State
 from backfill.operators.session import sessions
 from backfill.planning.closure import as_span
 from backfill.planning.context import Context
-from backfill.planning.place import overlaps
+from backfill.planning.replaced_windows import overlaps
 from backfill.windows import SessionWindow
 
 _WHOLE = "_whole"

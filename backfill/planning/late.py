@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from backfill.errors import SourceError
 from backfill.events.model import shown
-from backfill.ledger.arrivals import can_tell
-from backfill.ledger.replaced import Replaced, dates_of, replaced, uncounted
+from backfill.ledger.arrival_ranges import can_tell
+from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncounted
 from backfill.ledger.state import QUARANTINE, grouped
 from backfill.planning.context import Context
 from backfill.planning.selection import Selection

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from backfill.columns import TIME
 from backfill.errors import TableError
 from backfill.events import spark_errors
+from backfill.ledger.changed_inputs import dates_of, uncounted
 from backfill.ledger.reader import EVERYTHING, Span
-from backfill.ledger.replaced import dates_of, uncounted
 from backfill.ledger.state import State, settings
 from backfill.operators.calendar import local_date
 from backfill.planning.context import Context

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from backfill.compute import Built
 from backfill.planning.context import Context
-from backfill.planning.published import candidates
-from backfill.planning.region import followed, regions, sliced_region
+from backfill.planning.published_windows import candidates
+from backfill.planning.range_input import followed, range_inputs, sliced_input
 from backfill.planning.stages import Beyond, RangeStage
 from backfill.time.dates import Dates
 from backfill.windows import SessionWindow
@@ -21,17 +21,17 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
     """
     beyond = []
     combining = None
-    for region in regions(context, Dates.between(*stage.dates)):
-        chosen, sliced, _ = sliced_region(context, region)
+    for part in range_inputs(context, Dates.between(*stage.dates)):
+        chosen, sliced, _ = sliced_input(context, part)
         combining = chosen.combining
-        for state in region.states:
+        for state in part.states:
             definition = context.definitions[state.name]
             keys = 0
             low: int | None
             high: int | None
-            low, high = region.read
+            low, high = part.read
             if isinstance(definition.window, SessionWindow):
-                found = followed(chosen, state, sliced, region)
+                found = followed(chosen, state, sliced, part)
                 keys = found.steps[0].keys if found.steps else 0
                 low, high = found.low, found.high
             built = Built(sliced.frame, definition, sliced)

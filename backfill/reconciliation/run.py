@@ -18,7 +18,7 @@ from backfill.compute import Key as KeyColumns
 from backfill.engines import Engine
 from backfill.errors import JobFileError
 from backfill.planning.context import Context
-from backfill.planning.place import of_keys
+from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
 from backfill.reconciliation.compare import Sides

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.engines import ENGINES
-from backfill.execution.edges import with_edges_apart
+from backfill.execution.date_edges import with_edges_apart
 from backfill.store import APART
 from backfill.store.delta.staging import is_apart
 from backfill.windows import SessionWindow, TumblingWindow

@@ -14,7 +14,7 @@ from backfill import Job
 from backfill.errors import ConservationError, SourceError
 from backfill.execution import ranges
 from backfill.planning.context import Context
-from backfill.planning.region import Region
+from backfill.planning.range_input import RangeInput
 from backfill.planning.stages import DateState
 from backfill.time.dates import Dates
 from tests import reference
@@ -140,14 +140,14 @@ def test_a_run_that_would_lose_events_fails(
     made.run(spark)
     before = {name: rows(made, spark, name) for name in made.spec.windows}
     frame(spark, AFTER).coalesce(1).write.mode("overwrite").parquet(str(tmp_path / "src"))
-    real = ranges.regions
+    real = ranges.range_inputs
 
-    def forgetful(context: Context, dates: Dates) -> list[Region]:
+    def forgetful(context: Context, dates: Dates) -> list[RangeInput]:
         counted = dict.fromkeys(context.inputs, dates)
         return [replace(each, counted=counted) for each in real(context, dates)]
 
     # As if only the range's events counted of an input that no run has seen.
-    monkeypatch.setattr(ranges, "regions", forgetful)
+    monkeypatch.setattr(ranges, "range_inputs", forgetful)
     with pytest.raises(ConservationError, match="in no window written"):
         made.run(spark, start=day(1), end=day(2))
     assert {name: rows(made, spark, name) for name in made.spec.windows} == before

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill import Job
 from backfill.errors import BackfillError, TableError
 from backfill.execution.execute import execute
-from backfill.execution.results import RunResult
+from backfill.execution.run_result import RunResult
 from backfill.execution.staging import Staging
 from backfill.planning.context import open_context
 from backfill.planning.late import plan_late

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill import Job
-from backfill.execution.results import RunResult
+from backfill.execution.run_result import RunResult
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store

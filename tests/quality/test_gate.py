@@ -12,7 +12,7 @@ from backfill.cli import main
 from backfill.errors import BackfillError, JobFileError
 from backfill.execution import late
 from backfill.execution.gate import Gate, Rows
-from backfill.execution.results import RunResult
+from backfill.execution.run_result import RunResult
 from backfill.quality import sample
 from backfill.quality.errors import ChecksFailed
 from tests.quality.published import (

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from backfill.errors import TableError
 from backfill.store.delta.commit import commit_files
+from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.discard import discard_files
-from backfill.store.delta.live import live_with_statistics
 from backfill.store.delta.log import required_table
 from backfill.store.delta.reading import read_files
 from backfill.store.delta.record import record_run

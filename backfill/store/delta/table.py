@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import RECORD, read_commit, versions
-from backfill.store.delta.live import live_with_statistics
 from backfill.store.delta.reading import read_files
 from backfill.store.delta.record import read_record
 from backfill.store.delta.stats import added_up

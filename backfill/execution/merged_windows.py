@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Definition, Sliced
-from backfill.execution.origins import Origins
+from backfill.execution.file_bitmap import FileBitmap
 from backfill.operators.session import sessions
-from backfill.planning.published import as_slices
+from backfill.planning.published_windows import as_slices
 from backfill.windows import SessionWindow
 
 #: How many events of a window are late.
@@ -17,7 +17,7 @@ LATE = "_late"
 
 
 def merged(
-    late: Sliced, definition: Definition, published: DataFrame | None, origins: Origins
+    late: Sliced, definition: Definition, published: DataFrame | None, bitmap: FileBitmap
 ) -> DataFrame:
     """The windows that late events fall in, with what is published of them.
 
@@ -26,14 +26,14 @@ def merged(
         definition: the window, and aggregates that are all mergeable.
         published: the windows that the late ones can touch, as `with_bounds` gives them, with
             the bits of their files; None where nothing is published.
-        origins: these files.
+        bitmap: these files.
 
     Returns:
         One row per window that holds a late event: key, start, end (µs), the number of events,
         merged states, the number of late events, the bits of the published parts' files.
     """
     own = [late.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
-    also = [F.sum(LATE).alias(LATE), *origins.joined()]
+    also = [F.sum(LATE).alias(LATE), *bitmap.joined()]
     window, keys = definition.window, late.key.inner
     if isinstance(window, SessionWindow):
         parts = _beside(
@@ -41,13 +41,13 @@ def merged(
             late,
             definition,
             published,
-            origins,
+            bitmap,
         )
         rules = late.engine.rules_for(window)
         whole = sessions(parts, window, rules, keys, own, overlapping=True, also=also)
     else:
         placed = late.build(definition).frame.withColumns({FIRST: F.col(START), LAST: F.col(END)})
-        parts = _beside(placed, late, definition, published, origins)
+        parts = _beside(placed, late, definition, published, bitmap)
         states = [state for each in own for state in each.merge()]
         whole = parts.groupBy(*keys, START, END).agg(F.sum(EVENTS).alias(EVENTS), *states, *also)
     return whole.where(F.col(LATE) > 0)
@@ -58,7 +58,7 @@ def _beside(
     late: Sliced,
     definition: Definition,
     published: DataFrame | None,
-    origins: Origins,
+    bitmap: FileBitmap,
 ) -> DataFrame:
     """Late and published parts in one frame."""
     columns = [*late.key.inner, FIRST, LAST, START, END, EVENTS]
@@ -67,9 +67,9 @@ def _beside(
         for each in dict.fromkeys(definition.aggregates.values())
         for state in late.bound[each].states()
     ]
-    parts = new.select(*columns, *states, F.col(EVENTS).alias(LATE), *origins.none())
+    parts = new.select(*columns, *states, F.col(EVENTS).alias(LATE), *bitmap.none())
     if published is None:
         return parts
     none = F.lit(0).cast("bigint").alias(LATE)
-    old = as_slices(published, definition, late, none, *map(F.col, origins.columns))
+    old = as_slices(published, definition, late, none, *map(F.col, bitmap.columns))
     return parts.unionByName(old)

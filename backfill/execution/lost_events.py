@@ -11,15 +11,15 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built
 from backfill.conservation import check_none_lost
+from backfill.ledger.changed_inputs import counted_by
 from backfill.ledger.reader import events_within
-from backfill.ledger.replaced import counted_by
 from backfill.ledger.state import State
 from backfill.planning.context import Context
-from backfill.planning.place import Place, given_way
-from backfill.planning.published import given_way_to
-from backfill.planning.region import Region
+from backfill.planning.published_windows import rows_to_replace
+from backfill.planning.range_input import RangeInput
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.slicing import computed_once, slices
-from backfill.planning.spans import hull
+from backfill.planning.time_spans import hull
 from backfill.windows import SessionWindow
 
 _THERE = "_there"
@@ -86,9 +86,9 @@ def _joined(one: DataFrame, other: DataFrame, names: list[str], how: str) -> Dat
 def check_removed(
     context: Context,
     state: State,
-    region: Region,
+    part: RangeInput,
     written: Built,
-    place: Place,
+    gives_way: ReplacedWindows,
     between: tuple[int, int],
 ) -> None:
     """What the windows held that give way is in windows written, as far as it is in the source.
@@ -98,15 +98,15 @@ def check_removed(
     Args:
         context: of the run.
         state: the table.
-        region: that was computed.
+        part: that was computed.
         written: the windows that were computed in their place.
-        place: what gives way.
+        gives_way: what gives way.
         between: the instants between which that lies, µs, inclusive.
 
     Raises:
         ConservationError: events of a window that is removed are in no window written.
     """
-    removed = given_way_to(context, state, written, place, between)
+    removed = rows_to_replace(context, state, written, gives_way, between)
     if removed is None:
         return
     lost = computed_once(fewer(removed, written))
@@ -114,7 +114,7 @@ def check_removed(
     if bounds is None:
         return
     low, high = bounds
-    counted = counted_by(state.record, context.inputs, region.dates, context.spec.timezone)
+    counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
     events = events_within(
         context.reader.events(counted, (low, high + 1)), written.sliced.key, lost
     )
@@ -123,5 +123,7 @@ def check_removed(
         wrong = outside(sliced.frame, written)
     else:
         again = sliced.build(written.definition)
-        wrong = unlike(given_way(again.frame, again, Place(None, lost), "left_semi"), written)
+        wrong = unlike(
+            match_rows(again.frame, again, ReplacedWindows(None, lost), "left_semi"), written
+        )
     check_none_lost(state.name, wrong.count())

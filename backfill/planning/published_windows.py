@@ -12,7 +12,7 @@ from backfill.compute import Built, Definition, Sliced, bounds
 from backfill.ledger.state import State
 from backfill.operators.session import last_event
 from backfill.planning.context import Context
-from backfill.planning.place import Place, given_way, of_keys, overlaps
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
 from backfill.planning.slicing import computed_once
 from backfill.store import DataFile
 from backfill.windows import SessionWindow
@@ -86,11 +86,11 @@ def candidates(
     return found
 
 
-def given_way_to(
+def rows_to_replace(
     context: Context,
     state: State,
     built: Built,
-    place: Place,
+    gives_way: ReplacedWindows,
     hull: tuple[int | None, int | None],
 ) -> DataFrame | None:
     """The published windows that give way: key, start, end, number of events.
@@ -99,7 +99,7 @@ def given_way_to(
         context: of the run.
         state: the table.
         built: windows of it.
-        place: what gives way.
+        gives_way: what gives way.
         hull: the instants between which that lies, µs, inclusive.
 
     Returns:
@@ -110,8 +110,8 @@ def given_way_to(
         return None
     columns = (*built.sliced.key.inner, START, END, EVENTS)
     rows = published(context, state, built, files).select(*columns)
-    inside = F.lit(False) if place.span is None else overlaps(built, place.span)
-    others = given_way(rows.where(~inside), built, place, "left_semi")
+    inside = F.lit(False) if gives_way.span is None else overlaps(built, gives_way.span)
+    others = match_rows(rows.where(~inside), built, gives_way, "left_semi")
     return rows.where(inside).unionByName(others)
 
 

@@ -12,17 +12,17 @@ from pyspark.sql import functions as F
 from backfill.columns import END, FIRST, LAST, START
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals
+from backfill.ledger.changed_inputs import counted_by
 from backfill.ledger.reader import events_of
-from backfill.ledger.replaced import counted_by
 from backfill.ledger.state import State, grouped
 from backfill.operators.calendar import local_date
 from backfill.planning.closure import Followed, follow
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
-from backfill.planning.place import overlaps
-from backfill.planning.published import candidates, published, published_extents
+from backfill.planning.published_windows import candidates, published, published_extents
+from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import computed_once, counted_slices, slices, with_combining
-from backfill.planning.spans import widened
+from backfill.planning.time_spans import widened
 from backfill.time.dates import Dates, date_of, midnight
 from backfill.windows import SessionWindow
 
@@ -32,7 +32,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Region:
+class RangeInput:
     """What a range run reads for every key, of the tables that have counted the same.
 
     Attributes:
@@ -63,7 +63,7 @@ def span_of(dates: Dates, zone: str) -> Span:
     return low, high
 
 
-def regions(context: Context, dates: Dates) -> list[Region]:
+def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
     """What is to be read; more than one only where an earlier run was killed halfway.
 
     Args:
@@ -79,62 +79,62 @@ def regions(context: Context, dates: Dates) -> list[Region]:
             _ = state.settled
     zone = context.spec.timezone
     return [
-        Region(
+        RangeInput(
             states=group,
             dates=dates,
             counted=counted_by(group[0].record, context.inputs, dates, zone),
             span=span_of(dates, zone),
-            read=_read_region(context, dates, group),
+            read=_read_span(context, dates, group),
         )
         for group in grouped(tables)
     ]
 
 
-def sliced_region(context: Context, region: Region) -> tuple[Context, Sliced, Totals]:
-    """The slices of the region's events, computed once; and their sums, checked.
+def sliced_input(context: Context, part: RangeInput) -> tuple[Context, Sliced, Totals]:
+    """The slices of the events, computed once; and their sums, checked.
 
     Returns:
         The context with the choice how events become slices, the slices, their sums.
     """
     paths = [
         path
-        for path, dates in region.counted.items()
-        if dates and context.reader.may_hold(path, region.read)
+        for path, dates in part.counted.items()
+        if dates and context.reader.may_hold(path, part.read)
     ]
-    context = with_combining(context, paths, region.names)
+    context = with_combining(context, paths, part.names)
     context.progress("reading the range into slices")
-    events = context.reader.events(region.counted, region.read)
-    kept, sums = counted_slices(context, events, region.names)
+    events = context.reader.events(part.counted, part.read)
+    kept, sums = counted_slices(context, events, part.names)
     context.progress(f"{sums.accepted:,} events accepted")
     return context, kept, sums
 
 
-def followed(context: Context, state: State, sliced: Sliced, region: Region) -> Followed:
-    """Slices beyond the region, of the keys whose sessions reach over its edges."""
+def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -> Followed:
+    """Slices beyond the range, of the keys whose sessions reach over its edges."""
     definition = context.definitions[state.name]
     window, keys = definition.window, sliced.key.inner
     assert isinstance(window, SessionWindow)
     whole = beside = None
-    held = _reaching_out(context, state, sliced, region)
+    held = _reaching_out(context, state, sliced, part)
     if held is not None:
-        inside = overlaps(Built(held, definition, sliced), region.span)
+        inside = overlaps(Built(held, definition, sliced), part.span)
         whole, beside = held.where(inside), held.where(~inside)
-    extents = extents_of(sliced, definition, whole, beside, region.span)
-    low, high = region.span
+    extents = extents_of(sliced, definition, whole, beside, part.span)
+    low, high = part.span
     gap = window.gap.us
     near = (F.col(START) - low <= gap) | (F.lit(high) - F.col(END) <= gap)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> DataFrame:
-        events = context.reader.events(region.counted, (low, high))
+        events = context.reader.events(part.counted, (low, high))
         own = events_of(events, sliced.key, wanted)
-        return computed_once(slices(context, own, region.names).frame)
+        return computed_once(slices(context, own, part.names).frame)
 
     found = follow(
         extents.where(near),
         window,
         context.spec.engine.rules_for(window),
         keys,
-        region=region.read,
+        span=part.read,
         limits=limits(context, state),
         read=read,
         published=lambda low, high, wanted: published_extents(
@@ -146,8 +146,8 @@ def followed(context: Context, state: State, sliced: Sliced, region: Region) -> 
     return found
 
 
-def covered_after(context: Context, sliced: Sliced, region: Region) -> dict[str, Dates]:
-    """The covered dates of each table after a run of the region.
+def covered_after(context: Context, sliced: Sliced, part: RangeInput) -> dict[str, Dates]:
+    """The covered dates of each table after a run of the range.
 
     From the first to the last date of the range that has events; and the dates before that have
     none, as far as windows reach that hold events of the range: nothing else will ever compute
@@ -157,38 +157,38 @@ def covered_after(context: Context, sliced: Sliced, region: Region) -> dict[str,
     first, last = (local_date(F.col(each), zone) for each in (FIRST, LAST))
     rows = sliced.frame.select(F.explode(F.sequence(first, last))).distinct().collect()
     dates = {row[0] for row in rows}
-    here = [each for each in dates if each in region.dates]
+    here = [each for each in dates if each in part.dates]
     new = Dates()
     if here:
-        low, earliest = min(here), date_of(region.read[0], zone)
+        low, earliest = min(here), date_of(part.read[0], zone)
         while low > earliest and low - _DAY not in dates:
             low -= _DAY
         new = Dates.between(low, max(here) + _DAY)
     return {
         state.name: new | (Dates() if state.record is None else state.record.covered)
-        for state in region.states
+        for state in part.states
     }
 
 
 def _reaching_out(
-    context: Context, state: State, sliced: Sliced, region: Region
+    context: Context, state: State, sliced: Sliced, part: RangeInput
 ) -> DataFrame | None:
-    """The published sessions of the region that are not inside the range: key, start, end.
+    """The published sessions that are not inside the range: key, start, end.
 
     Those inside give way, and nothing beyond the range depends on them.
     """
     built = Built(sliced.frame, context.definitions[state.name], sliced)
-    (low, high), (first, last) = region.span, region.read
+    (low, high), (first, last) = part.span, part.read
     files = candidates(context, state, built, first, last - 1)
     if not files:
         return None
     rows = published(context, state, built, files)
     outside = (F.col(START) < low) | (F.col(END) >= high)
-    held = rows.where(overlaps(built, region.read) & outside)
+    held = rows.where(overlaps(built, part.read) & outside)
     return computed_once(held.select(*sliced.key.inner, START, END))
 
 
-def _read_region(context: Context, dates: Dates, group: Sequence[State]) -> Span:
+def _read_span(context: Context, dates: Dates, group: Sequence[State]) -> Span:
     """The range, with what windows need that reach over its edges.
 
     Where they reach back to a date that is not covered, all of it is read, which tells whether it

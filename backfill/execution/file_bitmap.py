@@ -16,7 +16,7 @@ _BITS = 63
 
 
 @dataclass(frozen=True)
-class Origins:
+class FileBitmap:
     """Files, by the place of their bit.
 
     Sets of them are added up by hashing, in columns of fixed width; sets of strings, as

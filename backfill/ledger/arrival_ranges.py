@@ -16,7 +16,7 @@ from backfill.events import Source
 from backfill.ledger.record import Input
 
 #: Of arrivals, (after, up to], as whole numbers: µs for times. After None: from the beginning.
-Slab = tuple[int | None, int]
+ArrivalRange = tuple[int | None, int]
 
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
@@ -43,8 +43,8 @@ def arrived(
     """
     if not can_tell(source, arrival):
         return {table: Input(0, 0, None, None)}
-    slabs = {name: each for name, each in known.items() if each.arrived is not None}
-    last = max((each.arrived[1] for each in slabs.values() if each.arrived), default=None)
+    ranges = {name: each for name, each in known.items() if each.arrived is not None}
+    last = max((each.arrived[1] for each in ranges.values() if each.arrived), default=None)
     at = _number(source, arrival[0])
     rows = source.frame if last is None else source.frame.where(at.isNull() | (at > last))
     found = rows.agg(
@@ -58,9 +58,12 @@ def arrived(
             way_out="Give them one, or leave events.arrival out and use full runs",
         )
     if found["last"] is None:
-        return slabs
+        return ranges
     name = f"{table} ({arrival[0]} up to {found['last']})"
-    return {**slabs, name: Input(found["rows"], 0, None, None, arrived=(last, found["last"]))}
+    return {
+        **ranges,
+        name: Input(found["rows"], 0, None, None, arrived=(last, found["last"])),
+    }
 
 
 def can_tell(source: Source, arrival: tuple[str, ...]) -> bool:
@@ -70,11 +73,11 @@ def can_tell(source: Source, arrival: tuple[str, ...]) -> bool:
     return isinstance(source.frame.schema[arrival[0]].dataType, (T.TimestampType, *_NUMBERS))
 
 
-def among(source: Source, arrival: tuple[str, ...], slabs: list[Slab]) -> Column:
+def among(source: Source, arrival: tuple[str, ...], ranges: list[ArrivalRange]) -> Column:
     """Whether a row is in one of the spans."""
     at = _number(source, arrival[0])
     tests = [
-        (at <= last) if after is None else (at > after) & (at <= last) for after, last in slabs
+        (at <= last) if after is None else (at > after) & (at <= last) for after, last in ranges
     ]
     return reduce(or_, tests, F.lit(False))
 

@@ -17,8 +17,8 @@ from backfill.ledger.state import State
 from backfill.operators.aligned import layout
 from backfill.operators.session import session_is_open
 from backfill.planning.context import Context
-from backfill.planning.place import Place, given_way, overlaps
-from backfill.planning.published import candidates, published, with_bounds
+from backfill.planning.published_windows import candidates, published, with_bounds
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
 from backfill.planning.slicing import computed_once
 from backfill.store import FILE, DataFile, Staged
 from backfill.windows import SessionWindow
@@ -28,7 +28,7 @@ _TASK = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Exchange:
+class FileRewrite:
     """Files of a table to be replaced by staged ones.
 
     Attributes:
@@ -57,16 +57,16 @@ class Known:
     replaced: tuple[str, ...]
 
 
-def exchange(
+def rewrite_files(
     context: Context,
     staging: Staging,
     state: State,
     built: Built,
-    gives_way: Place,
+    gives_way: ReplacedWindows,
     hull: tuple[int | None, int | None] | None,
     horizon: int,
     known: Known | None = None,
-) -> Exchange:
+) -> FileRewrite:
     """Writes the new windows, and what else was in the files that they come to.
 
     Args:
@@ -96,7 +96,7 @@ def exchange(
     if files:
         once = {each.path: each for each in files}
         found = published(context, state, built, list(once.values()), with_file=True)
-        gone = gives_way if known is None else Place(None, None)
+        gone = gives_way if known is None else ReplacedWindows(None, None)
         replaced |= set(_touched(found, built, gone, horizon if moved else None))
     everything = new
     if replaced:
@@ -106,7 +106,7 @@ def exchange(
         rest = _remaining(bounded, built, gives_way, horizon)
         everything = _as_published(new, like).unionByName(_as_published(rest, like))
     staged = staging.windows(state.name, everything, task_bytes=_TASK)
-    return Exchange(staged, tuple(sorted(replaced)), rows, events or 0)
+    return FileRewrite(staged, tuple(sorted(replaced)), rows, events or 0)
 
 
 def _still_open(built: Built, horizon: int) -> Column:
@@ -117,19 +117,23 @@ def _still_open(built: Built, horizon: int) -> Column:
     return layout(window, engine, built.sliced.zone).is_open(F.col(END), horizon)
 
 
-def _remaining(rows: DataFrame, built: Built, place: Place, horizon: int) -> DataFrame:
+def _remaining(
+    rows: DataFrame, built: Built, gives_way: ReplacedWindows, horizon: int
+) -> DataFrame:
     """The rows of files that are written anew, but for those that give way."""
-    kept = rows if place.span is None else rows.where(~overlaps(built, place.span))
-    kept = given_way(kept, built, place, "left_anti")
+    kept = rows if gives_way.span is None else rows.where(~overlaps(built, gives_way.span))
+    kept = match_rows(kept, built, gives_way, "left_anti")
     return kept.withColumn("is_open", _still_open(built, horizon))
 
 
-def _touched(rows: DataFrame, built: Built, place: Place, horizon: int | None) -> Sequence[str]:
+def _touched(
+    rows: DataFrame, built: Built, gives_way: ReplacedWindows, horizon: int | None
+) -> Sequence[str]:
     """The files that hold a row that gives way, or is not open any more; by path."""
     found = []
-    if place.extents is not None:
-        found.append(given_way(rows, built, place, "left_semi").select(FILE))
-    conditions = [] if place.span is None else [overlaps(built, place.span)]
+    if gives_way.extents is not None:
+        found.append(match_rows(rows, built, gives_way, "left_semi").select(FILE))
+    conditions = [] if gives_way.span is None else [overlaps(built, gives_way.span)]
     if horizon is not None:
         conditions.append(F.col("is_open") != _still_open(built, horizon))
     if conditions:

@@ -23,7 +23,7 @@ FEW = 100_000
 
 
 @dataclass(frozen=True)
-class Place:
+class ReplacedWindows:
     """What of a table gives way to new windows.
 
     Attributes:
@@ -53,12 +53,12 @@ def overlaps(built: Built, span: tuple[int | None, int | None]) -> Column:
     return reduce(and_, conditions)
 
 
-def given_way(rows: DataFrame, built: Built, place: Place, how: str) -> DataFrame:
+def match_rows(rows: DataFrame, built: Built, gives_way: ReplacedWindows, how: str) -> DataFrame:
     """The rows that give way (`left_semi`) to extents, or those that stay (`left_anti`)."""
-    if place.extents is None:
+    if gives_way.extents is None:
         return rows if how == "left_anti" else rows.limit(0)
     keys = built.sliced.key.inner
-    others = place.extents.select(
+    others = gives_way.extents.select(
         *(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, START, END))
     )
     same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]

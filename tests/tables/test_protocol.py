@@ -1,0 +1,148 @@
+"""What every store does: Delta's, and the one in memory that tests use."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.errors import TableError
+from backfill.store import APART, FILE, DeltaStore, Store, Table
+from tests.memory_store import MemoryStore
+
+MONDAY, TUESDAY = (
+    ("a", "2024-01-01", "2024-01-01 10:00:00"),
+    ("a", "2024-01-02", "2024-01-02 09:00:00"),
+)
+OTHER = ("b", "2024-01-02", "2024-01-02 12:00:00")
+Windows = Callable[..., DataFrame]
+
+
+@pytest.fixture(params=["delta", "memory"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return DeltaStore(tmp_path / "any") if request.param == "delta" else MemoryStore()
+
+
+def publish(store: Store, frame: DataFrame, run: str, **options: Any) -> int:
+    staged = store.stage(
+        "t", frame, run_id=run, partition_by=("date",), sort_by=("user_id", "window_start")
+    )
+    table = store.open("t")
+    return store.publish(
+        "t",
+        staged,
+        **{
+            "replace": [],
+            "base": None if table is None else table.version,
+            "dates": [],
+            "metadata": {"kind": "test"},
+            "record": lambda before: {"runs": [*(before or {}).get("runs", []), run]},
+            **options,
+        },
+    )
+
+
+def opened(store: Store, version: int | None = None) -> Table:
+    table = store.open("t", version)
+    assert table is not None
+    return table
+
+
+def keys(table: Table, spark: SparkSession, **options: Any) -> list[str]:
+    rows = table.read(spark, **options).collect()
+    return sorted(f"{row['user_id']} {row['date']}" for row in rows)
+
+
+def day(number: int) -> list[tuple[dt.date, dt.date]]:
+    return [(dt.date(2024, 1, number), dt.date(2024, 1, number + 1))]
+
+
+def test_what_is_staged_is_seen_when_it_is_published(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    frame = windows(MONDAY, TUESDAY, OTHER, events="3L")
+    staged = any_store.stage("t", frame, run_id="r", partition_by=("date",), sort_by=("user_id",))
+    assert any_store.open("t") is None
+    assert (staged.rows, staged.sum_of("events")) == (3, 9)
+    assert staged.count_by("user_id") == {"a": 2, "b": 1}
+    assert any_store.read_staged(spark, staged).schema.names == frame.schema.names
+    assert any_store.read_staged(spark, staged).count() == 3
+    any_store.discard(staged)
+    assert publish(any_store, frame, "r1") == 0
+    table = opened(any_store)
+    assert (table.name, table.version, table.record) == ("t", 0, {"runs": ["r1"]})
+    assert keys(table, spark) == ["a 2024-01-01", "a 2024-01-02", "b 2024-01-02"]
+    assert [each.metadata["kind"] for each in table.commits] == ["test"]
+    assert table.sum_of("events", [each.path for each in table.files]) == 9
+
+
+def test_files_have_bounds_and_can_be_read_alone(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    publish(any_store, windows(MONDAY, TUESDAY), "r1")
+    table = opened(any_store)
+    days = {each.minimum["date"]: each for each in table.files}
+    assert sorted(days) == [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]
+    monday = days[dt.date(2024, 1, 1)]
+    start = 1_704_103_200_000_000  # 10:00
+    assert monday.minimum["window_start"] <= start <= monday.maximum["window_start"]
+    assert (monday.rows, keys(table, spark, files=[monday.path])) == (1, ["a 2024-01-01"])
+    rows = table.read(spark, [monday.path], with_file=True).collect()
+    assert [row[FILE] for row in rows] == [monday.path]
+    assert table.read(spark, []).count() == 0
+
+
+def test_rows_apart_have_files_of_their_own(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    frame = windows(TUESDAY, OTHER)
+    publish(any_store, frame.withColumn(APART, frame.user_id == "b"), "r1")
+    table = opened(any_store)
+    assert [each.rows for each in table.files] == [1, 1]
+    assert APART not in table.read(spark).columns
+
+
+def test_a_commit_replaces_files_or_everything_and_older_versions_stay(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    publish(any_store, windows(MONDAY, TUESDAY), "r1")
+    old = opened(any_store)
+    gone = [each.path for each in old.files if each.minimum["date"] == dt.date(2024, 1, 2)]
+    publish(any_store, windows(OTHER), "r2", replace=gone, dates=day(2))
+    assert keys(opened(any_store), spark) == ["a 2024-01-01", "b 2024-01-02"]
+    publish(any_store, windows(TUESDAY), "r3", replace="all", dates=None)
+    now = opened(any_store)
+    assert (keys(now, spark), now.version) == (["a 2024-01-02"], 2)
+    assert now.record == {"runs": ["r1", "r2", "r3"]}
+    assert [each.metadata["run_id"] for each in now.commits] == ["r3", "r2", "r1"]
+    assert keys(opened(any_store, 0), spark) == keys(old, spark)
+
+
+def test_of_two_runs_that_meet_one_publishes(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    publish(any_store, windows(MONDAY), "r0")
+    assert publish(any_store, windows(TUESDAY), "r1", dates=day(2)) == 1
+    # Both began from version 0; dates apart go on top, dates that meet do not.
+    assert publish(any_store, windows(MONDAY), "r2", base=0, dates=day(1)) == 2
+    for run, dates in (("r3", day(2)), ("r4", None)):
+        replace = "all" if dates is None else []
+        with pytest.raises(TableError, match="meanwhile"):
+            publish(any_store, windows(OTHER), run, base=0, dates=dates, replace=replace)
+    assert opened(any_store).record == {"runs": ["r0", "r1", "r2"]}
+
+
+def test_a_table_goes_back_with_its_record(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    publish(any_store, windows(MONDAY), "r1")
+    publish(any_store, windows(TUESDAY), "r2")
+    assert any_store.restore("t", 0, run_id="r3", metadata={"kind": "restore"}) == 2
+    table = opened(any_store)
+    assert (keys(table, spark), table.record) == (["a 2024-01-01"], {"runs": ["r1"]})
+    assert table.commits[0].metadata["kind"] == "restore"
+    assert any_store.restore("t", 2, run_id="r4", metadata={}) == 2
