@@ -60,7 +60,7 @@ def spark_session(
                 way_out="Write it like --spark spark.sql.shuffle.partitions=8",
             )
         conf[key.strip()] = value
-    if checks is not None and (checks.builtin or checks.own):
+    if checks is not None and checks.own:
         from backfill.quality.gx import begin_to_load
 
         begin_to_load()

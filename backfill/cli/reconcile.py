@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from backfill.causes import check_acceptable
 from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import cell, iso_utc, print_json, print_line, print_table, tell
@@ -51,7 +52,6 @@ def _reconcile(
     Options override the job file's stream section.
     """
     from backfill.job import Job
-    from backfill.reconciliation.causes import check_acceptable
 
     accepted = [each.strip() for each in accept.split(",") if each.strip()]
     check_acceptable(accepted)

@@ -18,16 +18,19 @@ ARRIVAL = (FILE, "line")
 
 # A quote ends a field unless an odd number of backslashes stands before it.
 _END = r'(?<=(?<!\\)(?:\\\\){0,9})"'
-# Atomic groups: each part ends at the first place where what must follow it follows, so that a line
-# which does not parse, however long, is not tried in every other way.
-_LINE = (
-    # A user may have spaces, but a lone hyphen and more is a line with a field too many before it.
-    r"^(\S++) (\S++) (?>(-(?= \[)|(?!- ).+?) "
-    r"\[(\d{2}/[A-Za-z]{3}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4})\] )"
-    rf'(?>"(.*?){_END} (\d{{3}}|-) (\d{{1,18}}|-)(?=\s|$))'
-    # The agent runs to the end of the line: some servers do not escape quotes in it.
-    rf'(?:\s*|( )(?>"(.*?){_END} ")(.*))$'
-)
+# In Java's form with comments: a blank counts where a backslash stands before it. Atomic groups
+# (?>…): each part ends at the first place where what must follow it follows, so that a line which
+# does not parse, however long, is not tried in every other way.
+_LINE = rf"""(?x)
+^(\S++)\ (\S++)\                        # host, ident
+(?>(-(?=\ \[)|(?!-\ ).+?)\              # user, perhaps with blanks; "- x" is a field too many
+  \[(\d{{2}}/[A-Za-z]{{3}}/\d{{4}}:\d{{2}}:\d{{2}}:\d{{2}}\ [+-]\d{{4}})\]\ )  # time
+(?>"(.*?){_END}\                        # request
+  (\d{{3}}|-)\ (\d{{1,18}}|-)(?=\s|$))  # status, bytes
+(?:\s*                                  # here the common format ends
+  |(\ )(?>"(.*?){_END}\ ")              # referer, after a blank that tells the combined format
+  (.*))$                                # agent, to the end: some servers do not escape its quotes
+"""
 _FIELDS = 10
 _BETWEEN = "\x01"  # no line of a log that a server wrote has it: control characters are escaped
 _TIME = "dd/MMM/yyyy:HH:mm:ss Z"

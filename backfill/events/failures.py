@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import unquote
+
+from pyspark.errors import PySparkException
 
 from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
 from backfill.events.model import Snapshot, shown
 
-# What follows is looked at and not passed over: a further condition can stand on the same line.
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?(?=(.*))")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+# A condition's parameters where it is told as text only, by Spark's names for them.
+_AS_TEXT = {
+    "FAILED_READ_FILE": r"read(?:ing)? file (?P<path>.+?)\.(?:\s|$)"
+    r"(?:.* column:? ?(?P<column>\[[^\],]+))?",
+    "CANNOT_READ_FILE_FOOTER": r"footer for file:? (?P<path>.+?)\.(?:\s|$)",
+    "CAST_INVALID_INPUT": r"The value (?P<expression>.*) of the type (?P<sourceType>\S+) "
+    r"cannot be cast to (?P<targetType>\S+)",
+    "INVALID_DATETIME_PATTERN": r"pattern: (?P<pattern>.*?)\. ",
+    "INCONSISTENT_BEHAVIOR_CROSS_VERSION": r"recognize (?P<pattern>'.*?') pattern",
+}
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """A condition that Spark raised.
+
+    Attributes:
+        condition: its name.
+        parameters: what it tells, by Spark's names.
+        text: all that Spark says, of causes too.
+        snapshot: what was being read, if known.
+    """
+
+    condition: str
+    parameters: Mapping[str, str]
+    text: str
+    snapshot: Snapshot | None
+
+    def __getitem__(self, name: str) -> str:
+        return self.parameters.get(name) or "?"
 
 
 def translate(error: BaseException, snapshot: Snapshot | None = None) -> BackfillError | None:
     """The one-line error for what Spark raised, or None where this is nothing known.
 
     Spark reads late: an unreadable file, a bad cast in an expression or an overflow shows only
-    while a job runs, wrapped in a stack trace, and differently in classic Spark (also as Py4J's
-    own exception) and in Spark Connect. What all have in common is the name of Spark's error
-    condition in brackets.
+    while a job runs, and differently in classic Spark (also as Py4J's own exception) and in Spark
+    Connect.
 
     Args:
         error: what was raised by an action or by the analysis of a plan.
@@ -33,11 +64,25 @@ def translate(error: BaseException, snapshot: Snapshot | None = None) -> Backfil
     if isinstance(error, BackfillError):
         return error
     text = str(error)
-    for condition, rest in _CONDITION.findall(text):
+    for condition, parameters in _conditions(error, text):
         for prefix, teller in _TELLERS.items():
             if condition == prefix or condition.startswith(prefix + "."):
-                return teller(condition, rest, text, snapshot)
+                return teller(_Raised(condition, parameters, text, snapshot))
     return None
+
+
+def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    if isinstance(error, PySparkException):
+        condition, parameters = error.getCondition(), error.getMessageParameters()
+        if condition is not None and parameters is not None:
+            yield condition, parameters
+    # Where a file can't be read, classic Spark raises Py4J's own exception, which has no condition,
+    # as Connect's has none where that was a footer; and a query over a stream has the condition
+    # that it failed. Why, is told by Java's causes, which are there as text only.
+    for found in _CONDITION.finditer(text):
+        pattern = _AS_TEXT.get(found[1].partition(".")[0])
+        told = pattern and re.search(pattern, text[found.end() :])
+        yield found[1], told.groupdict() if told else {}
 
 
 @contextmanager
@@ -52,22 +97,23 @@ def spark_errors(snapshot: Snapshot | None = None) -> Iterator[None]:
         raise known from error
 
 
-def _file(condition: str, rest: str, text: str, snapshot: Snapshot | None) -> BackfillError:
-    path = _path(rest)
+def _file(raised: _Raised) -> BackfillError:
+    condition, snapshot = raised.condition, raised.snapshot
+    path = _path(raised)
     if condition.endswith("FILE_NOT_EXIST"):
         known = snapshot is not None and any(file.path == path for file in snapshot.inputs)
         when = "was removed after the run began" if known else "does not exist"
         return SourceError(f"a file of the source {when}", field=path, way_out="Run again")
-    if "CSV header" in text:
+    # That is Java's IllegalArgumentException, which has no condition anywhere.
+    if "CSV header" in raised.text:
         return SourceError(
             "the header of this CSV file is not that of the schema, or of the first file",
             field=path,
             way_out="Give every file the same columns in the same order, or read them apart",
         )
     if condition.endswith("DATA_TYPE_MISMATCH"):
-        column = re.search(r"column:? ?\[?([^\],]+)\]?", rest, re.IGNORECASE)
         return SourceError(
-            f"column {column.group(1) if column else '?'} has another type in this file than in "
+            f"column {raised['column'].strip('[]')} has another type in this file than in "
             "the schema",
             field=path,
             way_out="Write the files with one schema, or say the type in source.schema",
@@ -85,32 +131,27 @@ def _file(condition: str, rest: str, text: str, snapshot: Snapshot | None) -> Ba
     )
 
 
-def _path(rest: str) -> str:
-    match = re.search(r"(?:reading file|read file|footer for file:?) (\S+?)\.?(?:\s|$)", rest)
-    path = match.group(1) if match else "source"
+def _path(raised: _Raised) -> str:
+    path = raised.parameters.get("path") or "source"
     return shown(unquote(re.sub(r"^file:/+", "/", path)))
 
 
-def _missing_path(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
-    match = re.search(r"does not exist: (\S+?)\.? ", rest + " ")
-    path = match.group(1) if match else "?"
-    return SourceError(
-        "nothing is there", field="source.path", value=shown(re.sub(r"^file:/+", "/", path))
-    )
+def _missing_path(raised: _Raised) -> BackfillError:
+    path = re.sub(r"^file:/+", "/", raised["path"])
+    return SourceError("nothing is there", field="source.path", value=shown(path))
 
 
-def _cast(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
-    match = re.search(r"The value (.*) of the type (\S+) cannot be cast to (\S+)", rest)
-    value, theirs, wanted = match.groups() if match else ("?", "?", "?")
+def _cast(raised: _Raised) -> BackfillError:
+    value, theirs, wanted = (raised[each] for each in ("expression", "sourceType", "targetType"))
     return ColumnError(
         f"the value {value} of type {theirs} cannot be cast to {wanted}",
         way_out="Correct the expression, or use try_cast for NULL in its place",
     )
 
 
-def _overflow(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
-    # Spark may name a function of an operator of ours, as in a sum.
-    used = re.search(r"[Uu]se '?`?(try_\w+)", rest)
+def _overflow(raised: _Raised) -> BackfillError:
+    # Spark may name a function of an operator of ours, as in a sum; by a sentence, not a parameter.
+    used = re.search(r"[Uu]se '?`?(try_\w+)", raised.text)
     of_theirs = f"; in an expression of yours {used.group(1)} gives NULL instead" if used else ""
     return ColumnError(
         "a number grew too large for its type in an expression or a sum",
@@ -118,26 +159,25 @@ def _overflow(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError
     )
 
 
-def _division(_c: str, _r: str, _t: str, _s: Snapshot | None) -> BackfillError:
+def _division(_: _Raised) -> BackfillError:
     return ColumnError(
         "a division by zero in an expression",
         way_out="Divide by nullif(…, 0), or use try_divide or try_mod: they give NULL instead",
     )
 
 
-def _pattern(_c: str, rest: str, text: str, _s: Snapshot | None) -> BackfillError:
-    match = re.search(r"pattern: '?(.*?)'?\. |recognize '(.*?)' pattern", text)
-    pattern = next((group for group in match.groups() if group), None) if match else None
+def _pattern(raised: _Raised) -> BackfillError:
+    pattern = raised.parameters.get("pattern")
     return JobFileError(
         "this is no pattern of Spark's for times",
         field="time_format",
-        value=pattern,
+        value=pattern and pattern.strip("'"),
         way_out="Allowed: iso, epoch_s, epoch_ms, epoch_us, or a pattern such as "
         "'yyyy-MM-dd HH:mm:ss'",
     )
 
 
-def _types(_c: str, rest: str, text: str, _s: Snapshot | None) -> BackfillError:
+def _types(_: _Raised) -> BackfillError:
     return SourceError(
         "files of the source differ in the type of a column",
         field="source",
@@ -145,7 +185,7 @@ def _types(_c: str, rest: str, text: str, _s: Snapshot | None) -> BackfillError:
     )
 
 
-def _folders(_c: str, _r: str, _t: str, _s: Snapshot | None) -> BackfillError:
+def _folders(_: _Raised) -> BackfillError:
     return SourceError(
         "folders such as date=2026-01-01 differ in name or depth",
         field="source.path",
@@ -153,35 +193,35 @@ def _folders(_c: str, _r: str, _t: str, _s: Snapshot | None) -> BackfillError:
     )
 
 
-def _folder_value(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
-    match = re.search(r"value '(.*?)' to data type \"?(\w+)\"? .*column `(.*?)`", rest)
-    value, type_, name = match.groups() if match else ("?", "?", "?")
+def _folder_value(raised: _Raised) -> BackfillError:
+    name, value, type_ = (raised[each] for each in ("columnName", "value", "dataType"))
     return SourceError(
-        f"the folder {name}={value} is no {type_}, as the others are",
+        f"the folder {name.strip('`')}={value.strip(chr(39))} is no {type_.strip(chr(34))}, as the "
+        "others are",
         field="source.path",
         way_out="Rename the folder, or say the type in source.schema",
     )
 
 
-def _parquet_type(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
+def _parquet_type(raised: _Raised) -> BackfillError:
     return SourceError(
-        f"Spark cannot read a column's type: {rest.split('. SQLSTATE')[0]}",
+        f"Spark cannot read a column's type: {raised['parquetType']}",
         field="source",
         way_out="Write times with microseconds, or leave the column out of source.schema",
     )
 
 
-def _table(_c: str, rest: str, _t: str, _s: Snapshot | None) -> BackfillError:
-    name = re.search(r"view (\S+) cannot be found", rest)
+def _table(raised: _Raised) -> BackfillError:
+    name = raised.parameters.get("relationName")
     return SourceError(
         "there is no such table or view in the catalog",
         field="source.path",
-        value=name.group(1).replace("`", "") if name else None,
+        value=name and name.replace("`", ""),
         way_out="Check its name, with catalog and schema",
     )
 
 
-_Teller = Callable[[str, str, str, "Snapshot | None"], BackfillError]
+_Teller = Callable[[_Raised], BackfillError]
 _TELLERS: dict[str, _Teller] = {
     "FAILED_READ_FILE": _file,
     "CANNOT_READ_FILE_FOOTER": _file,

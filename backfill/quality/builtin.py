@@ -1,7 +1,7 @@
 """The checks that every job has, without being asked for.
 
 Each is about a number that a run measures beside its work (`metrics`); what breaks it is counted
-in one pass over what was written, and Great Expectations judges the numbers.
+in one pass over what was written, and the numbers are compared with their limits.
 """
 
 from __future__ import annotations

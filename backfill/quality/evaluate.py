@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from backfill.quality import gx
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Validation
-from backfill.quality.results import outcome, told
+from backfill.quality.results import LEVELS, outcome, statistics, told
 from backfill.quality.utc import in_utc, with_times_of_utc
 from backfill.session_conf import session_conf
 
@@ -157,7 +157,7 @@ def _configuration(place: int, check: Check) -> dict[str, Any]:
         "type": check.expectation,
         "kwargs": dict(check.arguments),
         "meta": {"place": place, "check": check.name},
-        "severity": "critical" if check.severity == "error" else "warning",
+        "severity": LEVELS[check.severity],
         **({"description": check.about} if check.about else {}),
     }
 
@@ -191,17 +191,12 @@ def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:
         ExpectationSuiteValidationResult,
     )
 
-    good = sum(bool(each.success) for each in results)
+    successes = [bool(each.success) for each in results]
     whole: Any = ExpectationSuiteValidationResult(
-        success=good == len(results),
+        success=all(successes),
         results=results,
         suite_name=table,
-        statistics={
-            "evaluated_expectations": len(results),
-            "successful_expectations": good,
-            "unsuccessful_expectations": len(results) - good,
-            "success_percent": 100 * good / len(results) if results else None,
-        },
+        statistics=statistics(successes),
         meta={"run_id": run_id, "batch_spec": {"data_asset_name": table}},
     )
     document: dict[str, Any] = whole.to_json_dict()

@@ -1,9 +1,8 @@
-"""What Great Expectations makes of a table's numbers, and of its rows."""
+"""A table's numbers judged by the built-in checks, and its rows by the user's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from backfill.quality.builtin import Builtin
 from backfill.quality.checks import Check, Validation
+from backfill.quality.numbers import compared
 from backfill.time.durations import Fixed
 
 
@@ -34,20 +34,13 @@ def judged(
         rows: that these see; None where there are no such expectations.
         key: the columns of the key, shown with rows that fail.
     """
-    # Imported where it is needed: that takes seconds.
-    from backfill.quality.evaluate import evaluate
-
     found = []
     if builtin:
-        frame = pd.DataFrame([{each.name: metrics[each.name] for each in builtin}])
-        numbers = evaluate(frame, builtin, table=table, run_id=run_id)
-        # The frame has one row, whatever it counts: that is no example of anything.
-        outcomes = tuple(
-            replace(each, observed=metrics[each.check.name], unexpected=None, examples=())
-            for each in numbers.outcomes
-        )
-        found.append(replace(numbers, outcomes=outcomes))
+        found.append(compared(builtin, metrics, table=table, run_id=run_id))
     if own:
+        # Imported where it is needed: that takes seconds.
+        from backfill.quality.evaluate import evaluate
+
         found.append(evaluate(rows, own, table=table, run_id=run_id, key=key))
     return found
 
@@ -58,7 +51,7 @@ def as_check(builtin: Builtin) -> Check:
     # What the numbers count is broken already by the limit: they are to be none.
     if limit is None or builtin.name == "history":
         limit = 0
-    # Of one row: the cheapest expectation of a number that there is.
+    # As of a column with this number alone: so the data docs can show it.
     bound = "min" if builtin.least else "max"
     return Check(
         name=builtin.name,

@@ -6,15 +6,18 @@ import base64
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from backfill.launch import telling_line
 from backfill.printable import printable
-from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome
+from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome, Severity
 from backfill.quality.utc import in_utc
+
+#: Great Expectations' words for how grave a failure is.
+LEVELS: Mapping[Severity, str] = {"error": "critical", "warn": "warning"}
 
 # Where a query's rows are among the details.
 _ROWS = "unexpected_rows"
@@ -35,6 +38,17 @@ def told(found: Any) -> Any:
         "exception_traceback": problem,  # the trace itself names paths of this machine
     }
     return found
+
+
+def statistics(successes: Sequence[bool]) -> dict[str, Any]:
+    """How many checks there were, and how many of them hold."""
+    good, every = sum(successes), len(successes)
+    return {
+        "evaluated_expectations": every,
+        "successful_expectations": good,
+        "unsuccessful_expectations": every - good,
+        "success_percent": 100 * good / every if every else None,
+    }
 
 
 def outcome(table: str, check: Check, found: Mapping[str, Any]) -> Outcome:

@@ -3,36 +3,16 @@
 A cause is proved where the replay under it gives exactly what the stream wrote, and nothing else
 that was tried does so equally well. Causes are tried from the least to the most that they assume:
 the operator as it is described; then one fault besides, of the output, of its settings, of its
-input; then a fault of each of two of these kinds.
-
-| cause | the rows differ since |
-|---|---|
-| late | events came too late, for all their windows or for some |
-| pending | the window had not closed when the input ended |
-| engine_loss | a store hid, deleted or left over what it should not have |
-| overlap | the engine had forgotten a session, and began another too near to it |
-| redelivered | an event came twice, and a batch counts it once |
-| retention | what is past it is dropped, or gone from the batch |
-| restart | the operator's clock was lost, and it took what is late otherwise |
-| tombstone_missing | a row that was taken back is still there |
-| gap_edge | events exactly one gap apart are one session to one of the two only |
-| end_convention | windows end, or begin to be, elsewhere: an end with the gap or without it, the other side closed, no windows or no events before the epoch |
-| zone_shift | the stream's windows are moved by an offset of a zone |
-| wrong_gap, wrong_size | the stream's windows are other ones |
-| rounded | the stream's values have fewer digits |
-| float_order | doubles were added in another order, which moved the sum by more than the bound within which they count as equal |
-| missing_in_stream | the stream never saw events, or its operator does not take them (no key) |
-| missing_in_batch | the table lacks events that the source has, or has values that are not theirs |
-| unexplained | nothing that was tried gives what the stream wrote |
-"""  # noqa: E501
+input; then a fault of each of two of these kinds. `backfill.causes` lists them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from backfill.errors import JobFileError, did_you_mean
+from backfill.causes import CAUSES
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
@@ -43,26 +23,6 @@ from backfill.windows import SessionWindow
 T = TypeVar("T")
 #: No more replays than this are made to look for events that the stream left out or repeated.
 MOST_TRIES = 2_000
-UNEXPLAINED = "unexplained"
-POSSIBLE = "possible"
-#: What may be accepted: all causes but that there is none, and those that are not proved.
-ACCEPTABLE = (
-    *("late", "pending", "engine_loss", "overlap", "redelivered", "retention", "restart"),
-    *("tombstone_missing", "gap_edge", "end_convention", "zone_shift", "wrong_gap", "wrong_size"),
-    *("rounded", "float_order", "missing_in_stream", "missing_in_batch", POSSIBLE),
-)
-
-
-def check_acceptable(names: Iterable[str]) -> None:
-    """Raises JobFileError for what is the name of no cause."""
-    for name in names:
-        if name not in ACCEPTABLE:
-            raise JobFileError(
-                "there is no such cause to accept",
-                field="accept",
-                value=name,
-                way_out=did_you_mean(name, ACCEPTABLE),
-            )
 
 
 @dataclass(frozen=True)
@@ -81,6 +41,12 @@ class Explanation:
     proved: bool
     evidence: Mapping[str, Any] = field(default_factory=dict)
     rows: Sequence[Row] = ()
+
+    def __post_init__(self) -> None:
+        # One that is not listed could not be accepted, nor drawn.
+        unknown = [each for each in self.causes if each not in CAUSES]
+        if unknown:
+            raise ValueError(f"not listed as causes: {', '.join(unknown)}")
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from backfill.causes import CAUSES, UNEXPLAINED
 from backfill.engines import PLAIN
-from backfill.reconciliation.causes import UNEXPLAINED, Case, Explanation, Hypothesis
+from backfill.reconciliation.causes import Case, Explanation, Hypothesis
 from backfill.reconciliation.faults import (
     of_input,
     of_output,
@@ -21,19 +22,8 @@ from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed
 
 #: The causes that a replay shows by itself, in the order in which they count.
-_SHOWN = (
-    "missing_in_stream",
-    "late",
-    "retention",
-    "pending",
-    "engine_loss",
-    "overlap",
-    "redelivered",
-    "restart",
-    "end_convention",
-)
-#: Those of them that hang on the order in which events arrived, those of other keys too.
-_OF_ORDER = {"late", "retention", "pending", "engine_loss", "overlap", "restart"}
+_SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
+_OF_ORDER = {name for name, each in CAUSES.items() if each.of_order}
 
 #: What it is called that the replay dropped an event. Where an engine's time begins at the epoch
 #: is a convention of its own.

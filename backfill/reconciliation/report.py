@@ -11,21 +11,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from backfill.causes import CAUSES
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row
 
-_COLORS = (
-    "#4e79a7",
-    "#f28e2b",
-    "#76b7b2",
-    "#59a14f",
-    "#edc948",
-    "#b07aa1",
-    "#ff9da7",
-    "#9c755f",
-    "#bab0ac",
-)
-_UNEXPLAINED = "#e15759"
 _BARS = 60
 _KEYS = 20
 _ROWS = 1_000
@@ -80,9 +69,10 @@ def _causes(found: Reconciled) -> list[dict[str, Any]]:
             "name": name,
             "rows": rows,
             "width": max(2, round(620 * rows / most)),
-            "color": _UNEXPLAINED if name == "unexplained" else _COLORS[i % len(_COLORS)],
+            "color": CAUSES[name].color,
+            "since": CAUSES[name].since,
         }
-        for i, (name, rows) in enumerate(found.causes.items())
+        for name, rows in found.causes.items()
     ]
 
 

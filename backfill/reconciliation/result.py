@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from backfill.causes import POSSIBLE, UNEXPLAINED, check_acceptable
 from backfill.quality.checks import Outcome
-from backfill.reconciliation.causes import POSSIBLE, UNEXPLAINED, Explanation, check_acceptable
+from backfill.reconciliation.causes import Explanation
 from backfill.reconciliation.matching import Difference
 
 

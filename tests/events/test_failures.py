@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill.errors import BackfillError, ColumnError, JobFileError
+from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
 from backfill.events import spark_errors, translate
 
 
@@ -29,6 +31,51 @@ def test_values(
     with pytest.raises(kind, match=message) as raised, spark_errors():
         frame.selectExpr(expression).collect()
     assert "\n" not in str(raised.value)
+
+
+def test_paths_with_blanks_are_told_whole(spark: SparkSession, tmp_path: Path) -> None:
+    with (
+        pytest.raises(SourceError, match=r"nothing is there \(got '.*/no where'\)"),
+        spark_errors(),
+    ):
+        spark.read.parquet(str(tmp_path / "no where"))
+    (tmp_path / "x y.parquet").write_text("no Parquet")
+    with (
+        pytest.raises(SourceError, match=r"/x y\.parquet: the file cannot be read"),
+        spark_errors(),
+    ):
+        spark.read.parquet(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "o1.collect: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error "
+            "while reading file file:///a/b%20c.parquet. Data type mismatches when reading Parquet "
+            "column [b]. Expected Spark type bigint, actual Parquet type BINARY. SQLSTATE: KD001",
+            "/a/b c.parquet: column b has another type",
+        ),
+        (
+            "Job aborted: [CANNOT_READ_FILE_FOOTER] Could not read footer for file: "
+            "file:/a/b c.parquet. Please ensure that the file is in either ORC or Parquet format.",
+            "/a/b c.parquet: the file cannot be read",
+        ),
+        (
+            "[STREAM_FAILED] Query terminated with exception: [CAST_INVALID_INPUT] The value 'abc' "
+            'of the type "STRING" cannot be cast to "INT" because it is malformed.',
+            'the value \'abc\' of type "STRING" cannot be cast to "INT"',
+        ),
+        (
+            "[INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_PATTERN_RECOGNITION] You may get a "
+            "different result:\nFail to recognize 'YYYY' pattern in the DateTimeFormatter.",
+            "this is no pattern of Spark's for times (got 'YYYY')",
+        ),
+    ],
+)
+def test_causes_that_are_text_only(text: str, told: str) -> None:
+    """As Py4J and a query over a stream have them, on Spark 4.1 and later."""
+    assert told in str(translate(RuntimeError(text)))
 
 
 def test_others_pass(spark: SparkSession) -> None:
