@@ -29,21 +29,24 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 	$(call with_java,.venv) .venv/bin/backfill run data/samples/job.yaml
 	$(call with_java,.venv) .venv/bin/backfill show data/samples/job.yaml sessions --top events --limit 10
 
+# Two processes, each with a Spark of its own; one that is done takes over tests of the other.
+PYTEST = python -m pytest -n 2 --dist worksteal
+
 test: .venv/ready ## the whole test suite, on the newest Spark
-	$(call with_java,.venv) .venv/bin/python -m pytest
+	$(call with_java,.venv) .venv/bin/$(PYTEST)
 
 test-fast: .venv/ready ## the tests that are not slow
-	$(call with_java,.venv) .venv/bin/python -m pytest -m 'not slow'
+	$(call with_java,.venv) .venv/bin/$(PYTEST) -m 'not slow'
 
 test-kills: .venv/ready ## kill 200 runs at random moments
-	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/history/test_kill.py
+	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/execution/test_kill.py
 
 test-combinations: .venv/ready ## compare every engine, format, window and order of arrival; some 25 minutes
 	$(call with_java,.venv) BACKFILL_COMBINATIONS=all .venv/bin/python -m pytest tests/reconcile/test_combinations.py
 
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
-	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/python -m pytest -m 'not slow' \
+	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/$(PYTEST) -m 'not slow' \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
 engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes

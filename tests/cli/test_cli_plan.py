@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.cli import main
-from tests.history.world import FIRST_DAY, START
+from tests.execution.world import FIRST_DAY, START
 
 DAY = 86_400_000_000
 JOB = """\

@@ -20,7 +20,7 @@ from backfill.planning.context import open_context
 from backfill.planning.late import plan_late
 from backfill.planning.planner import plan_selection
 from backfill.planning.selection import Selection
-from tests.history.world import WINDOWS, World, at, day
+from tests.execution.world import WINDOWS, World, at, day
 from tests.reference import Event
 
 

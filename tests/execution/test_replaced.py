@@ -18,7 +18,7 @@ from backfill.planning.range_input import RangeInput
 from backfill.planning.stages import DateState
 from backfill.time.dates import Dates
 from tests import reference
-from tests.history.world import HOUR, World, at, day
+from tests.execution.world import HOUR, World, at, day
 from tests.reference import Event
 
 JOB = """

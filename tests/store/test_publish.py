@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
 from backfill.store.delta import commit
-from tests.tables.by_hand import by_hand, content, day
+from tests.store.by_hand import by_hand, content, day
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore
-from tests.tables.by_hand import by_hand, day, days, publish_to
+from tests.store.by_hand import by_hand, day, days, publish_to
 
 # One process that has imported everything forks the others in milliseconds; one that has used
 # Spark or the Delta library must not.

@@ -13,7 +13,7 @@ from backfill.errors import TableError
 from backfill.store import DeltaStore
 from backfill.store.delta import restore
 from backfill.store.delta.entries import read_changes
-from tests.tables.by_hand import by_hand, content, day
+from tests.store.by_hand import by_hand, content, day
 
 Publish = Callable[..., int]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from backfill.store import DeltaStore
-from tests.tables.by_hand import content
-from tests.tables.processes import context, publish_for_ever
+from tests.store.by_hand import content
+from tests.store.processes import context, publish_for_ever
 
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
 

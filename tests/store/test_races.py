@@ -13,8 +13,8 @@ import pytest
 
 from backfill.errors import BackfillError
 from backfill.store import DeltaStore, StagedFiles
-from tests.tables.by_hand import by_hand, content, day
-from tests.tables.processes import context, publish_dates
+from tests.store.by_hand import by_hand, content, day
+from tests.store.processes import context, publish_dates
 
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]

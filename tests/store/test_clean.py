@@ -14,7 +14,7 @@ from backfill.errors import TableError
 from backfill.store import Cleaned, DeltaStore
 from backfill.store.delta.record import write_record
 from backfill.store.delta.staging import move_files
-from tests.tables.by_hand import by_hand, content, day
+from tests.store.by_hand import by_hand, content, day
 
 Publish = Callable[..., int]
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import ColumnError, TableError
 from backfill.store import DeltaStore, look_up
-from tests.tables.by_hand import publish_to
+from tests.store.by_hand import publish_to
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
-from tests.tables.by_hand import publish_to
+from tests.store.by_hand import publish_to
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]

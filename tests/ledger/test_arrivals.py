@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from backfill import Job
 from backfill.errors import SourceError
-from tests.history.world import at
+from tests.execution.world import at
 
 JOB = """
 source: {path: "%s", format: %s}

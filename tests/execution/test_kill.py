@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.history.world import EVERY, World, at
+from tests.execution.world import EVERY, World, at
 from tests.reference import Event
 
 #: More of them: BACKFILL_KILLS=200.
@@ -61,7 +61,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
 
 def _victim(folder: Path, after: float | None) -> tuple[bool, float]:
     """Runs, and kills after some seconds of work; whether it was at work, and for how long."""
-    command = [sys.executable, "-m", "tests.history.victim", str(folder / "job.yaml")]
+    command = [sys.executable, "-m", "tests.execution.victim", str(folder / "job.yaml")]
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         command,

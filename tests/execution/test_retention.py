@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import JobFileError
-from tests.history.world import HOUR, World, at
+from tests.execution.world import HOUR, World, at
 from tests.reference import Event
 
 # 24 hours before the horizon, at day 3, 12:00.

@@ -26,8 +26,8 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
-from tests.history.mixed import check_run, tables
-from tests.history.world import GAP, WINDOWS, World, at
+from tests.execution.mixed import check_run, tables
+from tests.execution.world import GAP, WINDOWS, World, at
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
-from tests.tables.by_hand import by_hand
+from tests.store.by_hand import by_hand
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]

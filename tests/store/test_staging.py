@@ -14,7 +14,7 @@ from backfill.errors import ColumnError, TableError
 from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore
 from backfill.store.delta.staging import is_apart
-from tests.tables.by_hand import publish_to
+from tests.store.by_hand import publish_to
 
 OUTPUT = "spark.sql.parquet.outputTimestampType"
 

@@ -17,7 +17,7 @@ from backfill.store.delta.commit import _additions
 from backfill.store.delta.conflict import check_conflict, closure_text
 from backfill.store.delta.entries import Commit, FileChanges
 from backfill.store.delta.staging import move_files
-from tests.tables.by_hand import by_hand, content, day, days
+from tests.store.by_hand import by_hand, content, day, days
 
 Publish = Callable[..., int]
 

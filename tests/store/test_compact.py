@@ -15,7 +15,7 @@ from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore, StagedFiles
 from backfill.store.delta import compact
 from backfill.store.delta.staging import is_apart
-from tests.tables.by_hand import by_hand, content, day
+from tests.store.by_hand import by_hand, content, day
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.store import DeltaStore, StagedFiles
-from tests.tables.by_hand import publish_to
+from tests.store.by_hand import publish_to
 
 Stage = Callable[..., StagedFiles]
 

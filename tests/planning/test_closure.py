@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from backfill.cli.app import main
 from backfill.errors import TableError
-from tests.history.world import EVERY, WINDOWS, World, at, day
+from tests.execution.world import EVERY, WINDOWS, World, at, day
 from tests.reference import Event
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from backfill.errors import TableError
 from backfill.store import DeltaStore
 from backfill.store.delta.record import write_record
-from tests.tables.by_hand import by_hand, content, day
+from tests.store.by_hand import by_hand, content, day
 
 Publish = Callable[..., int]
 

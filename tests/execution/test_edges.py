@@ -15,7 +15,7 @@ from backfill.execution.date_edges import with_edges_apart
 from backfill.store import APART
 from backfill.store.delta.staging import is_apart
 from backfill.windows import SessionWindow, TumblingWindow
-from tests.history.world import GAP, World, at
+from tests.execution.world import GAP, World, at
 from tests.reference import Event, micros
 
 SCHEMA = "window_start timestamp, window_end timestamp, date date"

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
-from tests.history.world import GAP, WINDOWS, World, at
+from tests.execution.world import GAP, WINDOWS, World, at
 from tests.reference import Event
 
 SHAPES = [

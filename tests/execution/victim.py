@@ -1,4 +1,4 @@
-"""A process to be killed: `python -m tests.history.victim JOB`; says when it begins and ends."""
+"""A process to be killed: `python -m tests.execution.victim JOB`; says when it begins and ends."""
 
 from __future__ import annotations
 

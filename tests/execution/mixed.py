@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from tests.history.world import GAP, World, at
+from tests.execution.world import GAP, World, at
 from tests.reference import Event
 
 Row = tuple[Any, ...]

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from backfill.planning import context
 from backfill.store.delta import store, table
-from tests.history.world import World, at, day
+from tests.execution.world import World, at, day
 from tests.reference import Event
 
 DAYS = 5

@@ -17,7 +17,7 @@ from backfill.errors import TableError
 from backfill.store import DeltaStore
 from backfill.store.delta.record import write_record
 from backfill.store.delta.staging import move_files
-from tests.tables.by_hand import by_hand, content, day, publish_to
+from tests.store.by_hand import by_hand, content, day, publish_to
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 fractions = st.floats(0, 1)
