@@ -29,6 +29,8 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 	$(call with_java,.venv) .venv/bin/backfill run data/samples/job.yaml
 	$(call with_java,.venv) .venv/bin/backfill show data/samples/job.yaml sessions --top events --limit 10
 
+# Of the examples that the lakehouse lane draws.
+SEED := $(shell echo $$RANDOM)
 # Two processes, each with a Spark of its own; one that is done takes over tests of the other.
 PYTEST = python -m pytest -n 2 --dist worksteal
 
@@ -45,8 +47,10 @@ test-combinations: .venv/ready ## compare every engine, format, window and order
 	$(call with_java,.venv) BACKFILL_COMBINATIONS=all .venv/bin/python -m pytest tests/reconcile/test_combinations.py
 
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
+	@echo "These examples again: make test-lakehouse SEED=$(SEED)"
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
-	$(call with_java,.venv-lakehouse) .venv-lakehouse/bin/$(PYTEST) -m 'not slow' \
+	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) .venv-lakehouse/bin/$(PYTEST) -m 'not slow' \
+	--hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
 engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
