@@ -30,9 +30,9 @@ from backfill.planning.stages import Plan
 from backfill.quality.checks import Outcome
 from backfill.quality.store import PAGES, kept
 from backfill.reconciliation.checks import check_reconciled
-from backfill.reconciliation.given import described
+from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
-from backfill.reconciliation.run import compare_with
+from backfill.reconciliation.stream_description import described
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.store import DeltaStore, Store

@@ -19,7 +19,7 @@ from backfill.columns import END, START
 from backfill.compute import Key
 from backfill.engines import engine
 from backfill.reconciliation.compare import Sides
-from backfill.reconciliation.stream import StreamOptions, decode
+from backfill.reconciliation.decoded import StreamOptions, decode
 from benchmarks.data import FOLDER, Dataset
 from benchmarks.measure import Measured, in_turns, timed
 

@@ -22,7 +22,7 @@ from backfill.quality.events import Counted, measure_events
 from backfill.quality.history import published_counts, unusual, weekdays_before
 from backfill.quality.judging import as_check, judged
 from backfill.quality.store import keep
-from backfill.quality.windows import Look, Measured, WindowRules, measure
+from backfill.quality.window_rules import Look, Measured, WindowRules, measure
 from backfill.spec import JobSpec
 from backfill.store import Table
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from statistics import median
 
 from backfill.columns import EVENTS
-from backfill.quality.windows import Counts
+from backfill.quality.window_rules import Counts
 from backfill.store import DataFile, Table
 
 _WEEK = dt.timedelta(days=7)

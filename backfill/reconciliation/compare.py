@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.reconciliation.gathering import SIDE
+from backfill.reconciliation.arrow_rows import SIDE
 from backfill.reconciliation.syndromes import POWERS, weights
 
 #: A key's rows are of one bucket of 2^15: few enough for Spark's fast map and the processor's

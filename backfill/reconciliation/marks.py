@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backfill.reconciliation.arrow_rows import Values
 from backfill.reconciliation.clocks import PARTITION, PLACE
-from backfill.reconciliation.gathering import Values
 
 #: Settings that name places in the input: partition and offset. Commits can be at intervals, too.
 PLACES = ("commits", "restarts")

@@ -16,20 +16,20 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.base import positive_zero
 from backfill.errors import ReplayError
-from backfill.reconciliation.keyed import Keyed
+from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.result import Part
 
 _PART, _FOUND = "_part", "_found"
 
 
-def in_parts(keyed: Keyed, windows: DataFrame, events: DataFrame, parts: int) -> list[Part]:
+def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: int) -> list[Part]:
     """Explains the keys in so many parts.
 
     Each has to fit into a worker's memory, and so has each key.
 
     Args:
         keyed: what explains them; backfill has to be installed where the workers are.
-        windows: as `Keyed.explained` takes them.
+        windows: as `KeyExplainer.explained` takes them.
         events: the same.
         parts: how many.
 

@@ -24,9 +24,9 @@ from backfill.aggregates.bound import Bound
 from backfill.aggregates.sketches import ApproximateQuantile
 from backfill.causes import UNEXPLAINED
 from backfill.columns import EVENTS, FIRST, TIME
+from backfill.reconciliation.arrow_rows import Values, by_key
 from backfill.reconciliation.causes import Explanation
 from backfill.reconciliation.faults import MOST_DIGITS, rounded
-from backfill.reconciliation.gathering import Values, by_key
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import same_value
 

@@ -1,5 +1,5 @@
 """The same job as a real streaming operator: Spark Structured Streaming."""
 
-from backfill.stream.run import Streamed, stream
+from backfill.stream.queries import Streamed, stream
 
 __all__ = ["Streamed", "stream"]

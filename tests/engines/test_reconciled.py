@@ -20,10 +20,10 @@ from backfill import aggregates as agg
 from backfill.engines import engine
 from backfill.reconciliation.causes import Case, Explanation
 from backfill.reconciliation.explain import explain
-from backfill.reconciliation.joint import Joint, OneOfAll
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, same_values
+from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event, replay
 from backfill.windows import Window
 
@@ -118,7 +118,7 @@ def explained(
             key: [replace(each, arrival=2 * each.arrival, clock=None) for each in own]
             for key, own in events.items()
         }
-    joint = Joint(operator, events)
+    joint = SharedReplay(operator, events)
     last = max(max(each.clock or 0, each.time or 0) for own in events.values() for each in own)
     for key, own in events.items():
         again = copies(own)
@@ -133,7 +133,7 @@ def explained(
             sessions=isinstance(window, SessionWindow),
         )
         if differences:
-            its = replace(operator, among=OneOfAll(joint, key)) if together else operator
+            its = replace(operator, among=SharedKey(joint, key)) if together else operator
             its = its if together else replace(operator, end_clock=last)
             yield from explain(Case(its, own, stream.get(key, []), differences, copies=again))
 

@@ -11,7 +11,7 @@ from backfill.aggregates import count
 from backfill.compute import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
-from backfill.quality.windows import Counts, Look, WindowRules, measure
+from backfill.quality.window_rules import Counts, Look, WindowRules, measure
 from backfill.windows import SessionWindow, TumblingWindow, Window
 from tests.plans import nodes
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.columns import END, START
 from backfill.engines import engine
-from backfill.reconciliation import run
+from backfill.reconciliation import reconcile as run
 from backfill.reconciliation.result import Reconciled
 from tests.connect import session
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from backfill.compute import Key
 from backfill.engines import ENGINES
-from backfill.reconciliation.stream import Decoded, StreamOptions, decode
+from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
 from backfill.windows import Window
 
 RECORDED = Path(__file__).parent.parent / "engines" / "recorded"

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.reconciliation.decoders.binary import double, from_base64, from_hex, long_at, utf8
-from backfill.reconciliation.reading import Steps
+from backfill.reconciliation.stream_files import Steps
 
 
 def test_longs_and_doubles_to_the_bit(spark: SparkSession) -> None:

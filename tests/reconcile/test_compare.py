@@ -16,9 +16,9 @@ from backfill import aggregates as agg
 from backfill.columns import END, START
 from backfill.engines import engine
 from backfill.planning.context import open_context
-from backfill.reconciliation import run
+from backfill.reconciliation import reconcile as run
+from backfill.reconciliation.reconcile import compare
 from backfill.reconciliation.result import Reconciled
-from backfill.reconciliation.run import compare
 from backfill.replay import Event, replay
 
 SECOND = 1_000_000

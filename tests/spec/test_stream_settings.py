@@ -10,7 +10,7 @@ import pytest
 
 from backfill.cli.reconcile import reconcile
 from backfill.errors import BackfillError, JobFileError
-from backfill.reconciliation.given import described
+from backfill.reconciliation.stream_description import described
 from backfill.replay import replay
 from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, Stream

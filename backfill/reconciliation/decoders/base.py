@@ -16,7 +16,7 @@ from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
 from backfill.operators.session import last_event
 from backfill.reconciliation.decoders.values import Read, failing, instant
-from backfill.reconciliation.reading import Once, Value, Written
+from backfill.reconciliation.stream_files import Once, Value, Written
 from backfill.time.durations import Fixed
 from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
 

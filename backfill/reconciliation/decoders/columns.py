@@ -11,7 +11,7 @@ from backfill.events.model import SOURCE
 from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
 from backfill.reconciliation.decoders.values import Read, converted, failing
 from backfill.reconciliation.options import StreamOptions
-from backfill.reconciliation.reading import Once, Steps, Value, Written
+from backfill.reconciliation.stream_files import Once, Steps, Value, Written
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
 

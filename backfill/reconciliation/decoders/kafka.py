@@ -31,7 +31,7 @@ from backfill.reconciliation.decoders.values import (
     milliseconds,
 )
 from backfill.reconciliation.options import StreamOptions
-from backfill.reconciliation.reading import Once, Steps, Value, Written, fields_of
+from backfill.reconciliation.stream_files import Once, Steps, Value, Written, fields_of
 from backfill.windows import SessionWindow
 
 # Partition and offset are compared as one number, which Spark aggregates without sorting.

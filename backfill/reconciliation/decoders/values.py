@@ -14,7 +14,7 @@ from backfill.errors import ColumnError
 from backfill.events.numbers import integer_micros
 from backfill.events.times import MAX_US, MIN_US, iso
 from backfill.events.times import instant as instant_of
-from backfill.reconciliation.reading import Once, Value
+from backfill.reconciliation.stream_files import Once, Value
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)

@@ -8,12 +8,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from backfill.reconciliation.causes import Case
-from backfill.reconciliation.clocks import END_CLOCK
-from backfill.reconciliation.doubles import Doubles, same_rows
-from backfill.reconciliation.evidence import with_events
-from backfill.reconciliation.explain import explain
-from backfill.reconciliation.gathering import (
+from backfill.reconciliation.arrow_rows import (
     NUMBER,
     SIDE,
     Key,
@@ -23,19 +18,24 @@ from backfill.reconciliation.gathering import (
     in_order,
     windows_of,
 )
-from backfill.reconciliation.joint import Joint, OneOfAll
+from backfill.reconciliation.causes import Case
+from backfill.reconciliation.clocks import END_CLOCK
+from backfill.reconciliation.doubles import Doubles, same_rows
+from backfill.reconciliation.evidence import with_events
+from backfill.reconciliation.explain import explain
 from backfill.reconciliation.marks import OF_ALL_KEYS, by_arrival
 from backfill.reconciliation.matching import Difference, match
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.recount import members
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import Row, only
+from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event
 from backfill.windows import SessionWindow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keyed:
+class KeyExplainer:
     """What explains any key of one comparison; can be pickled.
 
     Attributes:
@@ -73,7 +73,7 @@ class Keyed:
             key: events_of(self._told(key), own, self.columns, places[key])
             for key, own in rows.items()
         }
-        joint = Joint(own_operator, {key: own for key, (own, _) in given.items()})
+        joint = SharedReplay(own_operator, {key: own for key, (own, _) in given.items()})
         ends = {key: own[0].get(END_CLOCK) for key, own in rows.items()}
         count = matched = 0
         found: list[Explained] = []
@@ -84,7 +84,7 @@ class Keyed:
             operator = replace(
                 own_operator,
                 end_clock=ends.get(key),
-                among=OneOfAll(joint, key) if self.joint else None,
+                among=SharedKey(joint, key) if self.joint else None,
             )
             alike, explained = self._key(key, operator, batch, stream, given.get(key, ([], {})))
             matched += alike

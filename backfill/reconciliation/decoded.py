@@ -21,7 +21,7 @@ from backfill.reconciliation.decoders.base import GONE, ORDER, RAW, Wanted
 from backfill.reconciliation.decoders.columns import decode_columns, ordering
 from backfill.reconciliation.decoders.kafka import decode_records
 from backfill.reconciliation.options import FORMS, StreamOptions
-from backfill.reconciliation.reading import read_written
+from backfill.reconciliation.stream_files import read_written
 from backfill.windows import SessionWindow, Window
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]

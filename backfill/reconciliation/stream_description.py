@@ -15,7 +15,7 @@ from backfill.time.durations import Fixed
 
 
 @dataclass(frozen=True)
-class Given:
+class StreamDescription:
     """An operator, and its output.
 
     Attributes:
@@ -28,7 +28,7 @@ class Given:
     settings: Mapping[str, Any]
 
 
-def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> Given:
+def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> StreamDescription:
     """The job file's `stream` section, overridden by what is given.
 
     Raises:
@@ -58,4 +58,4 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> G
         operator.setdefault("emit", emit)
     if options.deltas:
         operator["accumulation"] = "discarding"
-    return Given(options, operator)
+    return StreamDescription(options, operator)

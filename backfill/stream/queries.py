@@ -19,7 +19,8 @@ from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
 from backfill.session_conf import session_conf
 from backfill.spec import JobSpec
-from backfill.stream import reading, windows
+from backfill.stream import source_stream as reading
+from backfill.stream import streaming_aggregation as windows
 from backfill.stream.checkpoints import Checkpoint
 from backfill.time.durations import Fixed
 

@@ -31,7 +31,7 @@ _OF_KEYS = (
 )
 
 
-class Joint:
+class SharedReplay:
     """All the events that one operator saw.
 
     Args:
@@ -63,10 +63,10 @@ class Joint:
 
 
 @dataclass(frozen=True)
-class OneOfAll:
+class SharedKey:
     """One key among all: what `Operator.among` is."""
 
-    joint: Joint
+    joint: SharedReplay
     key: Any
 
     @property

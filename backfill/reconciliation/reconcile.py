@@ -19,19 +19,19 @@ from backfill.engines import Engine
 from backfill.errors import JobFileError
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
+from backfill.reconciliation.arrow_rows import floored
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import CLOCK, END_CLOCK
 from backfill.reconciliation.compare import Sides
-from backfill.reconciliation.gathering import floored
-from backfill.reconciliation.given import Given
-from backfill.reconciliation.keyed import Keyed
+from backfill.reconciliation.decoded import decode
+from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.marks import PLACES, names_places
 from backfill.reconciliation.operator import Operator, without_loss
 from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
 from backfill.reconciliation.sources import Received, fields_of, keys_of, received
-from backfill.reconciliation.stream import decode
+from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
@@ -49,7 +49,7 @@ _PARTS = 10_000
 def compare_with(
     context: Context,
     name: str,
-    given: Given,
+    given: StreamDescription,
     *,
     checkpoint: str | None,
     sample: float | None,
@@ -273,7 +273,7 @@ class _Reconciling:
         self.progress(f"replaying keys of more than {MOST_EVENTS:,} events in {parts:,} parts")
         return in_parts(keyed, windows, events, parts), ordered
 
-    def _keyed(self, sides: Sides, *, ordered: bool, joint: bool) -> Keyed:
+    def _keyed(self, sides: Sides, *, ordered: bool, joint: bool) -> KeyExplainer:
         record = self.context.tables[self.name].record
         operator = Operator(
             window=self.definition.window,
@@ -283,7 +283,7 @@ class _Reconciling:
             settings=self.settings,
             ordered=ordered,
         )
-        return Keyed(
+        return KeyExplainer(
             operator=operator,
             batch=replace(
                 operator,
