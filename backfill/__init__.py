@@ -5,6 +5,7 @@ Windows and their names come without Spark; the rest is imported when it is firs
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from backfill.api import aggregate, sessionize
     from backfill.job import Job, reconcile
 
+__version__ = "0.1.0"
+
 __all__ = [
     "CountWindow",
     "CumulatingWindow",
@@ -35,6 +38,9 @@ __all__ = [
     "reconcile",
     "sessionize",
 ]
+
+# Silent, unless whoever imports this configures logging.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Job": "backfill.job",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import getpass
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,9 +40,12 @@ from backfill.store import DeltaStore, Store
 from backfill.stream import Streamed, stream
 from backfill.time.dates import Dates
 
+_LOG = logging.getLogger("backfill")
 
-def _silent(message: str) -> None:
-    """Progress that nobody wants."""
+
+def _logged(message: str) -> None:
+    """Progress where the caller gives nothing that takes it: an entry of the log."""
+    _LOG.info(message)
 
 
 class Job:
@@ -94,7 +98,7 @@ class Job:
         recompute: bool = False,
         expire: bool = False,
         late: str | Path | None = None,
-        progress: Progress = _silent,
+        progress: Progress = _logged,
     ) -> Plan:
         """What `run` with the same selection would do, and why; nothing is written.
 
@@ -148,7 +152,7 @@ class Job:
         missing: bool = False,
         chunk: int | None = None,
         publish_anyway: str | None = None,
-        progress: Progress = _silent,
+        progress: Progress = _logged,
     ) -> RunResult:
         """Computes windows and publishes them.
 
@@ -164,7 +168,7 @@ class Job:
             chunk: cut ranges into runs of so many days; a failing one does not stop the others,
                 and those that were committed before are not run again.
             publish_anyway: why to publish even what fails its checks; kept in the history.
-            progress: is told, in a line each, what is being done.
+            progress: is given, in a line each, what is being done; by default the log `backfill`.
 
         Raises:
             ChecksFailed: what was computed is not as it has to be; it is kept, and nothing of it
@@ -190,7 +194,7 @@ class Job:
         *,
         late: str | Path | None = None,
         publish_anyway: str | None = None,
-        progress: Progress = _silent,
+        progress: Progress = _logged,
     ) -> RunResult | None:
         """Merges what arrived since the tables were published into them.
 
@@ -221,7 +225,7 @@ class Job:
         *,
         start: str | dt.date | None = None,
         end: str | dt.date | None = None,
-        progress: Progress = _silent,
+        progress: Progress = _logged,
     ) -> tuple[Outcome, ...]:
         """Checks what is published, by the job's checks; nothing is published by it.
 
@@ -270,7 +274,7 @@ class Job:
         to: str | Path,
         files_per_batch: int | None = None,
         watermark_delay: str | None = None,
-        progress: Progress = _silent,
+        progress: Progress = _logged,
     ) -> dict[str, Streamed]:
         """Runs the job as Spark Structured Streaming queries until the source is drained.
 
@@ -317,7 +321,7 @@ class Job:
         stream: str | None = None,
         checkpoint: str | None = None,
         sample: float | None = None,
-        progress: Progress = _silent,
+        progress: Progress = _logged,
         **settings: Any,
     ) -> Reconciled:
         """Compares a published table with what a streaming operator wrote, and says why it differs.

@@ -7,10 +7,12 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+from backfill import __version__
 from backfill.cli.changes import changes
 from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.clean import clean
@@ -19,7 +21,7 @@ from backfill.cli.expire import expire
 from backfill.cli.generate import generate
 from backfill.cli.history import history
 from backfill.cli.init import init
-from backfill.cli.output import print_json, tell
+from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.plan import plan
 from backfill.cli.recompute import recompute
 from backfill.cli.reconcile import reconcile
@@ -33,14 +35,34 @@ from backfill.quality.errors import ChecksFailed
 
 INTERRUPTED = 130
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"backfill {__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="backfill",
-    help="Recompute in batch, on Spark, what a streaming window operator produces.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Recompute in batch, on Spark, what a streaming window operator produces."""
+
+
 for _verb in (
     init,
     run,
