@@ -1,7 +1,7 @@
 """The gate before publishing: what a run has written is checked, and only then seen.
 
-The built-in checks are numbers, each table's from one pass over its new files; Great Expectations
-judges a frame of one row. A user's own expectations see the rows.
+The built-in checks are numbers, each table's from one pass over its new files, and are compared
+with their limits. A user's own expectations see the rows, and Great Expectations judges them.
 """
 
 from __future__ import annotations

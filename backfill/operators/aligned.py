@@ -20,7 +20,7 @@ from backfill.operators.pivot import WIDEST, pivoted
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
 
-#: With fewer windows per event than this, listing them is as fast.
+#: With fewer windows per event than this, listing them is as fast as running aggregates.
 WORTHWHILE = 8
 
 
@@ -81,9 +81,11 @@ def aligned(
         events, merged states.
     """
     functions = running(aggregates)
-    if functions and isinstance(where, FixedWindows) and where.most_each >= WORTHWHILE:
-        merge = pivoted if _few(where, functions) else hopping
-        return merge(slices, where, keys, functions)
+    if functions and isinstance(where, FixedWindows):
+        if _few(where, functions):
+            return pivoted(slices, where, keys, functions)
+        if where.most_each >= WORTHWHILE:
+            return hopping(slices, where, keys, functions)
     states = [state for each in aggregates for state in each.merge()]
     placed = slices.select("*", F.inline(where.windows(F.col(FIRST))))
     return placed.groupBy(*keys, START, END).agg(F.sum(EVENTS).alias(EVENTS), *states)
@@ -97,9 +99,9 @@ def takes_events(where: Layout, aggregates: Sequence[Bound]) -> bool:
     if not isinstance(where, FixedWindows):
         return False
     functions = running(aggregates)
-    many = where.most_each >= WORTHWHILE
-    return where.one_each or (many and functions is not None and _few(where, functions))
+    return where.one_each or (functions is not None and _few(where, functions))
 
 
 def _few(where: FixedWindows, functions: Mapping[str, str]) -> bool:
-    return where.most_each * len(functions) <= WIDEST
+    """Whether windows overlap, and so few that a row has room for them side by side."""
+    return where.most_each > 1 and where.most_each * len(functions) <= WIDEST
