@@ -13,11 +13,7 @@ from pyspark.sql import SparkSession
 
 from backfill import Job, SessionWindow
 from backfill import aggregates as agg
-from backfill.columns import END, START
-from backfill.engines import engine
-from backfill.planning.context import open_context
 from backfill.reconciliation import reconcile as run
-from backfill.reconciliation.reconcile import compare
 from backfill.reconciliation.result import Reconciled
 from backfill.replay import Event, replay
 
@@ -99,15 +95,16 @@ def written(events: Sequence[Event], **settings: str) -> Stream:
 def reconciled(
     job: Job, spark: SparkSession, stream: Stream, said: list[str] | None = None, **settings: str
 ) -> Reconciled:
-    names = ", ".join(["n bigint", "big bigint", "total bigint", "mean double"])
-    frame = spark.createDataFrame(stream, f"_key0 string, {START} bigint, {END} bigint, {names}")
+    names = ("user", "window_start", "window_end", *AGGREGATES)
+    table = pa.table(dict(zip(names, map(list, zip(*stream, strict=True)), strict=True)))
+    for place, name in enumerate(names[1:3], 1):
+        table = table.set_column(place, name, table[name].cast(pa.timestamp("us", "UTC")))
+    path = job.spec.path.parent / "stream.parquet"
+    pq.write_table(table, path)
     progress = (said if said is not None else []).append
-    return compare(
-        open_context(job.spec, job.store, spark, progress),
-        "sessions",
-        frame,
-        engine("kafka-streams"),
-        settings={"grace": "10s", "retention": "1d", **settings},
+    given = {"grace": "10s", "retention": "1d", **settings}
+    return job.reconcile(
+        "sessions", spark, stream=str(path), format="table", progress=progress, **given
     )
 
 
