@@ -20,7 +20,7 @@ $(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e '.
 endef
 
 # Spark's Java, found or installed; stops with one line that says what to type.
-with_java = @JAVA_HOME=$$($(1)/bin/python -I backfill/java.py); export JAVA_HOME;
+with_java = @JAVA_HOME=$$($(1)/bin/python -I scripts/install_java.py); export JAVA_HOME;
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18

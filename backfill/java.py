@@ -1,9 +1,4 @@
-"""Find a Java that Spark can run on and, run as a script, put one in place.
-
-`python -I backfill/java.py` prints the Java home that Spark will use. Where none is good enough it
-installs one first: Debian's package as root, otherwise a JDK in the project's own `.java/`.
-Nothing but the standard library is imported, so that it works before anything else does.
-"""
+"""Find a Java that Spark can run on; nothing is installed here."""
 
 from __future__ import annotations
 
@@ -20,7 +15,6 @@ WAY_OUT = (
     f"Install Java {MINIMUM} or newer (Debian: apt-get install openjdk-17-jre-headless) "
     "or set JAVA_HOME to one"
 )
-_DEBIAN_PACKAGE = "openjdk-17-jre-headless"
 
 
 def find() -> Path | None:
@@ -43,10 +37,11 @@ def _candidates() -> Iterator[Path]:
     on_path = shutil.which("java")
     if on_path:
         yield Path(on_path)
-    yield from sorted(_own_folder().glob("**/bin/java"), reverse=True)
+    yield from sorted(own_folder().glob("**/bin/java"), reverse=True)
 
 
-def _own_folder() -> Path:
+def own_folder() -> Path:
+    """The folder beside the virtual environment where `make` puts a Java."""
     return Path(sys.prefix).parent / ".java"
 
 
@@ -70,51 +65,3 @@ def _ask(command: Path) -> tuple[int, Path]:
     if not version or not home:
         return 0, command
     return int(version[1]), Path(home[1].strip())
-
-
-def _install() -> None:
-    """Put a Java in place, by the first way that this machine allows."""
-    if _is_root() and shutil.which("apt-get"):
-        _say(f"Java {MINIMUM} is missing: installing {_DEBIAN_PACKAGE}")
-        _run("apt-get", "update", "-qq")
-        _run("apt-get", "install", "-qq", "-y", "--no-install-recommends", _DEBIAN_PACKAGE)
-        return
-    # Untried: the host that install-jdk fetches from could not be reached where this was written.
-    folder = _own_folder()
-    _say(f"Java {MINIMUM} is missing: fetching one into {folder}")
-    _run(sys.executable, "-m", "pip", "install", "--quiet", "install-jdk==1.1.0")
-    fetch = f"import jdk; jdk.install('{MINIMUM}', jre=True, path={str(folder)!r})"
-    _run(sys.executable, "-c", fetch)
-
-
-def _run(*command: str) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-
-
-def _is_root() -> bool:
-    return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-def main() -> int:
-    """Print the Java home, installing a Java first where there is none."""
-    home = find()
-    if home is None:
-        try:
-            _install()
-        except subprocess.CalledProcessError as error:
-            _say(f"That failed: {(error.stderr.strip() or str(error)).splitlines()[-1]}")
-        home = find()
-    if home is None:
-        _say(f"No Java. {WAY_OUT}.")
-        return 2
-    print(home)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

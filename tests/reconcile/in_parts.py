@@ -19,8 +19,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill import Job
-from backfill.columns import END, START
-from backfill.engines import engine
 from backfill.reconciliation import reconcile as run
 from backfill.reconciliation.result import Reconciled
 from tests.connect import session
@@ -92,10 +90,10 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
     mean, n = F.col("mean"), F.col("n")
     late, lost = second == 540, (key == "b-1") & second.between(3_000, 3_100)
     frame = rows.where(~late & ~lost).select(
-        F.col("user").alias("_key0"),
-        F.col("item").alias("_key1"),
-        start.alias(START),
-        F.unix_micros("window_end").alias(END),
+        "user",
+        "item",
+        "window_start",
+        "window_end",
         F.when((key == "c-7") & (second == 0), n + 5).otherwise(n).alias("n"),
         "total",
         "most",
@@ -103,16 +101,16 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
         "latest",
         "pair",
     )
+    path = str(job.spec.path.parent / "stream")
+    frame.write.mode("overwrite").parquet(path)
     before, run.MOST_EVENTS = run.MOST_EVENTS, most_events
     try:
-        return run.compare(
-            job.spec,
-            job.store,
-            spark,
+        return job.reconcile(
             "minutes",
-            frame,
-            engine("spark"),
-            settings={"watermark_delay": "0s"},
+            spark,
+            stream=path,
+            format="table",
+            watermark_delay="0s",
             progress=said.append,
         )
     finally:

@@ -13,8 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill import Job
-from backfill.columns import END, START
-from backfill.engines import engine
 from backfill.reconciliation import reconcile as run
 from backfill.reconciliation.result import Reconciled
 
@@ -65,21 +63,10 @@ def job_of(folder: Path) -> Job:
 
 
 def compared(job: Job, spark: SparkSession, stream: DataFrame) -> Reconciled:
-    named = stream.select(
-        F.col("user").alias("_key0"),
-        F.unix_micros("window_start").alias(START),
-        F.unix_micros("window_end").alias(END),
-        *job.spec.windows["sessions"].aggregates,
-    )
-    return run.compare(
-        job.spec,
-        job.store,
-        spark,
-        "sessions",
-        named,
-        engine("kafka-streams"),
-        settings={"grace": "10s", "retention": "1d"},
-        progress=lambda message: None,
+    path = str(job.spec.path.parent / "stream")
+    stream.write.mode("overwrite").parquet(path)
+    return job.reconcile(
+        "sessions", spark, stream=path, format="table", grace="10s", retention="1d"
     )
 
 
