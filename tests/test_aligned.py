@@ -69,20 +69,20 @@ def check(
 FIXED: dict[str, tuple[Window, Windows]] = {
     "tumbling": (TumblingWindow(size="1h"), hopping(HOUR, HOUR)),
     "offset": (TumblingWindow(size="1h", offset="-20m"), hopping(HOUR, HOUR, -HOUR // 3)),
+    # From here on windows overlap: a block's stand side by side.
     "hopping": (HoppingWindow(size="4h", advance="1h"), hopping(4 * HOUR, HOUR)),
     "uneven": (HoppingWindow(size="100m", advance="1h"), hopping(100 * HOUR // 60, HOUR)),
     "hopping offset": (
         HoppingWindow(size="2h", advance="30m", offset="5m"),
         hopping(2 * HOUR, HOUR // 2, HOUR // 12),
     ),
-    # From here on so many overlap that a block's windows stand side by side.
     "many": (HoppingWindow(size="12h", advance="1h"), hopping(12 * HOUR, HOUR)),
     "many uneven": (HoppingWindow(size="9h", advance="50m"), hopping(9 * HOUR, HOUR * 5 // 6)),
     "many offset": (
         HoppingWindow(size="5h", advance="30m", offset="-7m"),
         hopping(5 * HOUR, HOUR // 2, -7 * 60_000_000),
     ),
-    # And here too many for that: running aggregates over blocks.
+    # And here too many do for that: running aggregates over blocks.
     "most": (HoppingWindow(size="24h", advance="1h"), hopping(24 * HOUR, HOUR)),
     "most uneven": (HoppingWindow(size="23h", advance="50m"), hopping(23 * HOUR, HOUR * 5 // 6)),
     "most offset": (
