@@ -1,6 +1,6 @@
 """Recompute in batch, on Spark DataFrames, what a streaming window operator produces.
 
-Windows and their names come without Spark; the rest is imported when it is first used.
+Window definitions do not need Spark; everything else is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What notebooks call: DataFrame in, DataFrame out."""
+"""The functions for notebooks: DataFrame in, DataFrame out.
+
+In the examples, `spark` is a session such as `backfill.spark.session()`.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ def aggregate(
     engine: str = "plain",
     combine: bool | None = None,
 ) -> DataFrame:
-    """One row for each key and window that holds an event.
+    """Returns one row for each key and window that contains an event.
 
-    Nothing is computed before the result is used. Rows whose key or time can't be used are left
-    out (a job quarantines them).
+    The result is lazy, as any DataFrame. Rows with an unusable key or time are left out (a job
+    quarantines them).
 
     Args:
         events: any DataFrame.
@@ -47,30 +50,49 @@ def aggregate(
         time: the event time: a timestamp with or without zone, a date, or with `time_format` a
             string or a number.
         aggregates: the result's columns by name, from `backfill.aggregates`.
-        id: rows with equal key, time and id are one event, counted once; NULL ids never are. Of
-            copies that differ, the smallest by arrival, then by the aggregates' inputs, counts.
-        arrival: column or columns that put events of one time in order.
+        id: rows with equal key, time and id are one event and count once; rows with a NULL id are
+            never duplicates. If copies differ, the smallest by arrival, then by the aggregates'
+            inputs, counts.
+        arrival: the column or columns that order events with equal times.
         time_format: iso, epoch_s, epoch_ms, epoch_us, or a Spark pattern.
         timezone: for times without a zone and for calendar windows.
-        engine: whose conventions hold: plain, kafka-streams, spark, flink, beam, storm, samza.
-        combine: whether events of a key that lie close together are combined before they are sent
-            to where their windows are made (a combiner, as in MapReduce; Flink's two-phase
-            aggregation). That is a matter of time, not of the result. By default they are where
-            the window gains by it, as sessions do. False serves sessions of about one event each,
-            fewer than 1.5 to a gap's length: it takes 0.6 of the time at 1 event, as long at 2,
-            1.5 times as long at 5; a key that holds half of all events then makes one large task.
-            Nothing is read to find out; a job takes a sample. Aggregates whose state
-            is no plain sum or extreme (variance, lists, sketches) are combined in any case.
+        engine: the engine whose conventions apply: plain, kafka-streams, spark, flink, beam, storm, samza.
+        combine: whether nearby events of a key are combined before the shuffle (a combiner, as in
+            MapReduce; Flink's two-phase aggregation). This changes the running time, never the
+            result. The default is to combine where the window benefits, as sessions do. False
+            helps if sessions have about one event each, fewer than 1.5 per gap length: it takes
+            0.6 times as long at 1 event, the same at 2, and 1.5 times as long at 5; a key with
+            half of all events then becomes one large task. The data is not sampled here; a job
+            takes a sample. Aggregates whose state is not a plain sum, minimum or maximum
+            (variance, lists, sketches) are always combined.
 
     Returns:
         The key columns, for sessions `session_id`, then `window_start` and `window_end`
         (timestamps), and the aggregates by name.
 
     Raises:
-        ColumnError: if a column is missing or of a type that can't serve.
+        ColumnError: if a column is missing or has an unsuitable type.
         AggregateError: if an aggregate does not fit the events.
-        WindowError: if the engine refuses the window.
-        JobFileError: if there is no such zone or engine.
+        WindowError: if the engine does not allow the window.
+        JobFileError: if the time zone or the engine does not exist.
+
+    Example:
+        >>> from backfill import SessionWindow, aggregates as agg
+        >>> clicks = spark.sql(
+        ...     "SELECT * FROM VALUES ('a', '2026-01-10T10:00:00Z', 2),"
+        ...     "('a', '2026-01-10T10:20:00Z', 3), ('a', '2026-01-10T12:00:00Z', 4)"
+        ...     "AS t(user, at, amount)"
+        ... )
+        >>> sessions = aggregate(
+        ...     clicks,
+        ...     SessionWindow(gap="30m"),
+        ...     key="user",
+        ...     time="at",
+        ...     time_format="iso",
+        ...     aggregates={"events": agg.count(), "revenue": agg.sum("amount")},
+        ... )
+        >>> sorted((row.user, row.events, row.revenue) for row in sessions.collect())
+        [('a', 1, 4), ('a', 2, 5)]
     """
     rules = engine_named(engine)
     names = _names(key)
@@ -103,36 +125,45 @@ def sessionize(
     timezone: str = "UTC",
     engine: str = "plain",
 ) -> DataFrame:
-    """Every event once, with the session that it belongs to.
+    """Returns every event once, with the session that it belongs to.
 
-    By lag, gap flags and a cumulative sum over each key's events in order of time, arrival, and
-    then all other columns, so that equal input gives equal numbers however its rows lie.
+    Events of a key are ordered by time, arrival and then all other columns, so equal input gives
+    equal numbers regardless of row order and partitions.
 
     Args:
-        events: any DataFrame; it keeps its columns and rows.
-        window: the gap.
+        events: any DataFrame; all its columns and rows are kept.
+        window: the session window, such as `SessionWindow(gap="30m")`.
         key: one or more columns, or an empty list.
         time: the event time, as for `aggregate`.
-        arrival: column or columns that put events of one time in order.
+        arrival: the column or columns that order events with equal times.
         time_format: as for `aggregate`.
         timezone: for times without a zone.
-        engine: whose gap edge, end and tick hold.
+        engine: the engine whose gap edge, session end and time resolution apply.
 
     Returns:
         The events with `session_id`, `session_start`, `session_end` (as the engine reports it),
         `session_seq` (the session's number within its key) and `event_seq` (the event's number
-        within its session), both from 1 within this frame. The five are NULL where key or time
-        can't be used.
+        within its session), both from 1 within this DataFrame. All five are NULL in rows with an
+        unusable key or time.
 
     Raises:
-        ColumnError: if a column is missing, has a type that can't serve, or the events already
-            have a column of one of the five names.
+        ColumnError: if a column is missing, has an unsuitable type, or already has one of the five
+            names.
         WindowError, JobFileError: as for `aggregate`.
+
+    Example:
+        >>> from backfill import SessionWindow
+        >>> clicks = spark.sql(
+        ...     "SELECT 'a' AS user, timestamp_seconds(explode(array(0, 60, 7200))) AS at"
+        ... )
+        >>> found = sessionize(clicks, SessionWindow(gap="30m"), key="user", time="at")
+        >>> sorted((row.session_seq, row.event_seq) for row in found.collect())
+        [(1, 1), (1, 2), (2, 1)]
     """
     taken = [each for each in events.columns if each in _ADDED]
     if taken:
         raise ColumnError(
-            "the events have a column of this name already",
+            "the events already have a column with this name",
             field="events",
             value=taken[0],
             way_out="Drop or rename it",

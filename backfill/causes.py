@@ -1,6 +1,6 @@
 """The causes by which batch and stream differ, each named and described once.
 
-Whoever tells a cause, accepts it or draws it takes it from here. Nothing else of the package is
+Reports, `--accept` and charts take them from here. Nothing else of the package is
 imported, so that a job file and the command line can ask for a name before Spark is there.
 """
 
@@ -23,7 +23,7 @@ class Cause:
 
     Attributes:
         name: as reports, `--accept` and JSON have it.
-        since: the rows differ since this is so.
+        since: a sentence that says why the rows differ.
         color: in pictures.
         shown: the replay shows it by itself, without a fault that is assumed.
         of_order: it hangs on the order in which events arrived, those of other keys too.
@@ -43,20 +43,21 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
         for each in (
             Cause(
                 name="missing_in_stream",
-                since="the stream never saw events, or its operator does not take them (no key)",
+                since="the stream never received the events, or its operator rejects them (no key)",
                 color="#76b7b2",
                 shown=True,
             ),
             Cause(
                 name="late",
-                since="events came too late, for all their windows or for some",
+                since="events arrived too late for some or all of their windows",
                 color="#4e79a7",
                 shown=True,
                 of_order=True,
             ),
             Cause(
                 name="retention",
-                since="what is past it is dropped, or gone from the batch",
+                since="the window is past the retention, so the stream dropped it or the table "
+                "removed it",
                 color="#9c755f",
                 shown=True,
                 of_order=True,
@@ -70,61 +71,61 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             ),
             Cause(
                 name="engine_loss",
-                since="a store hid, deleted or left over what it should not have",
+                since="a state store hid, deleted or kept entries that it should not have",
                 color="#b07aa1",
                 shown=True,
                 of_order=True,
             ),
             Cause(
                 name="overlap",
-                since="the engine had forgotten a session, and began another too near to it",
+                since="the engine had evicted a session and started another one within the gap",
                 color="#ff9da7",
                 shown=True,
                 of_order=True,
             ),
             Cause(
                 name="redelivered",
-                since="an event came twice, and a batch counts it once",
+                since="an event was delivered twice; the batch counts it once",
                 color="#59a14f",
                 shown=True,
             ),
             Cause(
                 name="restart",
-                since="the operator's clock was lost, and it took what is late otherwise",
+                since="the operator lost its clock in a restart and accepted events that were late",
                 color="#edc948",
                 shown=True,
                 of_order=True,
             ),
             Cause(
                 name="end_convention",
-                since="windows end, or begin to be, elsewhere: an end with the gap or without it, "
-                "the other side closed, no windows or no events before the epoch",
+                since="the two sides draw windows differently: the end with or without the gap, "
+                "the other end inclusive, or no windows or events before the epoch",
                 color="#bab0ac",
                 shown=True,
             ),
             Cause(
                 name="tombstone_missing",
-                since="a row that was taken back is still there",
+                since="a retracted row is still in the output",
                 color="#a0cbe8",
             ),
             Cause(
                 name="gap_edge",
-                since="events exactly one gap apart are one session to one of the two only",
+                since="only one side puts events exactly one gap apart into the same session",
                 color="#ffbe7d",
             ),
             Cause(
                 name="zone_shift",
-                since="the stream's windows are moved by an offset of a zone",
+                since="the stream's windows are shifted by a time zone offset",
                 color="#8cd17d",
             ),
             Cause(
                 name="wrong_gap",
-                since="the stream's windows have another gap",
+                since="the stream used a different session gap",
                 color="#b6992d",
             ),
             Cause(
                 name="wrong_size",
-                since="the stream's windows have another size",
+                since="the stream used a different window size",
                 color="#499894",
             ),
             Cause(
@@ -134,35 +135,35 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             ),
             Cause(
                 name="float_order",
-                since="doubles were added in another order, which moved the sum by more than the "
-                "bound within which they count as equal",
+                since="doubles were added in a different order, which changed the sum by more than "
+                "the tolerance",
                 color="#d4a6c8",
             ),
             Cause(
                 name="missing_in_batch",
-                since="the table lacks events that the source has, or has values that are not "
-                "theirs",
+                since="the table is missing events that the source has, or has values that the "
+                "source does not give",
                 color="#79706e",
             ),
             Cause(
                 name=UNEXPLAINED,
-                since="nothing that was tried gives what the stream wrote",
+                since="no known cause reproduces the stream's output",
                 color="#e15759",
             ),
         )
     }
 )
 
-#: What may be accepted: all causes but that there is none, and those that are not proved.
+#: What may be accepted: every cause except `unexplained`, and those that are not proved.
 ACCEPTABLE = (*(name for name in CAUSES if name != UNEXPLAINED), POSSIBLE)
 
 
 def check_acceptable(names: Iterable[str]) -> None:
-    """Raises JobFileError for what is the name of no cause."""
+    """Raises JobFileError for a name that is not a cause."""
     for name in names:
         if name not in ACCEPTABLE:
             raise JobFileError(
-                "there is no such cause to accept",
+                "there is no such cause",
                 field="accept",
                 value=name,
                 way_out=did_you_mean(name, ACCEPTABLE),

@@ -256,7 +256,7 @@ def check_names(definition: Definition, key: Sequence[str]) -> None:
     for name in definition.aggregates:
         if name in RESERVED or name in key or name.startswith("_"):
             raise AggregateError(
-                "the name is taken by the result's own columns",
+                "the name is reserved for the result's own columns",
                 field="aggregates",
                 value=name,
                 way_out="Choose another name, not beginning with an underscore",

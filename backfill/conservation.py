@@ -14,7 +14,7 @@ from backfill.errors import ConservationError
 from backfill.operators.aligned import layout
 from backfill.windows import SessionWindow
 
-_WAY_OUT = "Nothing was published; run again, and if it comes back report it: no setting mends it"
+_WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
         last = row[f"{name}{LAST}"] or 0
         if first != last:
             raise ConservationError(
-                f"slices are cut wrongly: {first} windows by their first events, {last} by their "
+                f"inconsistent slices: {first} windows by their first events, {last} by their "
                 "last ones",
                 field=name,
                 way_out=_WAY_OUT,

@@ -56,7 +56,7 @@ class Engine:
         null_key: a NULL key is an ordinary group, rather than no key.
         before_epoch: events before 1970 are accepted.
         sessions, offsets, calendars, cumulating: whether it has event-time windows of this kind
-            at all; those that it has not are cut by the plain rules at its tick.
+            at all; kinds that it lacks follow the plain rules at its tick.
         streaming: how its operators take events as they come, by the name of the interface where
             it has several; a window is computed by the first one that has it.
     """
@@ -73,11 +73,11 @@ class Engine:
     streaming: Mapping[str, Streaming] = field(default_factory=dict, hash=False)
 
     def rules_for(self, window: Window) -> Rules:
-        """The rules for this window: the engine's own, or plain ones for what it hasn't.
+        """The rules for this window: the engine's own, or the plain ones for kinds that it lacks.
 
         Raises:
             WindowError: if the engine's constructor would refuse the window, or a duration is
-                no whole number of its ticks.
+                not a whole number of its ticks.
         """
         if isinstance(window, EventWindow):
             raise WindowError(
@@ -92,7 +92,7 @@ class Engine:
     def check(self, window: Window | EventWindow) -> None:
         """Raises WindowError if the engine's constructor would refuse the window.
 
-        Or if a duration is no whole number of the engine's ticks.
+        Or if a duration is not a whole number of the engine's ticks.
         """
         self._check_ticks(window)
         self._check_advance(window)
@@ -130,11 +130,11 @@ class Engine:
             too_large = False
         if too_large:
             raise WindowError(
-                f"is larger than the size {size}, which the engine {self.name} forbids: events "
-                "in between would be in no window",
+                f"is larger than the size {size}, which the engine {self.name} does not allow: "
+                "events in between would be in no window",
                 field="advance",
                 value=str(advance),
-                way_out="Make it at most the size",
+                way_out="Make it no larger than the size",
             )
 
 
@@ -207,7 +207,7 @@ def engine(name: str) -> Engine:
     """The engine of this name.
 
     Raises:
-        JobFileError: if there is none.
+        JobFileError: if there is no such engine.
     """
     if name not in ENGINES:
         raise JobFileError(

@@ -1,4 +1,4 @@
-"""One tree of errors. Each holds the facts and names the way out, in one line."""
+"""The errors of the package. Each message is one line: the field, the problem and what to do."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ _ABSENT: Any = object()
 class BackfillError(Exception):
     """Something could not be done.
 
-    The message is built from the facts, so that it reads the same everywhere; the facts stay on
-    the error as attributes for those who handle it.
+    The message is built from the attributes, so that every error reads the same way.
 
     Attributes:
         problem: what is wrong, without the field's name.
@@ -46,7 +45,7 @@ class BackfillError(Exception):
         return f"{message}. {self.way_out}" if self.way_out else message
 
     def within(self, place: str) -> BackfillError:
-        """The same error, told from further out: `gap` becomes `windows.sessions.session.gap`."""
+        """The same error with an outer field name: `gap` becomes `windows.sessions.session.gap`."""
         field = f"{place}.{self.field}" if self.field else place
         value = self.value if self.has_value else _ABSENT
         return type(self)(self.problem, field=field, value=value, way_out=self.way_out)
@@ -57,7 +56,7 @@ class JobFileError(BackfillError, ValueError):
 
 
 class WindowError(BackfillError, ValueError):
-    """A window definition, or a duration in it, that no engine or not this engine can compute."""
+    """A window definition, or a duration in it, that the engine cannot compute."""
 
 
 class AggregateError(BackfillError, ValueError):
@@ -65,15 +64,15 @@ class AggregateError(BackfillError, ValueError):
 
 
 class ColumnError(BackfillError, ValueError):
-    """A column that is missing or has a type that cannot serve."""
+    """A column that is missing or has an unsuitable type."""
 
 
 class SourceError(BackfillError):
-    """The source is missing, empty, unreadable, or has features that are not applied."""
+    """The source is missing, empty, unreadable, or uses features that are not supported."""
 
 
 class ReplayError(BackfillError, ValueError):
-    """Events, or settings of a replay, that the engine's operator would not take."""
+    """Events, or settings of a replay, that the engine's operator would reject."""
 
 
 class TableError(BackfillError):
@@ -85,15 +84,15 @@ class SetupError(BackfillError):
 
 
 class ConservationError(BackfillError):
-    """Events went in that did not come out: a fault in backfill or a source that changed."""
+    """Events were lost in a computation: a bug in backfill, or a source that changed meanwhile."""
 
     exit_code = 1
 
 
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
-    """A way out for an unknown name: the nearest allowed one, or all of them."""
+    """A suggestion for an unknown name: the closest allowed name, or all of them."""
     names = sorted(allowed)
     near = difflib.get_close_matches(name, names, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
-    return "Allowed: " + ", ".join(names) if names else "Nothing is allowed here"
+    return "Allowed: " + ", ".join(names) if names else "No name is allowed here"

@@ -231,7 +231,7 @@ def _write(rows: DataFrame, path: str, *, most_days: int) -> None:
         if error.getCondition() != "PATH_ALREADY_EXISTS":
             raise
         raise TableError(
-            "exists already", field="path", value=path, way_out="Choose another, or remove it"
+            "already exists", field="path", value=path, way_out="Choose another path or remove it"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""A job: what a job file describes, planned, run, and looked at."""
+"""A job: what a job file describes, to plan, run and inspect."""
 
 from __future__ import annotations
 
@@ -51,9 +51,22 @@ def _logged(message: str) -> None:
 class Job:
     """A validated job file, ready to run.
 
+    Progress of its methods goes to the function that is given as `progress`, one line per call, or
+    else to the logger `backfill` at level INFO.
+
     Args:
-        spec: what the job file says.
+        spec: the contents of the job file.
         store: where the tables are; by default Delta tables in the job file's `tables.path`.
+
+    Example:
+        >>> job = Job.load(job_file)
+        >>> result = job.run(spark)
+        >>> result.read, result.windows["hourly"].rows
+        (3, 2)
+        >>> [row.events for row in job.table("hourly", spark).orderBy("window_start").collect()]
+        [2, 1]
+        >>> [(run["kind"], run["user"] is None) for run in job.history()]
+        [('run', False)]
     """
 
     def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
@@ -65,12 +78,16 @@ class Job:
         """Reads a job file.
 
         Raises:
-            JobFileError: naming the line, the field, the value, and what is allowed.
+            JobFileError: with the line, the field, the value and what is allowed.
         """
         return cls(JobSpec.load(path))
 
     def table(self, name: str, spark: SparkSession | None = None) -> DataFrame:
-        """What is published of a window, or the quarantine: the columns that users see.
+        """The published rows of a window, or of the quarantine, without internal columns.
+
+        Args:
+            name: a window of the job, or `quarantine`.
+            spark: as for `run`.
 
         Raises:
             JobFileError: if the job has no such window.
@@ -100,9 +117,9 @@ class Job:
         late: str | Path | None = None,
         progress: Progress = _logged,
     ) -> Plan:
-        """What `run` with the same selection would do, and why; nothing is written.
+        """Describes what `run` with the same selection would do, and why; nothing is written.
 
-        Or, without a selection, what `recompute` or `expire` would do.
+        Without a selection it can also plan `recompute` or `expire`.
 
         Args:
             spark: as for `run`.
@@ -111,27 +128,29 @@ class Job:
             date: as for `run`.
             missing: as for `run`.
             chunk: as for `run`.
-            explain: look, too, how far beyond a range it would read.
-            recompute: plan `recompute` instead.
-            expire: plan `expire` instead.
+            explain: also determine how far beyond the range events would be read.
+            recompute: plan a `recompute` instead.
+            expire: plan an `expire` instead.
             late: as for `recompute`.
             progress: as for `run`.
 
         Raises:
-            JobFileError: the dates are none, or contradict each other.
-            TableError: part of a stale table is asked for.
+            JobFileError: invalid dates, or arguments that can't be combined.
+            TableError: only part of a stale table is selected.
             SourceError: the source can't be read.
         """
         zone = self.spec.timezone
         selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
         if ((recompute or expire) and not selection.everything) or (recompute and expire):
             raise JobFileError(
-                "plans one thing at a time",
+                "can't be combined",
                 field="recompute (--recompute), expire (--expire)",
-                way_out="Leave out the others, and the dates",
+                way_out="Give only one of them, and no dates",
             )
         if late is not None and not recompute:
-            raise JobFileError("goes with recompute (--recompute)", field="late", value=str(late))
+            raise JobFileError(
+                "is only allowed with recompute (--recompute)", field="late", value=str(late)
+            )
         if expire:
             tables = states(self.spec, self.store, self.spec.windows)
             return Plan(selection, tuple(plan_expiry(self.spec, tables)))
@@ -156,27 +175,30 @@ class Job:
     ) -> RunResult:
         """Computes windows and publishes them.
 
-        Without a selection all dates are computed and each table is replaced in one commit;
-        otherwise the windows that hold an event of the selected dates, each range in a commit.
+        Without a selection all dates are computed, and each table is replaced in one commit.
+        With one, only windows that contain an event of the selected dates are replaced, in one
+        commit per range and table.
 
         Args:
             spark: the session to use, by default the current one or a new local one.
-            start: the first date, in the job's zone; `today` and `yesterday` work.
-            end: the date behind the last one.
-            date: one date, instead of both.
+            start: the first date, in the job's time zone; `today` and `yesterday` are allowed.
+            end: the date after the last one (exclusive).
+            date: a single date, instead of `start` and `end`.
             missing: only dates that have events and were never computed.
-            chunk: cut ranges into runs of so many days; a failing one does not stop the others,
-                and those that were committed before are not run again.
-            publish_anyway: why to publish even what fails its checks; kept in the history.
-            progress: is given, in a line each, what is being done; by default the log `backfill`.
+            chunk: split the range into runs of this many days. A failed run does not stop the
+                others, and runs that were already committed are not repeated.
+            publish_anyway: a reason to publish even if checks fail; kept in the history.
+            progress: called with one line of text per step; by default the log `backfill`.
+
+        Returns:
+            Counts of events and rows, the outcomes of the checks, and the ranges that failed.
 
         Raises:
-            ChecksFailed: what was computed is not as it has to be; it is kept, and nothing of it
-                is published.
-            SourceError: if the source can't be read, is empty, or has no usable event.
-            ColumnError, AggregateError: if the job does not fit the source's columns.
-            ConservationError: if events went in that did not come out.
-            TableError: if a table is stale, can't be written, or another run came between.
+            ChecksFailed: a check failed; the computed rows are kept aside, nothing is published.
+            SourceError: the source can't be read, is empty, or has no usable event.
+            ColumnError, AggregateError: the job does not fit the source's columns.
+            ConservationError: events were lost in the computation.
+            TableError: a table is stale or can't be written, or another run committed first.
         """
         zone = self.spec.timezone
         selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
@@ -196,21 +218,21 @@ class Job:
         publish_anyway: str | None = None,
         progress: Progress = _logged,
     ) -> RunResult | None:
-        """Merges what arrived since the tables were published into them.
+        """Merges the events that arrived since the tables were published into them.
 
         Args:
             spark: as for `run`.
-            late: a file or folder of late events; it is an input of the job from now on.
+            late: a file or folder of late events, which becomes an input of the job.
             publish_anyway: as for `run`.
             progress: as for `run`.
 
         Returns:
-            What was done; None where nothing had arrived.
+            As `run`; None if there are no new events.
 
         Raises:
             ChecksFailed: as for `run`.
-            TableError: nothing is published, a table is stale, or another run came between.
-            SourceError: an input is gone or has changed; or the source can't be read.
+            TableError: nothing is published, a table is stale, or another run committed first.
+            SourceError: an input is missing or has changed, or the source can't be read.
         """
         reason = _reason(publish_anyway)
         paths = [] if late is None else [str(Path(late).absolute())]
@@ -227,22 +249,22 @@ class Job:
         end: str | dt.date | None = None,
         progress: Progress = _logged,
     ) -> tuple[Outcome, ...]:
-        """Checks what is published, by the job's checks; nothing is published by it.
+        """Runs the job's checks on the published tables; changes nothing.
 
-        Without a range the events are read again, too, and checked with what holds them.
+        Without a range the events are read again and checked as well.
 
         Args:
-            window: only this table; by default all.
+            window: only this table; by default all of them.
             spark: as for `run`.
             start: only windows that start on this date or later.
-            end: the date behind the last one.
+            end: the date after the last one (exclusive).
             progress: as for `run`.
 
         Returns:
-            What came of each check.
+            The outcome of each check.
 
         Raises:
-            JobFileError: no such window or date.
+            JobFileError: an unknown window, or invalid dates.
             TableError: nothing is published, or a table is stale.
         """
         if window is not None:
@@ -253,15 +275,18 @@ class Job:
         return validate(self._context(spark, progress), names, dates)
 
     def docs(self) -> Path:
-        """Builds pages of what came of the checks of all runs; gives their beginning.
+        """Builds HTML pages with the outcomes of all runs' checks.
+
+        Returns:
+            The path of the index page.
 
         Raises:
-            TableError: no run has checked anything yet.
+            TableError: no run has been checked yet.
         """
         found = kept(self.spec.tables)
         if not found:
             way_out = f"Run: backfill run {self.spec.path}"
-            raise TableError("nothing has been checked yet", field="docs", way_out=way_out)
+            raise TableError("no run has been checked yet", field="docs", way_out=way_out)
         # Imported where it is needed: that takes seconds.
         from backfill.quality.docs import build_docs
 
@@ -278,28 +303,29 @@ class Job:
     ) -> dict[str, Streamed]:
         """Runs the job as Spark Structured Streaming queries until the source is drained.
 
-        One query for each window, under Spark's conventions whatever the job's engine: events
-        that come later than the watermark are dropped, every copy of an event is counted, and a
-        window is written once, when the watermark has come to its end. Called again, each query
-        goes on from its checkpoint with the files that arrived since.
+        There is one query per window, under Spark's rules regardless of the job's engine: events
+        behind the watermark are dropped, every copy of an event is counted, and a window is
+        written once, when the watermark passes its end. The next call continues each query from
+        its checkpoint with the files that arrived since.
 
         Args:
             spark: as for `run`.
-            to: a folder: the output goes to `to/WINDOW`, Parquet in the form `spark-append`, the
-                checkpoints to `to/_checkpoints`.
-            files_per_batch: a micro-batch reads no more files; by default all that are there.
-                Files are read in the order in which they were last changed.
-            watermark_delay: in place of the job file's `stream.watermark_delay`; by default 0s.
+            to: a folder. The output goes to `to/WINDOW` as Parquet in the format `spark-append`,
+                the checkpoints go to `to/_checkpoints`.
+            files_per_batch: the maximum number of files in a micro-batch; by default all files.
+                Files are read in the order of their modification times.
+            watermark_delay: a duration such as "10s" that overrides the job file's
+                `stream.watermark_delay`; the default there is 0s.
             progress: as for `run`.
 
         Returns:
-            What each query did, by window.
+            The counts of each query, by window.
 
         Raises:
             SourceError: the source can't be read as a stream of files.
-            WindowError: Structured Streaming has no such windows.
+            WindowError: Structured Streaming does not support such windows.
             ColumnError, AggregateError: the job does not fit the source's columns.
-            TableError: the folder holds something else, or was begun with another job file.
+            TableError: the folder contains other data, or was started with another job file.
         """
         delay = (
             None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
@@ -324,30 +350,31 @@ class Job:
         progress: Progress = _logged,
         **settings: Any,
     ) -> Reconciled:
-        """Compares a published table with what a streaming operator wrote, and says why it differs.
+        """Compares a published table with a streaming operator's output and explains differences.
 
-        The events of the keys that differ are replayed: up to 500,000 here, more of them in parts
-        by Spark's workers, which then need backfill installed. One key has to fit into the memory
-        of one of these.
+        The events of keys that differ are replayed: up to 500,000 in this process, more than that
+        in parts on Spark's workers, which then need backfill installed. The events of one key must
+        fit into the memory of one worker.
 
         Args:
-            window: the table.
+            window: the name of the table.
             spark: as for `run`.
-            stream: the operator's output; by default the job file's `stream.path`.
-            checkpoint: of a Spark query; its logs tell which batch read which files.
-            sample: the share of the keys to look at, up to 1.
+            stream: the path of the operator's output; by default the job file's `stream.path`.
+            checkpoint: the checkpoint folder of a Spark query, which says which batch read which
+                files.
+            sample: the share of the keys to compare, greater than 0 and up to 1.
             progress: as for `run`.
-            settings: of the job file's `stream` section, in place of those there.
+            settings: override the job file's `stream` section, such as `grace="10s"`.
 
         Returns:
-            What is alike and what is not; each difference with its causes, and whether they are
-            proved.
+            The number of matching windows, and each difference with its causes and whether they
+            are proved.
 
         Raises:
-            JobFileError: a setting is missing, or is none.
+            JobFileError: a setting is missing or invalid.
             TableError: nothing is published, or the table is stale.
             SourceError, ColumnError: the stream's output can't be read.
-            ReplayError: the engine has no such setting.
+            ReplayError: the engine does not have the setting.
         """
         self._known(window, list(self.spec.windows))
         given = described(self.spec, stream, settings)
@@ -358,19 +385,35 @@ class Job:
     def changes(
         self, window: str, since: str | None = None, spark: SparkSession | None = None
     ) -> DataFrame:
-        """What a run and those after it changed; by default the last run.
+        """The windows that a run and all later runs changed; by default the last run.
+
+        Args:
+            window: the name of the table.
+            since: the id of a run, as in `history`.
+            spark: as for `run`.
 
         Returns:
             As `versions.changes_since`.
+
+        Raises:
+            JobFileError: an unknown window.
+            TableError: nothing is published, or there is no such run.
         """
         return versions.changes_since(spark or _session(), self.store, self.spec, window, since)
 
     def history(self) -> list[dict[str, Any]]:
-        """The runs that published something, newest first; as `versions.runs`."""
+        """The runs that published data, newest first; as `versions.runs`."""
         return versions.runs(self.store, self._tables())
 
     def restore(self, run: str) -> versions.Restored:
-        """Goes back to what a run published, the record of what was counted included."""
+        """Restores the tables to what a run published, with the record of counted inputs.
+
+        Args:
+            run: the id of a run, as in `history`.
+
+        Raises:
+            TableError: there is no such run, or its files are gone.
+        """
         run_id = new_run_id()
         metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
         try:
@@ -383,13 +426,31 @@ class Job:
         return replace(done, forgotten=tuple(path for path in given if path not in known))
 
     def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
-        """Drops published windows that are past the job's retention; as `expire.expire`."""
+        """Drops published windows that are past the job's retention.
+
+        Args:
+            spark: as for `run`.
+
+        Returns:
+            What was dropped, by table; as `expire.expire`.
+
+        Raises:
+            JobFileError: the job file sets no retention.
+        """
         run_id = new_run_id()
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
         return expire(spark or _session(), self.store, self.spec, run_id=run_id, metadata=metadata)
 
     def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
-        """Deletes what dead runs left, and joins small files; as `execution.clean.clean`."""
+        """Deletes the files that killed runs left behind, and compacts small files.
+
+        Args:
+            older_than: a duration; newer files are kept. Give more than the longest run takes.
+            spark: as for `run`.
+
+        Returns:
+            What was deleted and compacted, by table; as `execution.clean.clean`.
+        """
         order = (*self.spec.key, "window_start")
         tables = {**dict.fromkeys(self.spec.windows, order), QUARANTINE: ("source",)}
         return clean(
@@ -428,13 +489,20 @@ class Job:
 def reconcile(
     job: Job | str | Path, window: str, spark: SparkSession | None = None, **options: Any
 ) -> Reconciled:
-    """Compares a published table with what a streaming operator wrote; as `Job.reconcile`.
+    """Compares a published table with a streaming operator's output; as `Job.reconcile`.
 
     Args:
-        job: a job, or the path of its file.
-        window: the table.
+        job: a job, or the path of a job file.
+        window: the name of the table.
         spark: as for `Job.run`.
-        options: as `Job.reconcile` takes them.
+        options: the arguments of `Job.reconcile`.
+
+    Returns:
+        As `Job.reconcile`.
+
+    Raises:
+        JobFileError: the job file, a setting or the name of the window is invalid.
+        BackfillError: everything else that `Job.reconcile` raises.
     """
     loaded = job if isinstance(job, Job) else Job.load(job)
     return loaded.reconcile(window, spark, **options)
@@ -442,7 +510,7 @@ def reconcile(
 
 def _reason(given: str | None) -> str | None:
     if given is not None and not given.strip():
-        raise JobFileError("needs a reason", field="publish_anyway", value=given)
+        raise JobFileError("must not be empty", field="publish_anyway", value=given)
     return given
 
 

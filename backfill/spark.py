@@ -150,7 +150,7 @@ def _check_reachable(remote: str) -> None:
         host, port = None, 0
     if not remote.startswith("sc://") or not host:
         raise SetupError(
-            "not an address of Spark Connect",
+            "not a Spark Connect address",
             field="remote",
             value=remote,
             way_out=f"Write sc://host or sc://host:port (without a port: {_CONNECT_PORT})",

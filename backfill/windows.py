@@ -1,7 +1,7 @@
 """Window definitions: frozen, keyword-only, validated when they are made.
 
-They say what is cut, not how: gap edges, end conventions and alignment are an engine's
-(`backfill.engines`).
+They say which windows are computed. Gap edges, end conventions and alignment are set by the
+engine (`backfill.engines`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ D = TypeVar("D", Fixed, Duration)
 
 @dataclass(frozen=True, kw_only=True)
 class SessionWindow:
-    """Activity of one key, ended by a gap in which the key has no event (KIP-94).
+    """Windows of one key's activity, ended by a gap without events (KIP-94).
 
     Args:
-        gap: the inactivity gap, such as "30m"; a fixed duration, more than zero.
+        gap: the inactivity gap, such as "30m"; a fixed duration greater than zero.
 
     Raises:
-        WindowError: if the gap is not positive, a calendar span, or no duration.
+        WindowError: if the gap is not positive, is a calendar span, or is not a duration.
+
+    Example:
+        >>> print(SessionWindow(gap="90m"))
+        session(gap=90m)
     """
 
     gap: Fixed
@@ -37,16 +41,20 @@ class SessionWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class TumblingWindow:
-    """Windows of one size, end to end; every event is in exactly one.
+    """Consecutive windows of one size; every event is in exactly one of them.
 
     Args:
         size: "1h", or a calendar span such as "1 day", which follows the time zone.
-        offset: shifts the alignment; may be negative. In a calendar, a shift of the local clock.
-        phase: of windows of months or years: how many months after January they begin, such as
-            "3 months" for years from April (with offset="5d" from the 6th).
+        offset: shifts the alignment; may be negative. For calendar sizes it shifts the local time.
+        phase: for sizes of months or years: how many months after January the windows start, such
+            as "3 months" for years from April (with offset="5d" from April 6).
 
     Raises:
-        WindowError: if the size is not positive, or one of the two is no duration.
+        WindowError: if the size is not positive, or an argument is not a duration.
+
+    Example:
+        >>> print(TumblingWindow(size="1 day", offset="6h"))
+        tumbling(size=1 day, offset=6h)
     """
 
     size: Duration
@@ -67,16 +75,20 @@ class TumblingWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class HoppingWindow:
-    """Windows of one size, one starting every `advance`; an event is in all that hold its time.
+    """Windows of one size that start every `advance`; an event is in each one that covers its time.
 
     Args:
-        size: "24h", or a calendar span.
-        advance: "1h"; a calendar span exactly if the size is one. Whether it may be larger
-            than the size, so that events in between are in no window, is the engine's to say.
+        size: such as "24h", or a calendar span.
+        advance: such as "1h"; a calendar span if and only if the size is one. Some engines allow
+            an advance larger than the size; events in between are then in no window.
         offset, phase: as for `TumblingWindow`.
 
     Raises:
-        WindowError: if size or advance is not positive, or a calendar span beside a fixed one.
+        WindowError: if size or advance is not positive, or only one of them is a calendar span.
+
+    Example:
+        >>> print(HoppingWindow(size="24h", advance="1h"))
+        hopping(size=24h, advance=1h)
     """
 
     size: Duration
@@ -101,7 +113,7 @@ class HoppingWindow:
         _set(self, phase=_phase(phase, self.advance))
         if isinstance(self.size, Calendar) != isinstance(self.advance, Calendar):
             raise WindowError(
-                f"must be of one kind with the size {self.size}",
+                f"must be of the same kind as the size {self.size}",
                 field="advance",
                 value=str(self.advance),
                 way_out="Give both as fixed spans (24h, 1h) or both as calendar spans (1 week, "
@@ -118,14 +130,18 @@ class CumulatingWindow:
     """Windows that share a start and grow by `step` up to `size` (Flink SQL's CUMULATE).
 
     Args:
-        size: "24h", or a calendar span such as "1 day".
-        step: divides a fixed size evenly. In a calendar size, steps count from its local start
-            and the last one is cut at its end.
+        size: such as "24h", or a calendar span such as "1 day".
+        step: must divide a fixed size evenly. With a calendar size, steps count from the local
+            start, and the last one is cut off at the end.
         offset, phase: as for `TumblingWindow`.
 
     Raises:
-        WindowError: if the step is not positive, larger than the size, does not divide a fixed
-            size, or is a calendar span in a fixed size.
+        WindowError: if the step is not positive, is larger than the size, does not divide a fixed
+            size, or is a calendar span with a fixed size.
+
+    Example:
+        >>> print(CumulatingWindow(size="1 day", step="1h"))
+        cumulating(size=1 day, step=1h)
     """
 
     size: Duration
@@ -145,7 +161,7 @@ class CumulatingWindow:
         _set(self, phase=_phase(phase, self.size))
         if not _steps_fit(self.size, self.step):
             raise WindowError(
-                f"the size {self.size} is no whole number of steps",
+                f"the size {self.size} is not a whole number of steps",
                 field="step",
                 value=str(self.step),
                 way_out="Choose a step that divides the size",
@@ -162,10 +178,14 @@ class SlidingWindow:
 
     Args:
         length: how far back a window reaches, both ends included; a fixed duration, or None for
-            all that came before (SQL's UNBOUNDED PRECEDING).
+            all earlier events (SQL's UNBOUNDED PRECEDING).
 
     Raises:
-        WindowError: if the length is not positive, a calendar span, or no duration.
+        WindowError: if the length is not positive, is a calendar span, or is not a duration.
+
+    Example:
+        >>> print(SlidingWindow(length="24h"))
+        sliding(length=24h)
     """
 
     length: Fixed | None
@@ -184,14 +204,18 @@ class CountWindow:
     """Windows of a key's last `size` events, one after every `advance` of them.
 
     Args:
-        size: the number of events, at least 1; None for all that came before (SQL's ROWS
-            UNBOUNDED PRECEDING).
-        advance: the events between two windows, at least 1; the size by default, which makes
-            windows that do not overlap, and 1 without a size. The first windows hold fewer events
-            if it is smaller.
+        size: the number of events, at least 1; None for all earlier events (SQL's ROWS UNBOUNDED
+            PRECEDING).
+        advance: the number of events between two windows, at least 1. By default the size, so that
+            windows do not overlap, or 1 if there is no size. If it is smaller than the size, the
+            first windows contain fewer events.
 
     Raises:
-        WindowError: if one of the two is no whole number of events, or less than 1.
+        WindowError: if size or advance is not a whole number, or less than 1.
+
+    Example:
+        >>> print(CountWindow(size=100, advance=10))
+        count(size=100, advance=10)
     """
 
     size: int | None
@@ -230,7 +254,7 @@ def _set(window: object, **values: object) -> None:
 def _positive(value: D, *, field: str) -> D:
     if (value.us if isinstance(value, Fixed) else value.count) <= 0:
         raise WindowError(
-            "must be more than zero", field=field, value=str(value), way_out="Give, say, 30m"
+            "must be greater than zero", field=field, value=str(value), way_out="Give, say, 30m"
         )
     return value
 
@@ -265,7 +289,9 @@ def _phase(value: object, every: Duration) -> Calendar | None:
     if not isinstance(phase, Calendar) or phase.unit != "month":
         problem, way_out = "must be a number of months", "Give, say, 3 months"
     elif not isinstance(every, Calendar) or every.unit != "month":
-        problem = f"is for windows that begin with months, and these begin every {every}"
+        problem = (
+            f"is only for windows that start on month boundaries, but these start every {every}"
+        )
         way_out = "Leave it out, or use offset"
     elif not 0 < phase.count < every.count:
         problem = f"must be less than the {every.count} months from one window to the next"

@@ -147,10 +147,10 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
             held = events.select(to_column(aggregate.where)).schema[0].dataType
             if not isinstance(held, T.BooleanType):
                 raise AggregateError(
-                    "the predicate behind `where` is not true or false",
+                    "the predicate after `where` is not boolean",
                     field=str(aggregate),
                     value=held.simpleString(),
-                    way_out="Compare it with something",
+                    way_out="Write a comparison, such as status = 'paid'",
                 )
         _ = events.select(value).schema
     except AnalysisException as error:

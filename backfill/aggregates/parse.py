@@ -41,7 +41,7 @@ def parse(text: str, factories: Mapping[str, Callable[..., Aggregate]]) -> Aggre
     where = _WHERE.match(rest)
     if rest.strip() and not where:
         raise AggregateError(
-            f"{rest.strip()!r} can't stand behind the aggregate", value=text, way_out=_FORM
+            f"{rest.strip()!r} is not allowed after the aggregate", value=text, way_out=_FORM
         )
     return _make(text, factories[name], arguments, rest[where.end() :].strip() if where else None)
 
@@ -55,7 +55,7 @@ def _make(
         match = _PARAMETER.fullmatch(argument)
         if not match:
             raise AggregateError(
-                f"{argument.strip()!r} is no parameter",
+                f"{argument.strip()!r} is not a parameter",
                 value=text,
                 way_out="Parameters are numbers, true or false, with or without a name",
             )

@@ -1,4 +1,4 @@
-"""The command `backfill`: its verbs, and what becomes of errors."""
+"""The command `backfill`: its verbs, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None for the process's own.
 
     Returns:
-        The exit code: 0 done and well, 1 done and something is not well, 2 could not be done,
+        The exit code: 0 success; 1 completed with differences or failed checks; 2 could not run;
         130 interrupted.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)

@@ -18,21 +18,20 @@ _ID_SHOWN = 8
 
 def changes(
     job: JobFile,
-    window: Annotated[str, typer.Argument(metavar="WINDOW", help="Its name in the job file.")],
+    window: Annotated[
+        str, typer.Argument(metavar="WINDOW", help="The window's name in the job file.")
+    ],
     since: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="What this run changed, and all runs since."),
+        typer.Option(metavar="RUN", help="Show the changes of this run and all later runs."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many changes.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of changes.")] = 20,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Tell which windows the last run changed.
-
-    They were inserted, updated, deleted, merged with others, or split.
-    """
+    """Show which windows the last run inserted, updated, deleted, merged or split."""
     from backfill.job import Job
     from backfill.ledger.changes import first_changes
 
@@ -47,8 +46,8 @@ def changes(
     if rows:
         print_table(_columns(rows), [_texts(row, _columns(rows), zone) for row in rows])
         print_line()
-    told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
-    shown = f"{told or 'Nothing changed'}; times in {loaded.spec.timezone}"
+    counted = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
+    shown = f"{counted or 'Nothing changed'}; times in {loaded.spec.timezone}"
     print_line(f"{shown}; there are more (--limit {limit})" if more else shown)
 
 
@@ -66,7 +65,7 @@ def _texts(row: Mapping[str, Any], columns: list[str], zone: dt.tzinfo) -> list[
     def text(name: str, value: Any) -> str:
         return value[:_ID_SHOWN] if name == "session_id" else cell(value, zone)
 
-    def told(name: str) -> str:
+    def shown_cell(name: str) -> str:
         if name in row["key"]:
             return cell(row["key"][name], zone)
         if name in row["changed"]:
@@ -75,4 +74,4 @@ def _texts(row: Mapping[str, Any], columns: list[str], zone: dt.tzinfo) -> list[
         side = new or old
         return text(name, side[name]) if name in side else ""
 
-    return [row["change"], *map(told, columns[1:])]
+    return [row["change"], *map(shown_cell, columns[1:])]

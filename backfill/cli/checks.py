@@ -38,7 +38,7 @@ def print_failed(outcomes: Sequence[Outcome]) -> None:
     failed = [each for each in outcomes if not each.success]
     if not failed:
         return
-    columns = ("table", "check", "severity", "what has to hold", "found")
+    columns = ("table", "check", "severity", "expected", "found")
     rows = [
         (
             each.table,

@@ -16,7 +16,7 @@ def clean(
     older_than: Annotated[
         str,
         typer.Option(
-            metavar="AGE", help="Spare what was written since: more than the longest run takes."
+            metavar="AGE", help="Keep files newer than this; give more than the longest run takes."
         ),
     ] = "24h",
     as_json: Json = False,
@@ -24,7 +24,7 @@ def clean(
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Remove what dead runs left, and join small files.
+    """Remove the files that killed runs left behind, and compact small files.
 
     Published versions stay readable.
     """
@@ -38,7 +38,7 @@ def clean(
         }
         print_json({"ok": True, "tables": tables})
         return
-    numbers = ("dead runs", "files", "records", "bytes")
+    numbers = ("killed runs", "files", "records", "bytes")
     rows = [
         (
             name,
@@ -55,5 +55,5 @@ def clean(
         )
         for name, each in done.items()
     ]
-    print_table(("table", *numbers, "joined"), rows, right=numbers)
-    print_line("\nRemoved what is older than " + older_than + " and belongs to no version.")
+    print_table(("table", *numbers, "compacted"), rows, right=numbers)
+    print_line("\nRemoved files older than " + older_than + " that belong to no version.")

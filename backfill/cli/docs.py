@@ -7,7 +7,7 @@ from backfill.cli.output import print_json, print_line
 
 
 def docs(job: JobFile, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Build Great Expectations' data docs, with the history of checks; they open offline."""
+    """Build HTML pages with the history of all checks; they open offline."""
     from backfill.job import Job
 
     index = Job.load(job).docs()

@@ -15,7 +15,10 @@ def expire(
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Drop the windows that ended longer before the latest event than the retention."""
+    """Drop the windows that are older than the job's retention.
+
+    A window's age is counted from its end to the latest event.
+    """
     from backfill.job import Job
 
     done = Job.load(job).expire(spark_session(spark, remote))

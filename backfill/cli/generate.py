@@ -14,30 +14,36 @@ from backfill.errors import TableError
 
 
 def generate(
-    path: Annotated[Path, typer.Argument(help="The folder to make.")],
-    events: Annotated[int, typer.Option(min=1, help="How many; 20_000_000 may be written so.")],
-    days: Annotated[int, typer.Option(min=1, help="Over how many days, from 2026-01-01.")],
-    keys: Annotated[int, typer.Option(min=1, help="Of how many users.")],
-    late: Annotated[float, typer.Option(min=0, max=1, help="Share that arrives late.")] = 0.0,
+    path: Annotated[Path, typer.Argument(help="The folder to create.")],
+    events: Annotated[
+        int, typer.Option(min=1, help="The number of events; may be written as 20_000_000.")
+    ],
+    days: Annotated[int, typer.Option(min=1, help="The number of days, from 2026-01-01.")],
+    keys: Annotated[int, typer.Option(min=1, help="The number of users.")],
+    late: Annotated[
+        float, typer.Option(min=0, max=1, help="The share of events that arrive late.")
+    ] = 0.0,
     duplicates: Annotated[
-        float, typer.Option(min=0, max=1, help="Share that is delivered twice.")
+        float, typer.Option(min=0, max=1, help="The share of events that are delivered twice.")
     ] = 0.0,
     hot_key: Annotated[
-        float, typer.Option(min=0, max=1, help="Share that one more user has.")
+        float,
+        typer.Option(min=0, max=1, help="The share of events that belong to one additional user."),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Another seed, other events.")] = 1,
+    seed: Annotated[int, typer.Option(help="The seed of the random generator.")] = 1,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Write events to try things on.
+    """Write sample events: the clicks of a web shop, as Parquet.
 
-    A web shop's clicks as Parquet; the same for the same arguments.
+    The same arguments give the same events.
     """
-    # Seen here too, so that nobody waits for Spark to be told.
+    # Checked before Spark starts, so that nobody waits for the error.
     if path.exists():
-        raise TableError("exists already", field=str(path), way_out="Choose another, or remove it")
+        way_out = "Choose another path or remove it"
+        raise TableError("already exists", field=str(path), way_out=way_out)
     from backfill import generate as generator
 
     written = generator.generate(

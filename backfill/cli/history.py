@@ -14,7 +14,7 @@ _COUNTS = ("rows", "read", "late", "duplicates", "quarantined", "changed")
 
 
 def history(job: JobFile, as_json: Json = False, verbose: Verbose = False) -> None:
-    """List the runs that published something, newest first."""
+    """List the runs that published data, newest first."""
     from backfill.job import Job
 
     loaded = Job.load(job)

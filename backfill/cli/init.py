@@ -15,17 +15,17 @@ TEMPLATE = Path(__file__).with_name("job.yaml")
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("job.yaml"),
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("job.yaml"),
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a commented job file, never over another."""
+    """Write a commented job file; never overwrites an existing file."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE.read_text(encoding="utf-8"))
     except FileExistsError:
         raise JobFileError(
-            "exists already", field=str(path), way_out="Choose another name, or remove it"
+            "already exists", field=str(path), way_out="Choose another name or remove the file"
         ) from None
     except OSError as error:
         problem = f"can't be written: {error.strerror or error}"

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from backfill.spec.checks import Checks
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show stack traces of errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the stack traces of errors.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--spark", metavar="KEY=VALUE", help="A setting for Spark; repeatable."),
+    typer.Option("--spark", metavar="KEY=VALUE", help="Set a Spark property; may be repeated."),
 ]
 Remote = Annotated[
     str | None,
-    typer.Option("--remote", metavar="sc://HOST", help="Use this Spark Connect server."),
+    typer.Option("--remote", metavar="sc://HOST", help="Run on this Spark Connect server."),
 ]
 Anyway = Annotated[
     str | None,
     typer.Option(
         "--publish-anyway",
         metavar="REASON",
-        help="Publish even what fails its checks; the reason is kept in the history.",
+        help="Publish even if checks fail; the reason is kept in the history.",
     ),
 ]
 
@@ -54,7 +54,7 @@ def spark_session(
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise SetupError(
-                "is not of the form KEY=VALUE",
+                "is not in the form KEY=VALUE",
                 field="--spark",
                 value=key,
                 way_out="Write it like --spark spark.sql.shuffle.partitions=8",

@@ -37,7 +37,7 @@ def print_table(
 ) -> None:
     """A table for people on stdout.
 
-    Whatever the cells hold, they can't steer the terminal or be taken for markup.
+    Whatever the cells hold, they can't control the terminal or be read as markup.
 
     Args:
         columns: their names.

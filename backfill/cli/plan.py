@@ -24,26 +24,26 @@ def plan(
     missing: Missing = False,
     chunk: Chunk = None,
     recompute: Annotated[
-        bool, typer.Option("--recompute", help="Plan `recompute` instead of `run`.")
+        bool, typer.Option("--recompute", help="Plan a `recompute` instead of a `run`.")
     ] = False,
     late: Annotated[
         str | None,
         typer.Option("--late", help="With --recompute: a file or folder of late events."),
     ] = None,
     expire: Annotated[
-        bool, typer.Option("--expire", help="Plan `expire` instead of `run`.")
+        bool, typer.Option("--expire", help="Plan an `expire` instead of a `run`.")
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Say what `run` with the same selection would do, and why; or `recompute`, or `expire`."""
+    """Show what `run`, `recompute` or `expire` would do, and why, without writing anything."""
     from backfill.job import Job
 
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
-    # What expires stands in the tables' logs.
+    # The tables' logs say what expires, so no session is needed.
     session = None if expire else spark_session(spark, remote)
     found = loaded.plan(
         session, **selection, recompute=recompute, late=late, expire=expire, progress=tell
@@ -141,9 +141,9 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     for dates in plan.without_input.ranges:
         print_line(f"No input, skipped: [{dates[0]}, {dates[1]}).")
     if plan.waiting:
-        print_line(f"{plan.waiting:,} events wait for a run of their dates.")
+        print_line(f"{plan.waiting:,} late events wait for a run of their dates.")
     if plan.refused is not None:
-        print_line(f"A run of this would be refused. {plan.refused}")
+        print_line(f"This run would be refused. {plan.refused}")
         return
     for stage in plan.stages:
         _print_stage(stage)
@@ -152,8 +152,8 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     ):
         dates, *span = part
         print_line(
-            f"For [{dates[0]}, {dates[1]}) events are read {_span(*span)}: what lies across its "
-            "edges, windows and gaps, is looked at as well."
+            f"For [{dates[0]}, {dates[1]}) events are read {_span(*span)}, to include windows and "
+            "session gaps that cross its boundaries."
         )
     for beyond in plan.reads:
         _print_beyond(beyond)
@@ -167,13 +167,13 @@ def _print_stage(stage: Stage) -> None:
         for late in stage.late:
             print_line(
                 f"Merge {late.events or 0:,} events of {len(late.inputs):,} inputs into "
-                f"{', '.join(late.tables)}: windows that they belong to or join are replaced."
+                f"{', '.join(late.tables)}: the windows that they belong to or join are replaced."
             )
         return
     if isinstance(stage, ExpireStage):
         print_line(
             f"{stage.table}: drop windows that ended before {iso_utc(stage.limit)}; "
-            f"{len(stage.whole):,} files whole, {len(stage.mixed):,} in part."
+            f"{len(stage.whole):,} whole files, {len(stage.mixed):,} files in part."
         )
         return
     what, done = "everything", ""
@@ -184,21 +184,20 @@ def _print_stage(stage: Stage) -> None:
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
         if stage.combining is not None:
             combined = stage.combining.combined
-            way = "combined into slices first" if combined else "exchanged one by one"
+            way = "combined into slices before the shuffle" if combined else "shuffled one by one"
             print_line(f"  They are {way}: {stage.combining.why}.")
 
 
 def _print_beyond(beyond: Beyond) -> None:
     if beyond.keys:
         print_line(
-            f"{beyond.window}: {beyond.keys:,} keys have windows open across the edge; their "
+            f"{beyond.window}: {beyond.keys:,} keys have windows open across the boundary; their "
             f"events are read {_span(beyond.low, beyond.high)}."
         )
     files, rows, size = beyond.rewritten
     if files:
         print_line(
-            f"{beyond.window}: up to {files:,} files are written anew, {rows:,} rows, {size:,} "
-            "bytes."
+            f"{beyond.window}: up to {files:,} files are rewritten ({rows:,} rows, {size:,} bytes)."
         )
 
 

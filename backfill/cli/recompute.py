@@ -16,7 +16,9 @@ def recompute(
     job: JobFile,
     late: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Late events; an input of the job from now on."),
+        typer.Option(
+            metavar="PATH", help="A file or folder of late events; an input of the job from now on."
+        ),
     ] = None,
     publish_anyway: Anyway = None,
     as_json: Json = False,
@@ -24,7 +26,7 @@ def recompute(
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Merge what arrived since the last run into the published windows."""
+    """Merge the events that arrived since the last run into the published windows."""
     from backfill.job import Job
 
     loaded = Job.load(job)
@@ -38,7 +40,7 @@ def recompute(
         if as_json:
             print_json({"ok": True, "run_id": None})
         else:
-            print_line("Nothing has arrived since the last run.")
+            print_line("No new events since the last run.")
     elif as_json:
         print_json(as_document(result, loaded.spec.tables))
     else:

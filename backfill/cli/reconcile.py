@@ -30,16 +30,21 @@ def _reconcile(
     job: JobFile,
     window: Annotated[str, typer.Argument(metavar="WINDOW", help="The table to compare.")],
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Of a Spark query: shows its batches.")
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The checkpoint folder of the Spark query, which shows its batches.",
+        ),
     ] = None,
     accept: Annotated[
-        str, typer.Option(metavar="CAUSES", help="Causes to tolerate, such as late,pending.")
+        str, typer.Option(metavar="CAUSES", help="Tolerated causes, such as late,pending.")
     ] = "",
     sample: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Look at a share of the keys, such as 1%.")
+        str | None,
+        typer.Option(metavar="SHARE", help="Compare only a share of the keys, such as 1%."),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Write a page with pictures.")
+        Path | None, typer.Option(metavar="PATH", help="Write an HTML report with charts.")
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -47,7 +52,7 @@ def _reconcile(
     remote: Remote = None,
     **settings: Any,
 ) -> int:
-    """Compare a published table with the stream's output, and say why each row differs.
+    """Compare a published table with the stream's output and explain each difference.
 
     Options override the job file's stream section.
     """
@@ -78,7 +83,7 @@ def _reconcile(
         _print(found, ZoneInfo(loaded.spec.timezone))
         print_failed(found.checks)
         if html is not None:
-            print_line(f"\nThe page: {html}")
+            print_line(f"\nReport: {html}")
     return 0 if ok else 1
 
 
@@ -119,7 +124,7 @@ def _share(text: str) -> float:
         share = -1.0
     if not 0 < share <= 1:
         raise JobFileError(
-            "is no share", field="sample", value=text, way_out="Give, say, 1% or 0.01"
+            "is not a share", field="sample", value=text, way_out="Give, say, 1% or 0.01"
         )
     return share
 
@@ -128,7 +133,7 @@ def _renamed(text: str) -> tuple[str, str]:
     theirs, found, ours = text.partition("=")
     if not found or not theirs or not ours:
         raise JobFileError(
-            "is no renaming", field="columns", value=text, way_out="Give theirs=ours"
+            "is not a renaming", field="columns", value=text, way_out="Give theirs=ours"
         )
     return theirs, ours
 
@@ -166,7 +171,7 @@ def _windows(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _print(found: Reconciled, zone: dt.tzinfo) -> None:
-    print_line(f"{found.matched:,} windows are alike, {len(found.differences):,} differ.\n")
+    print_line(f"{found.matched:,} windows match, {len(found.differences):,} differ.\n")
     if found.undecoded:
         print_line(f"{found.undecoded:,} rows of the stream could not be decoded.\n")
     if not found.differences:
@@ -177,7 +182,7 @@ def _print(found: Reconciled, zone: dt.tzinfo) -> None:
     ]
     print_table(("cause", "differences", "proved"), rows, right=("differences", "proved"))
     print_line()
-    told = [
+    shown = [
         (
             ", ".join(cell(value, zone) for value in each.key),
             _told(each.difference.batch, zone),
@@ -187,13 +192,13 @@ def _print(found: Reconciled, zone: dt.tzinfo) -> None:
         )
         for each in found.differences[:_SHOWN]
     ]
-    print_table(("key", "batch", "stream", "status", "cause"), told)
+    print_table(("key", "batch", "stream", "status", "cause"), shown)
     if len(found.differences) > _SHOWN:
-        print_line(f"\nThe first {_SHOWN} of {len(found.differences):,}; --json has all.")
+        print_line(f"\nShowing the first {_SHOWN} of {len(found.differences):,}; --json lists all.")
     if not found.ordered:
         print_line(
-            "\nThe order in which events arrived is not known, so what hangs on it is not proved: "
-            "name events.arrival in the job file, or give --checkpoint."
+            "\nThe order in which events arrived is unknown, so causes that depend on it are not "
+            "proved: set events.arrival in the job file, or give --checkpoint."
         )
 
 

@@ -13,14 +13,14 @@ from backfill.cli.output import print_json, print_line, print_table, tell
 def restore(
     job: JobFile,
     run: Annotated[
-        str, typer.Option(metavar="RUN", help="Whose tables to go back to; see: backfill history.")
+        str, typer.Option(metavar="RUN", help="The run to go back to; see: backfill history.")
     ],
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Go back to the tables that a run published.
+    """Restore the tables to what a run published.
 
-    What was counted goes back too: what came later is new again for the next run.
+    The record of counted inputs is restored too: later inputs are new again for the next run.
     """
     from dataclasses import asdict
 
@@ -35,9 +35,9 @@ def restore(
     print_table(("table", *numbers), rows, right=numbers)
     print_line(f"\nDone, as run {done.run_id}.")
     if done.untouched:
-        tell(f"The run published nothing in {', '.join(done.untouched)}: left as it is.")
+        tell(f"The run published nothing to {', '.join(done.untouched)}: left unchanged.")
     for path in done.forgotten:
         tell(
-            f"{path} is no input of the job any more. To merge it again: "
+            f"{path} is no longer an input of the job. To merge it again: "
             f"backfill recompute {job} --late {path}"
         )

@@ -71,13 +71,13 @@ def print_result(result: RunResult, tables: Path) -> None:
     if rows:
         print_table(("window", "rows", "events", "table"), rows, right=("rows", "events"))
     if any(not each.success for each in result.checks):
-        print_line("\nPublished, though not all checks succeeded:\n")
+        print_line("\nPublished although some checks failed:\n")
         print_failed(result.checks)
     print_line(f"\nDone in {result.seconds:.1f} s.")
 
 
 def checks_of(failure: Failure) -> Sequence[Outcome]:
-    """What came of the checks of a part that failed."""
+    """The outcomes of the checks of a part that failed."""
     return getattr(failure.error, "outcomes", ())
 
 

@@ -24,7 +24,7 @@ def run(
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Compute windows of the job and publish them: all, or those of some dates."""
+    """Compute the job's windows and publish them, for all dates or a range of dates."""
     from backfill.job import Job
 
     loaded = Job.load(job)
@@ -45,5 +45,5 @@ def run(
             if not as_json:
                 print_line(f"Failed: [{low}, {high}): {each.error}")
                 print_failed(checks_of(each))
-            tell(f"Run it again: backfill run {job} --from {low} --to {high}")
+            tell(f"To retry: backfill run {job} --from {low} --to {high}")
         raise typer.Exit(1)

@@ -9,14 +9,25 @@ import typer
 from backfill.errors import JobFileError
 from backfill.time.durations import DAY_US, fixed
 
-From = Annotated[str | None, typer.Option("--from", metavar="DATE", help="The first date.")]
-To = Annotated[str | None, typer.Option("--to", metavar="DATE", help="The date after the last.")]
-One = Annotated[str | None, typer.Option("--date", metavar="DATE", help="One date.")]
+From = Annotated[
+    str | None, typer.Option("--from", metavar="DATE", help="The first date to process.")
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="DATE", help="The date after the last one (exclusive)."),
+]
+One = Annotated[
+    str | None,
+    typer.Option("--date", metavar="DATE", help="A single date, instead of --from and --to."),
+]
 Missing = Annotated[
-    bool, typer.Option("--missing", help="Only dates with events that were never computed.")
+    bool, typer.Option("--missing", help="Only dates that have events and were never computed.")
 ]
 Chunk = Annotated[
-    str | None, typer.Option("--chunk", metavar="DAYS", help="Cut ranges into runs, as 7d.")
+    str | None,
+    typer.Option(
+        "--chunk", metavar="DAYS", help="Split the range into runs of this length, such as 7d."
+    ),
 ]
 
 
@@ -26,8 +37,8 @@ def selected(
     """The arguments of `Job.run` and `Job.plan` for these options.
 
     Raises:
-        JobFileError: a chunk that is no whole number of days.
-        WindowError: a chunk that is no duration.
+        JobFileError: a chunk that is not a whole number of days.
+        WindowError: a chunk that is not a duration.
     """
     days = None
     if chunk is not None:

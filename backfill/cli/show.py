@@ -23,34 +23,36 @@ _QUARANTINE = "quarantine"
 
 def show(
     job: JobFile,
-    window: Annotated[str, typer.Argument(metavar="WINDOW", help="Its name in the job file.")],
+    window: Annotated[
+        str, typer.Argument(metavar="WINDOW", help="The window's name in the job file.")
+    ],
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="VALUE", help="Only this key; once per column of the key, in order."),
+        typer.Option(metavar="VALUE", help="Only this key; give it once per key column, in order."),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(
-            "--from", metavar="T", help="Only windows that reach beyond this date or time."
-        ),
+        typer.Option("--from", metavar="T", help="Only windows that end after this date or time."),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--to", metavar="T", help="Only windows that begin before this one."),
+        typer.Option("--to", metavar="T", help="Only windows that start before this date or time."),
     ] = None,
     top: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Those with the largest values of this column."),
+        typer.Option(metavar="COLUMN", help="Sort by this column, largest values first."),
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="What this run wrote, and its checks kept back."),
+        typer.Option(
+            metavar="RUN", help="Show the rows that this run wrote and its checks held back."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many windows.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of windows.")] = 20,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Look windows up by key and time.
+    """Look up published windows by key and time.
 
     Dates and times are in the job's zone.
     """
@@ -67,7 +69,7 @@ def show(
     end_us = None if end is None else instant_us(end, zone, option="--to")
     if start_us is not None and end_us is not None and start_us >= end_us:
         raise JobFileError(
-            "is not later than --from", field="--to", value=end, way_out="Ranges are [from, to)"
+            "must be later than --from", field="--to", value=end, way_out="Ranges are [from, to)"
         )
     path = spec.tables / window
     if run is None:

@@ -15,15 +15,19 @@ from backfill.cli.output import iso_utc, print_json, print_table, tell
 def stream(
     job: JobFile,
     to: Annotated[
-        Path, typer.Option(metavar="PATH", help="A folder for the output and the checkpoints.")
+        Path, typer.Option(metavar="PATH", help="The folder for the output and the checkpoints.")
     ],
     files_per_batch: Annotated[
         int | None,
-        typer.Option(metavar="N", help="A micro-batch reads no more files; else all there are."),
+        typer.Option(
+            metavar="N", help="The maximum number of files in a micro-batch; by default all files."
+        ),
     ] = None,
     watermark_delay: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="In place of the job file's stream.watermark_delay."),
+        typer.Option(
+            metavar="SPAN", help="Overrides stream.watermark_delay of the job file, such as 10s."
+        ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -32,7 +36,7 @@ def stream(
 ) -> None:
     """Run the job as Spark Structured Streaming queries until the source is drained.
 
-    Again, it goes on from its checkpoints.
+    The next call continues from the checkpoints.
     """
     from backfill.job import Job
 

@@ -28,7 +28,7 @@ def instant_us(text: str, zone: ZoneInfo, *, option: str) -> int:
     moment = _moment(text.strip(), zone)
     if moment is None:
         raise JobFileError(
-            "neither a date nor a time",
+            "not a date or a time",
             field=option,
             value=text,
             way_out="Write it like 2026-01-31, 2026-01-31T12:00, today or yesterday",

@@ -14,7 +14,9 @@ from backfill.cli.selection import From, To
 
 def validate(
     job: JobFile,
-    window: Annotated[str | None, typer.Argument(metavar="[WINDOW]", help="Only this one.")] = None,
+    window: Annotated[
+        str | None, typer.Argument(metavar="[WINDOW]", help="Check only this window's table.")
+    ] = None,
     start: From = None,
     end: To = None,
     as_json: Json = False,
@@ -22,7 +24,7 @@ def validate(
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Check published windows, and the events that they were made from."""
+    """Check the published windows and the events that they were computed from."""
     from backfill.job import Job
 
     loaded = Job.load(job)

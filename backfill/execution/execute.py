@@ -114,7 +114,7 @@ def _rate(
     if not seen or not seconds:
         return done
     rate = seen / seconds
-    return f"{done}; {rate:,.0f} events a second, {max(0, total - seen) / rate:,.0f} s left"
+    return f"{done}; {rate:,.0f} events/s, {max(0, total - seen) / rate:,.0f} s left"
 
 
 def _joined(

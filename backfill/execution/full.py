@@ -133,7 +133,7 @@ def nothing_usable(context: Context) -> SourceError:
         return SourceError("is empty", field="source", value=path, way_out="Check the path")
     why = ", ".join(f"{row[REASON]}: {row['count']:,}" for row in counts)
     return SourceError(
-        f"none of its {read:,} rows can be used ({why})",
+        f"none of its {read:,} rows are usable ({why})",
         field="source",
         value=path,
         way_out="Check events.key, events.time and events.time_format in the job file",

@@ -198,7 +198,7 @@ def _recorded(
 def _moved(name: str) -> TableError:
     """Another run has moved the horizon, and with it which windows are open."""
     return TableError(
-        "another run published events that are later than all that this run knew",
+        "another run has published events later than any that this run read",
         field=name,
         way_out="Nothing was published. Run again.",
     )

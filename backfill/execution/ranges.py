@@ -137,7 +137,7 @@ def _report_replaced(context: Context, dates: Dates) -> None:
     left = dates_of(found) - dates
     if left:
         ranges = ", ".join(f"[{low}, {high})" for low, high in left.ranges)
-        context.progress(f"inputs of {ranges} are gone or have changed: run these dates, too")
+        context.progress(f"inputs of {ranges} are missing or have changed: run these dates as well")
 
 
 def _horizon(context: Context) -> int | None:

@@ -89,7 +89,7 @@ def rebuilt(
     if lost is not None:
         (low, high), *_ = dates_between(*lost, context.spec.timezone).ranges
         raise SourceError(
-            "does not hold events any more that were counted; they cannot be taken out by merging",
+            "no longer holds events that were counted; they cannot be removed by merging",
             field="source",
             value=shown(context.spec.source.path),
             way_out=f"Run these dates: backfill run JOB --from {low} --to {high}",

@@ -64,8 +64,8 @@ def _counted(
         for path, each in record.inputs.items()
     )
     if not alike or not same:
-        why = "inputs have changed" if alike else "the tables have not counted the same"
-        context.progress(f"events are not looked at: {why} since the last run")
+        why = "inputs have changed" if alike else "the tables have counted different inputs"
+        context.progress(f"events are not checked: {why} since the last run")
         return None, None
     names, zone = list(records), context.spec.timezone
     context = with_combining(context, record.inputs, names)

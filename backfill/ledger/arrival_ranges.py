@@ -52,10 +52,10 @@ def arrived(
     ).collect()[0]
     if found["without"]:
         raise SourceError(
-            f"{found['without']:,} rows have no arrival, so it cannot be told when they came",
+            f"{found['without']:,} rows have no arrival, so it is unknown when they arrived",
             field="events.arrival",
             value=arrival[0],
-            way_out="Give them one, or leave events.arrival out and use full runs",
+            way_out="Add the values, or remove events.arrival and use full runs",
         )
     if found["last"] is None:
         return ranges

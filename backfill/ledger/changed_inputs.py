@@ -15,7 +15,7 @@ class Replaced:
 
     Attributes:
         path: of the file.
-        gone: there is no such file now; otherwise it has changed.
+        gone: the file does not exist now; otherwise it has changed.
         dates: on which its events can be in windows. To run these dates puts it right.
         bounds: between which times they lie, µs, inclusive; None where that is not known.
     """

@@ -109,8 +109,7 @@ def _check_same(old: DataFrame, new: DataFrame, names: Sequence[str]) -> None:
     for name in names:
         if name not in before or before[name] != after.get(name):
             raise ColumnError(
-                "is not the same column in both versions of the table, so their windows can't be "
-                "compared",
+                "differs between the two versions of the table, so their windows can't be compared",
                 field=name,
                 way_out="Ask for the changes since a run after the job file changed",
             )

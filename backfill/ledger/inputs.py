@@ -60,8 +60,8 @@ def check_types(source: Source, spec: JobSpec, records: Sequence[Record]) -> Non
             if found != each.dataType.simpleString():
                 raise SourceError(
                     f"was {each.dataType.simpleString()} when the tables were published, and "
-                    f"is {found or 'gone'} now",
+                    f"is now {found or 'missing'}",
                     field=f"source, column {each.name}",
                     value=shown(spec.source.path),
-                    way_out="Say which types to read in source.schema",
+                    way_out="Set the types in source.schema",
                 )

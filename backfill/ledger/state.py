@@ -56,7 +56,7 @@ class State:
         if self.stale:
             changed = ", ".join(f"{name} (was {old})" for name, old in self.stale.items())
             raise TableError(
-                f"the table is stale, since the job file has changed: {changed}",
+                f"the table is stale because the job file has changed: {changed}",
                 field=self.name,
                 way_out="Rebuild all covered dates in one commit: backfill run JOB",
             )

@@ -165,7 +165,7 @@ def _first_version(history: Sequence[Commit], name: str, run: str | None) -> int
     if run is None:
         last = next((each for each in history if _is_run(each)), None)
         if last is None:
-            raise TableError("no run has published in it", field=name)
+            raise TableError("no run has published to this table", field=name)
         run = last.metadata.get("chunk_of", last.metadata["run_id"])
     versions = [commit.version for commit in history if run in _ids(commit)]
     if not versions:
@@ -186,7 +186,9 @@ def _ids(commit: Commit) -> set[str]:
 def _unknown(run: str, commits: Iterable[Commit]) -> JobFileError:
     known = set().union(*map(_ids, commits))
     way_out = did_you_mean(run, known)
-    return JobFileError("no such run has published here", field="run", value=run, way_out=way_out)
+    return JobFileError(
+        "no run with this id has published to these tables", field="run", value=run, way_out=way_out
+    )
 
 
 def _numbers(metadata: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:

@@ -46,7 +46,7 @@ class Combining:
 
 
 #: Where there is nothing to choose.
-COMBINED = Combining(True, "little is read")
+COMBINED = Combining(True, "little data is read")
 
 
 def choose(
@@ -67,13 +67,13 @@ def choose(
     """
     files = reader.source.inputs(set(paths)) if reader.source.snapshot.inputs else ()
     if not files:
-        return Combining(True, "there are no files to take a sample of")
+        return Combining(True, "there are no files to sample")
     if sum(each.size for each in files) < _LARGE:
         return Combining(True, "the input is small")
     rows = reader.rows([each.path for each in _some(files)]).where(F.col(REASON).isNull())
     sliced = slices(rows)
     if not all(map(sliced.takes_events, definitions)):
-        return Combining(True, "a window or an aggregate gains by it in any case")
+        return Combining(True, "a window or an aggregate benefits in any case")
     grids = [each.cut(F.col(TIME)) for each in cuttings(definitions, spec.engine, spec.timezone)]
     place = F.xxhash64(*(column(name) for name in spec.key), *grids).alias("place")
     found = rows.select(place).limit(_SAMPLE_ROWS).where(F.pmod("place", F.lit(_ONE_OF)) == 0)

@@ -64,5 +64,5 @@ def date_states(
 def _why(inputs: Sequence[Replaced]) -> str:
     """Which inputs are not what they were."""
     first, others = inputs[0], len(inputs) - 1
-    what = "is gone" if first.gone else "has changed"
+    what = "is missing" if first.gone else "has changed"
     return f"{shown(first.path)} {what}" + (f", and {others:,} others" if others else "")

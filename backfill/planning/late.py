@@ -29,7 +29,7 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
     spec = context.spec
     if not context.source.snapshot.inputs and not can_tell(context.source, spec.arrival):
         raise SourceError(
-            "has no files, so what arrived cannot be told",
+            "has no files, so new events cannot be detected",
             field="source",
             value=spec.source.path,
             way_out="Name the column of arrival (a time or a whole number) in events.arrival, "
@@ -64,7 +64,7 @@ def unseen_inputs(context: Context) -> tuple[str, ...]:
 
 def _contradicted(found: Sequence[Replaced]) -> SourceError:
     first, others = found[0], len(found) - 1
-    what = "is gone" if first.gone else "has changed"
+    what = "is missing" if first.gone else "has changed"
     more = f" (as are {others:,} others)" if others else ""
     way_out = "Run everything: backfill run JOB"
     if all(each.bounds is not None for each in found):
@@ -72,7 +72,7 @@ def _contradicted(found: Sequence[Replaced]) -> SourceError:
         low, high = dates[0][0], dates[-1][1]
         way_out = f"Run the dates that it held: backfill run JOB --from {low} --to {high}"
     return SourceError(
-        f"an input that was counted {what}{more}; its events cannot be taken out by merging",
+        f"an input that was counted {what}{more}; its events cannot be removed by merging",
         field=shown(first.path),
         way_out=way_out,
     )

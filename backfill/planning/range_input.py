@@ -102,7 +102,7 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, Sliced, T
         if dates and context.reader.may_hold(path, part.read)
     ]
     context = with_combining(context, paths, part.names)
-    context.progress("reading the range into slices")
+    context.progress("reading the events of the range")
     events = context.reader.events(part.counted, part.read)
     kept, sums = counted_slices(context, events, part.names)
     context.progress(f"{sums.accepted:,} events accepted")
@@ -142,7 +142,9 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
         ),
     )
     for step in found.steps:
-        context.progress(f"{state.name}: {step.keys:,} keys have sessions over the range's edge")
+        context.progress(
+            f"{state.name}: {step.keys:,} keys have sessions that cross the range's boundary"
+        )
     return found
 
 

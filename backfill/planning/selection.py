@@ -50,10 +50,10 @@ def selected(
         JobFileError: the dates are none, or contradict each other.
     """
     if date is not None and (start is not None or end is not None):
-        raise JobFileError("does not go with a range", field=_DATE, value=date)
+        raise JobFileError("can't be combined with a range", field=_DATE, value=date)
     if (start is None) != (end is None):
         field, other = (_END, _START) if end is None else (_START, _END)
-        raise JobFileError("is missing", field=field, way_out=f"Give it beside {other}")
+        raise JobFileError("is missing", field=field, way_out=f"Give it together with {other}")
     if chunk is not None and chunk < 1:
         raise JobFileError("must be at least a day", field=_CHUNK, value=chunk)
     dates: Range | None = None
@@ -71,7 +71,7 @@ def selected(
             )
     if chunk is not None and dates is None and not missing:
         raise JobFileError(
-            "cuts a range, and there is none",
+            "needs a range to cut",
             field=_CHUNK,
             value=chunk,
             way_out="Give the range too, or missing",
@@ -89,7 +89,7 @@ def _read(value: str | dt.date, field: str, zone: str) -> dt.date:
         return dt.date.fromisoformat(value)
     except ValueError:
         raise JobFileError(
-            "is no date",
+            "is not a valid date",
             field=field,
             value=value,
             way_out="Write it like 2026-01-31, today or yesterday",

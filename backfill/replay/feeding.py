@@ -231,7 +231,7 @@ def _usable(setup: Setup) -> Callable[[Event], bool]:
             )
         if event.gap % engine.tick_us or (event.gap <= 0 and not streaming.filters_gaps):
             raise ReplayError(
-                "must be more than zero, and whole milliseconds",
+                "must be greater than zero, and whole milliseconds",
                 field="gap",
                 value=event.gap,
                 way_out="Give whole milliseconds in µs, such as 60_000_000",

@@ -105,7 +105,7 @@ def resolve(
     emit = wanted.pop("emit", streaming.emits[0])
     if emit not in streaming.emits:
         raise ReplayError(
-            f"the engine {engine.name} has no such policy of emission",
+            f"the engine {engine.name} has no such emit policy",
             field="emit",
             value=emit,
             way_out=did_you_mean(str(emit), streaming.emits),
@@ -154,7 +154,7 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
         span = fixed(value, field=name)
         if span.us <= 0:
             raise ReplayError(
-                "must be more than zero", field=name, value=str(value), way_out="Give, say, 30s"
+                "must be greater than zero", field=name, value=str(value), way_out="Give, say, 30s"
             )
         return span
     if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):

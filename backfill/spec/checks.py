@@ -57,12 +57,12 @@ def builtins(value: object) -> dict[str, Builtin]:
     """Reads `checks.builtin`.
 
     Raises:
-        JobFileError: a name or a limit that is none.
+        JobFileError: an unknown name or an invalid limit.
     """
     if value == _OFF:
         return {}
     if not isinstance(value, dict):
-        raise JobFileError("must be a mapping, or off", way_out=f"Checks: {', '.join(BUILTINS)}")
+        raise JobFileError("must be a mapping or off", way_out=f"Checks: {', '.join(BUILTINS)}")
     found = dict(BUILTINS)
     for name, setting in value.items():
         if name not in BUILTINS:
@@ -83,7 +83,7 @@ def entries(value: object) -> list[Check | Suite]:
     """Reads a list of expectations.
 
     Raises:
-        JobFileError: an entry that is none, or an expectation that does not exist.
+        JobFileError: an invalid entry, or an unknown expectation.
     """
     if not isinstance(value, list):
         raise JobFileError("must be a list of expectations")
@@ -114,7 +114,9 @@ def collected(
     for name, listed in settings.items():
         if name not in allowed:
             way_out = did_you_mean(name, allowed)
-            raise JobFileError("the job has nothing of that name", field=name, way_out=way_out)
+            raise JobFileError(
+                "the job has no window or check group with this name", field=name, way_out=way_out
+            )
         if name != BUILTIN:
             given = [each for each in listed if isinstance(each, Check)]
             own[name] = _distinct([*given, *suites.get(name, ())])
@@ -152,7 +154,9 @@ def _set(check: Builtin, setting: object) -> Builtin | None:
 def _limited(check: Builtin, value: object) -> Builtin:
     if check.limit is None:
         way_out = "Give off, warn or error"
-        raise JobFileError("has no limit: nothing may break it", value=value, way_out=way_out)
+        raise JobFileError(
+            "has no limit to set: the check allows no violations", value=value, way_out=way_out
+        )
     if isinstance(check.limit, Fixed):
         span = fixed(value, field="")
         if span.us < 0:
@@ -183,7 +187,7 @@ def _entry(value: object) -> Check | Suite:
     named = [name for name in value if name != "severity"]
     if len(named) != 1:
         found = ", ".join(named) or "none"
-        raise JobFileError(f"must name one expectation, and names {found}")
+        raise JobFileError(f"must name exactly one expectation, found: {found}")
     (name,) = named
     given = value[name]
     if name == _SUITE:

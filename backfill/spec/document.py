@@ -60,8 +60,8 @@ def read(path: Path) -> Document:
     """Reads a YAML file.
 
     Raises:
-        JobFileError: if there is no such file, or it is not one YAML document of mappings,
-            lists and text, or a key is there twice.
+        JobFileError: if the file does not exist, or it is not one YAML document of mappings,
+            lists and text, or a key is listed twice.
     """
     document = Document(str(path))
     node = _compose(_text(path), document)
@@ -79,7 +79,7 @@ def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise JobFileError("there is no such file", field=str(path), way_out=_START) from None
+        raise JobFileError("the file does not exist", field=str(path), way_out=_START) from None
     except OSError as error:
         raise JobFileError(f"can't be read: {error.strerror or error}", field=str(path)) from error
     try:
@@ -132,12 +132,14 @@ class _Reader:
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise JobFileError("a key must be text", field=f"{self._document.name}:{line}")
+                raise JobFileError(
+                    "a mapping key must be text", field=f"{self._document.name}:{line}"
+                )
             inner = (*place, key.value)
             if key.value in seen:
                 first = self._document.lines[inner]
                 raise JobFileError(
-                    f"is there already, on line {first}",
+                    f"is already defined on line {first}",
                     field=self._document.where(inner, line),
                     way_out="Keep one of the two",
                 )

@@ -88,19 +88,19 @@ class JobSpec:
         """
         document = read(Path(path))
         if not isinstance(document.value, dict):
-            way_out = "Begin with source: (backfill init writes an example)"
+            way_out = "Start with source: (backfill init writes an example)"
             raise JobFileError("must be a mapping", field=document.where(()), way_out=way_out)
         try:
             file = JobFile.model_validate(document.value, context=context(document.value))
         except ValidationError as error:
-            raise _told(error.errors(include_url=False), document) from None
+            raise _problems(error.errors(include_url=False), document) from None
         spec = _spec(Path(os.path.abspath(path)), file, document)
         if spec.source.holds(spec.tables):
             raise JobFileError(
-                "the tables would lie among the events that are read",
+                "the tables would be written into the folder that events are read from",
                 field=document.where(("tables", "path")),
                 value=file.tables.path,
-                way_out="Choose a folder outside of the source",
+                way_out="Choose a folder outside the source",
             )
         return spec
 
@@ -190,10 +190,10 @@ def _absolute(file: Path, path: str) -> str:
     return os.path.normpath(file.parent / path)
 
 
-def _told(errors: list[ErrorDetails], document: Document) -> JobFileError:
+def _problems(errors: list[ErrorDetails], document: Document) -> JobFileError:
     problems = sorted((_problem(each, document) for each in errors), key=lambda problem: problem[0])
-    told = [problem for _, problem in problems]
-    return told[0] if len(told) == 1 else JobFileError("\n".join(str(each) for each in told))
+    listed = [problem for _, problem in problems]
+    return listed[0] if len(listed) == 1 else JobFileError("\n".join(str(each) for each in listed))
 
 
 def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError]:
@@ -244,7 +244,7 @@ def _wanted(error: ErrorDetails) -> str:
         return "is empty"
     wanted = {
         "string_type": "text",
-        "tuple_type": "a column's name or a list of names",
+        "tuple_type": "a column name or a list of names",
         "dict_type": "a mapping",
         "model_type": "a mapping",
     }

@@ -12,7 +12,7 @@ TABLES = frozenset({"builtin", "events", "quarantine", "reconciliation"})
 _WINDOW = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*", re.ASCII)
 _AGGREGATE = re.compile(r"[\w-]+")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_TAKEN = "is a name that the tables use themselves"
+_TAKEN = "is a name reserved for the tables' own columns"
 
 
 def check_key(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -29,9 +29,9 @@ def check_aggregate(name: str, key: Sequence[str]) -> str:
     if _is_ours(name):
         raise JobFileError(_TAKEN, way_out="Choose another")
     if name.lower() in (each.lower() for each in key):
-        raise JobFileError("is a column of the key", way_out="Choose another name")
+        raise JobFileError("is already a key column", way_out="Choose another name")
     if not _AGGREGATE.fullmatch(name):
-        raise JobFileError("can't be a column's name", way_out="Use letters, digits, _ and -")
+        raise JobFileError("can't be used as a column name", way_out="Use letters, digits, _ and -")
     return name
 
 
@@ -41,7 +41,7 @@ def check_window(name: str) -> str:
         raise JobFileError(_TAKEN, way_out="Choose another")
     if not _WINDOW.fullmatch(name):
         way_out = "Use letters, digits, _ and -, and do not begin with _"
-        raise JobFileError("can't be a table's name", way_out=way_out)
+        raise JobFileError("can't be used as a table name", way_out=way_out)
     return name
 
 
@@ -51,14 +51,14 @@ def check_distinct(names: Iterable[str]) -> None:
     for name in names:
         if name.lower() in seen:
             first = seen[name.lower()]
-            raise JobFileError(f"{first!r} and {name!r} differ only in upper and lower case")
+            raise JobFileError(f"{first!r} and {name!r} differ only in case")
         seen[name.lower()] = name
 
 
 def check_folder(path: str) -> str:
     """A folder on this machine."""
     if is_url(path):
-        raise JobFileError("must be a folder on a disk, not an address")
+        raise JobFileError("must be a local folder, not a URL")
     return path
 
 

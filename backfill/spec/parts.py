@@ -44,7 +44,7 @@ def one_of(what: str, allowed: tuple[str, ...]) -> AfterValidator:
 def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
     for place, name in enumerate(value):
         if name in value[:place]:
-            raise JobFileError("is there twice", value=name)
+            raise JobFileError("is listed twice", value=name)
     return value
 
 
@@ -59,7 +59,7 @@ def _fixed(value: object) -> Fixed:
 def positive(value: Fixed) -> Fixed:
     """The span, more than zero."""
     if value.us <= 0:
-        raise JobFileError("must be longer than zero", value=str(value))
+        raise JobFileError("must be greater than zero", value=str(value))
     return value
 
 

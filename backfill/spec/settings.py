@@ -192,7 +192,7 @@ class WindowTable(Part):
     def _one_that_the_engine_allows(self, info: ValidationInfo[Context]) -> WindowTable:
         kinds = self._kinds()
         if len(kinds) != 1:
-            found = "has " + (" and ".join(kinds) or "no kind of window")
+            found = "has " + (" and ".join(kinds) or "has no window type")
             raise JobFileError(found, way_out=f"Give one of {', '.join(_KINDS)}")
         try:
             info.context.engine.rules_for(self.window)
@@ -234,7 +234,7 @@ def engine(name: object) -> engines.Engine:
 
 
 def context(value: Mapping[str, Any]) -> Context:
-    """The context as far as the unvalidated file has it; its own faults are told elsewhere."""
+    """The context as far as the unvalidated file has it; its own errors are reported elsewhere."""
     events = value.get("events")
     key = listed(events.get("key")) if isinstance(events, dict) else None
     columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []

@@ -45,7 +45,7 @@ def lateness(value: object, *, field: str = "") -> Fixed:
         field: what it is called; named in the error.
 
     Raises:
-        WindowError, JobFileError: it is none.
+        WindowError, JobFileError: it is not a duration.
     """
     span = fixed(number(value), field=field)
     problem = "must not be negative" if span.us < 0 else "must be whole milliseconds"
@@ -63,7 +63,7 @@ def _commits(value: object) -> tuple[tuple[int, int], ...] | str | Fixed:
             return _places(value)
         if span.us > 0:
             return span
-        raise JobFileError("must be more than zero", value=str(span), way_out="Give, say, 30s")
+        raise JobFileError("must be greater than zero", value=str(span), way_out="Give, say, 30s")
     return _places(value)
 
 
@@ -75,15 +75,15 @@ def _places(value: object) -> tuple[tuple[int, int], ...] | str:
         value = [each.split(":") for each in value.split(",")]
     way_out = "Give pairs of partition and offset, such as [[0, 1200], [1, 900]]"
     if not isinstance(value, list | tuple):
-        raise JobFileError("is no list of places", value=value, way_out=way_out)
+        raise JobFileError("is not a list of input positions", value=value, way_out=way_out)
     found = []
     for each in value:
         if not isinstance(each, list | tuple) or len(each) != 2:
-            raise JobFileError("is no place in the input", value=each, way_out=way_out)
+            raise JobFileError("is not an input position", value=each, way_out=way_out)
         try:
             partition, offset = (int(str(part)) for part in each)
         except ValueError:
-            raise JobFileError("is no place in the input", value=each, way_out=way_out) from None
+            raise JobFileError("is not an input position", value=each, way_out=way_out) from None
         found.append((partition, offset))
     return tuple(found)
 
@@ -92,7 +92,7 @@ def places_of(value: tuple[tuple[int, int], ...] | str, *, field: str) -> Any:
     """The places, read from the file where it is the path of one.
 
     Raises:
-        JobFileError: there is no such file, or it holds something else.
+        JobFileError: the file does not exist, or it holds something else.
     """
     if not isinstance(value, str):
         return value
@@ -101,7 +101,7 @@ def places_of(value: tuple[tuple[int, int], ...] | str, *, field: str) -> Any:
     except (OSError, ValueError) as error:
         problem = error.problem if isinstance(error, BackfillError) else str(error)
         raise JobFileError(
-            f"no places can be read: {problem}",
+            f"the input positions can't be read: {problem}",
             field=field,
             value=value,
             way_out="Give a JSON file such as [[0, 1200], [1, 900]], or the list itself",
@@ -134,55 +134,57 @@ class Stream(Part):
     a `JobSpec`, or has a URL scheme.
     """
 
-    path: Text | None = Field(default=None, description="What the operator wrote.")
+    path: Text | None = Field(default=None, description="The streaming operator's output.")
     format: Annotated[str, one_of("format", STREAM_FORMATS)] | None = Field(
-        default=None, description="In which form that is, such as kafka-streams."
+        default=None, description="The format of that output, such as kafka-streams."
     )
     grace: Lateness | None = Field(
         default=None, description="Kafka Streams: how late an event may be, such as 10s."
     )
     watermark_delay: Lateness | None = Field(
         default=None,
-        description="How far the watermark stays behind the largest event time, such as 10s.",
+        description="How far the watermark lags behind the largest event time, such as 10s.",
     )
     allowed_lateness: Lateness | None = Field(
-        default=None, description="Flink, Beam: for how long after its end a window takes events."
+        default=None,
+        description="Flink, Beam: how long after its end a window still accepts events.",
     )
     retention: Lateness | None = Field(
-        default=None, description="Kafka Streams: for how long its store keeps windows."
+        default=None, description="Kafka Streams: how long its store keeps windows."
     )
-    emit: Annotated[str, one_of("policy of emission", _EMITS)] | None = Field(
+    emit: Annotated[str, one_of("emit policy", _EMITS)] | None = Field(
         default=None, description=f"When the operator emits: {', '.join(_EMITS)}."
     )
     api: Annotated[str, one_of("interface", _APIS)] | None = Field(
-        default=None, description=f"Flink: which interface computes the window: {', '.join(_APIS)}."
+        default=None, description=f"Flink: the API that computes the window: {', '.join(_APIS)}."
     )
-    topic: Annotated[str, one_of("kind of topic", ("output", "changelog"))] | None = Field(
-        default=None, description="Kafka Streams: records of the output topic, or of the changelog."
+    topic: Annotated[str, one_of("topic type", ("output", "changelog"))] | None = Field(
+        default=None,
+        description="Kafka Streams: whether records are from the output topic or the changelog.",
     )
-    key_format: Annotated[str, one_of("encoding of keys", KEY_FORMATS)] | None = Field(
+    key_format: Annotated[str, one_of("key encoding", KEY_FORMATS)] | None = Field(
         default=None,
         description=f"How keys of Kafka records are encoded: {', '.join(KEY_FORMATS)}.",
     )
-    value_format: Annotated[str, one_of("encoding of values", VALUE_FORMATS)] | None = Field(
+    value_format: Annotated[str, one_of("value encoding", VALUE_FORMATS)] | None = Field(
         default=None,
         description=f"How values of Kafka records are encoded: {', '.join(VALUE_FORMATS)}.",
     )
-    bytes: Annotated[str, one_of("encoding of bytes", ("hex", "base64"))] | None = Field(
-        default=None, description="How bytes are written in text files: hex, base64."
+    bytes: Annotated[str, one_of("byte encoding", ("hex", "base64"))] | None = Field(
+        default=None, description="How bytes are encoded in text files: hex, base64."
     )
     columns: Annotated[dict[Text, Text], AfterValidator(_renames)] = Field(
-        default_factory=dict, description="Our names of the output's columns: theirs=ours."
+        default_factory=dict, description="Rename a column of the output: theirs=ours."
     )
-    firing: Annotated[str, one_of("kind of firing", FIRINGS)] | None = Field(
-        default=None, description="Flink: whether a row that repeats is accumulating, or a delta."
+    firing: Annotated[str, one_of("firing type", FIRINGS)] | None = Field(
+        default=None, description="Flink: whether repeated rows are accumulating or deltas."
     )
-    panes: Annotated[str, one_of("kind of panes", PANES)] | None = Field(
-        default=None, description="Beam, Samza: whether panes are accumulating, or discarding."
+    panes: Annotated[str, one_of("pane type", PANES)] | None = Field(
+        default=None, description="Beam, Samza: whether panes are accumulating or discarding."
     )
     caching: bool | None = Field(
         default=None,
-        description="Kafka Streams: a cache wrote only the last values before a commit.",
+        description="Kafka Streams: whether a cache wrote only the last value before each commit.",
     )
     commits: Commits | None = Field(
         default=None,
@@ -193,8 +195,8 @@ class Stream(Part):
     restarts: Places | None = Field(
         default=None, description="Before which offsets it restarted: 0:1200,1:900, or a JSON file."
     )
-    store: Annotated[str, one_of("kind of store", STORES)] | None = Field(
-        default=None, description=f"Kafka Streams: where its windows are kept: {', '.join(STORES)}."
+    store: Annotated[str, one_of("store type", STORES)] | None = Field(
+        default=None, description=f"Kafka Streams: where windows are stored: {', '.join(STORES)}."
     )
     emit_interval: Lateness | None = Field(
         default=None,
@@ -227,7 +229,7 @@ def overridden(stream: Stream, given: Mapping[str, Any]) -> Stream:
     for name, value in wanted.items():
         if name not in Stream.model_fields:
             raise JobFileError(
-                "there is no such setting of a stream",
+                "there is no such stream setting",
                 field=name,
                 value=value,
                 way_out=did_you_mean(name, Stream.model_fields),
@@ -235,12 +237,12 @@ def overridden(stream: Stream, given: Mapping[str, Any]) -> Stream:
     try:
         checked = Stream.model_validate(wanted)
     except ValidationError as error:
-        raise _told(error) from None
+        raise _first_problem(error) from None
     return stream.model_copy(update={name: getattr(checked, name) for name in wanted})
 
 
-def _told(error: ValidationError) -> JobFileError:
-    """The first problem, as the job file's own are told."""
+def _first_problem(error: ValidationError) -> JobFileError:
+    """The first problem, in the form of the job file's own errors."""
     first = error.errors(include_url=False)[0]
     setting = str(first["loc"][0])
     name = f"stream.{setting}"

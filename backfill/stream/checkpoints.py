@@ -65,16 +65,17 @@ class Checkpoint:
         """
         if self.spec.source.holds(self.output):
             raise TableError(
-                "the output would lie among the events that are read",
+                "the output would be written into the folder that events are read from",
                 field="to",
                 value=str(self.to),
-                way_out="Choose a folder outside of the source",
+                way_out="Choose a folder outside the source",
             )
         if not self._record.exists():
             for taken in (self.output, self.folder):
                 if taken.exists() and any(taken.iterdir()):
                     raise TableError(
-                        "holds files that are no stream's of this job, or whose checkpoint is gone",
+                        "holds files that this job's stream did not write, or whose checkpoint is "
+                        "missing",
                         field=str(taken),
                         way_out=_ANOTHER,
                     )
@@ -82,7 +83,7 @@ class Checkpoint:
         self._compare(json.loads(self._record.read_text(encoding="utf-8")), schema)
         if any((self.folder / "commits").glob("[0-9]*")) and not self.output.exists():
             raise TableError(
-                "is gone, and its checkpoint would go on behind it",
+                "is missing, but the checkpoint would continue after it",
                 field=str(self.output),
                 way_out=_ANOTHER,
             )
@@ -117,15 +118,15 @@ class Checkpoint:
         ]
         if changed:
             raise TableError(
-                f"the query was begun with other settings: {', '.join(changed)}",
+                f"the query was started with different settings: {', '.join(changed)}",
                 field=str(self.folder),
-                way_out=f"{_ANOTHER}, or set them back",
+                way_out=f"{_ANOTHER}, or restore the settings",
             )
         for name, type in recorded["types"].items():
             if now["types"].get(name) != type:
                 raise TableError(
-                    f"column {name} was {type} when the query was begun, and is "
-                    f"{now['types'].get(name, 'gone')} now",
+                    f"column {name} was {type} when the query was started, and is now "
+                    f"{now['types'].get(name, 'missing')}",
                     field=str(self.folder),
-                    way_out="Say which types to read in source.schema",
+                    way_out="Set the types in source.schema",
                 )

@@ -46,9 +46,9 @@ def check_streamed(source: SourceOptions) -> None:
     for name in source.options:
         if name.lower() in _OURS_TO_SET:
             raise SourceError(
-                "this option cannot be set for a stream: it would change which files are read",
+                "this option can't be used for a stream: it would change which files are read",
                 field=f"source.options.{name}",
-                way_out="How many files a batch reads, --files-per-batch says",
+                way_out="Use --files-per-batch to limit the files of a batch",
             )
 
 

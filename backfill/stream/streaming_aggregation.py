@@ -39,7 +39,7 @@ def check_streamed(name: str, window: Window) -> None:
     if not SPARK.has(window):
         kind = "cumulating" if isinstance(window, CumulatingWindow) else "calendar"
         raise WindowError(
-            f"Structured Streaming has no {kind} windows",
+            f"Structured Streaming does not support {kind} windows",
             field=place,
             value=str(window),
             way_out=f"Write fixed spans such as 24h, or {batch}",

@@ -15,12 +15,12 @@ from tests.cli.conftest import Call
 CASES = [
     (["show"], "Missing argument 'JOB'"),
     (["shwo"], "No such command 'shwo'"),
-    (["run", "missing.yaml"], "missing.yaml: there is no such file"),
-    (["run", "missing.yaml", "--spark", "x"], "missing.yaml: there is no such file"),
-    (["show", "missing.yaml", "sessions"], "missing.yaml: there is no such file"),
+    (["run", "missing.yaml"], "missing.yaml: the file does not exist"),
+    (["run", "missing.yaml", "--spark", "x"], "missing.yaml: the file does not exist"),
+    (["show", "missing.yaml", "sessions"], "missing.yaml: the file does not exist"),
     (["show", "missing.yaml", "sessions", "--limit", "0"], "'--limit'"),
     (["generate", "x", "--events", "many", "--days", "1", "--keys", "1"], "'--events'"),
-    (["generate", ".", "--events", "1", "--days", "1", "--keys", "1"], "exists already"),
+    (["generate", ".", "--events", "1", "--days", "1", "--keys", "1"], "already exists"),
 ]
 
 

@@ -141,7 +141,7 @@ def test_going_back_and_cleaning(call: Call, spark: SparkSession, tmp_path: Path
     people = call("restore", job.path, "--run", "r2")
     assert people.code == 0
     assert ["sessions", "1", "3"] in [line.split() for line in people.out.splitlines()]
-    assert "published nothing in daily, quarantine: left as it is" in people.err
+    assert "published nothing to daily, quarantine: left unchanged" in people.err
     cleaned = call("clean", job.path, "--older-than", "1h")
     assert cleaned.code == 0
     assert [*("sessions", "0", "0", "0", "0"), *("in", "version", "4")] in [

@@ -96,7 +96,7 @@ def test_times_as_typed(text: str, utc: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "2026", "20260701", "2026-W05", "2026-07-01T99:00"])
 def test_no_times(text: str) -> None:
-    with pytest.raises(JobFileError, match="--from: neither a date nor a time"):
+    with pytest.raises(JobFileError, match="--from: not a date or a time"):
         instant_us(text, OSLO, option="--from")
 
 

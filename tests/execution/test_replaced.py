@@ -106,7 +106,7 @@ def test_dates_of_replaced_inputs_are_named_until_they_are_run(
     world.write("all", [Event("a", at(d, 13), d) for d in (0, 4, 5)])
     told: list[str] = []
     world.job.run(spark, start=day(0), end=day(2), progress=told.append)
-    left = "inputs of [2026-01-03, 2026-01-06) are gone or have changed: run these dates, too"
+    left = "inputs of [2026-01-03, 2026-01-06) are missing or have changed: run these dates as well"
     assert left in told
     states = [(each.dates[0], each.state, each.late) for each in planned(world)]
     assert states == [

@@ -105,7 +105,7 @@ def test_what_cannot_be_exchanged_one_by_one(spark: SparkSession, tmp_path: Path
     text = (tmp_path / "job.yaml").read_text()
     (tmp_path / "job.yaml").write_text(text.replace("mean(value)", "variance(value)"))
     exact = Job.load(tmp_path / "job.yaml")
-    assert chosen(exact, spark).why == "a window or an aggregate gains by it in any case"
+    assert chosen(exact, spark).why == "a window or an aggregate benefits in any case"
 
 
 @pytest.mark.usefixtures("sampled")

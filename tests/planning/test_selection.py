@@ -44,12 +44,18 @@ def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"start": "2026-13-01", "end": "x"}, "start (--from): is no date (got '2026-13-01')"),
+        (
+            {"start": "2026-13-01", "end": "x"},
+            "start (--from): is not a valid date (got '2026-13-01')",
+        ),
         ({"start": "2026-01-01"}, "end (--to): is missing. Give it beside start (--from)"),
         ({"end": "2026-01-01"}, "start (--from): is missing. Give it beside end (--to)"),
         ({"start": FIRST, "end": FIRST}, "end (--to): is not after 2026-01-31"),
-        ({"start": FIRST, "end": NEXT, "date": FIRST}, "date (--date): does not go with a range"),
-        ({"chunk": 7}, "chunk (--chunk): cuts a range, and there is none"),
+        (
+            {"start": FIRST, "end": NEXT, "date": FIRST},
+            "date (--date): can't be combined with a range",
+        ),
+        ({"chunk": 7}, "chunk (--chunk): needs a range to cut"),
         ({"missing": True, "chunk": 0}, "chunk (--chunk): must be at least a day"),
     ],
 )

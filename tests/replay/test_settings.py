@@ -66,7 +66,7 @@ def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any
         ({"emit": "append"}, "emit: the engine kafka-streams has no such policy"),
         ({"emit": "on_close", "caching": True}, "caching: windows emitted on close"),
         ({"commits": 3}, "commits: without caching nothing waits"),
-        ({"commits": "0s", "caching": True}, "commits: must be more than zero"),
+        ({"commits": "0s", "caching": True}, "commits: must be greater than zero"),
         ({"commits": "often", "caching": True}, "commits: not a duration"),
         ({"emit_interval": "1s"}, "emit_interval: only windows that are emitted on close"),
         ({"store": "rocks"}, "store: no such choice"),

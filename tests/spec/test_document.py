@@ -54,7 +54,7 @@ BAD = {
     "a: *b\n": "job.yaml:1: not YAML: found undefined alias",
     "a: 1\n---\nb: 2\n": "job.yaml:2: not YAML: expected a single document",
     "a: 1\nb: {c: 1,\n c: 2}\n": "job.yaml:3: b.c: is there already, on line 2. ",
-    "a: 1\n? [x]\n: 2\n": "job.yaml:2: a key must be text",
+    "a: 1\n? [x]\n: 2\n": "job.yaml:2: a mapping key must be text",
     "a: 1\nb: \x07\n": "job.yaml:2: a character that YAML does not allow",
     b"a: 1\nb: \xff\n": "job.yaml:2: is not UTF-8 text",
     "a: 1\n".encode("utf-16"): "job.yaml:1: is not UTF-8 text",
@@ -78,7 +78,7 @@ def test_what_is_no_job_file(tmp_path: Path, content: str | bytes, expected: str
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(JobFileError, match=r"missing\.yaml: there is no such file"):
+    with pytest.raises(JobFileError, match=r"missing\.yaml: the file does not exist"):
         JobSpec.load(tmp_path / "missing.yaml")
     with pytest.raises(JobFileError, match="can't be read: Is a directory"):
         JobSpec.load(tmp_path)

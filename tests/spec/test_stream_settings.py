@@ -106,7 +106,7 @@ def test_places_in_a_file_and_in_short(tmp_path: Path) -> None:
         given = described(spec, None, {"commits": commits})
         assert given.settings["commits"] == ((0, 12), (1, 3))
     assert described(spec, None, {"commits": "30s"}).settings["commits"] == "30s"
-    with pytest.raises(JobFileError, match=r"stream\.commits: must be more than zero"):
+    with pytest.raises(JobFileError, match=r"stream\.commits: must be greater than zero"):
         described(spec, None, {"commits": "0s"})
     (tmp_path / "commits.json").write_text('{"0": 12}')
     with pytest.raises(BackfillError, match=r"stream\.commits: no places can be read"):

@@ -150,7 +150,7 @@ def test_history_tells_what_was_published(store: DeltaStore, publish: Publish) -
 def test_discarded_files_cannot_be_published(store: DeltaStore, publish: Publish) -> None:
     staged = by_hand(store, "r1", "2024-01-01")
     store.discard(staged)
-    with pytest.raises(TableError, match="sessions: a staged file is gone"):
+    with pytest.raises(TableError, match="sessions: a staged file is missing"):
         publish(staged)
     assert not store.exists("sessions")
 

@@ -92,7 +92,7 @@ def commit_files(
                     f"the commit failed: {first_line(error)}", field=staged.name
                 ) from error
     raise TableError(
-        f"other runs came first {_ATTEMPTS} times in a row",
+        f"other runs committed first {_ATTEMPTS} times in a row",
         field=staged.name,
         way_out="Nothing was published. Run again when they are done.",
     )
@@ -128,8 +128,8 @@ def _check_others(
     """
     if newest < after:
         raise TableError(
-            f"the table is at version {newest}, and was at version {after} before: "
-            "another table has taken its place",
+            f"the table is at version {newest}, but was at version {after} before: "
+            "another table has replaced it",
             field=staged.name,
             way_out="Nothing was published. Run again.",
         )
@@ -164,14 +164,14 @@ def _check(table: DeltaTable | None, staged: StagedFiles, replace: Replace) -> N
     gone = [path for path in replace if path not in live]
     if gone:
         raise TableError(
-            "a file to replace is not in the table (any more)",
+            "a file to replace is no longer in the table",
             field=staged.name,
             value=gone[0],
             way_out="Nothing was published. Run again.",
         )
     if table is not None and table.schema() != Schema.from_json(staged.schema):
         raise TableError(
-            "the table has other columns or types than the files to add",
+            "the columns or types of the new files do not match the table's",
             field=staged.name,
             way_out="Nothing was published. Run the whole backfill again.",
         )

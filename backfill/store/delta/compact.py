@@ -50,7 +50,8 @@ def compact_files(
         rows = sum(file.rows for file in pieces)
         if staged.rows != rows:
             raise TableError(
-                f"{rows:,} rows were to be joined and {staged.rows:,} were written", field=name
+                f"{rows:,} rows should have been compacted, but {staged.rows:,} were written",
+                field=name,
             )
         return commit_files(
             folder,

@@ -100,9 +100,9 @@ def _actions(folder: Path, version: int, *kinds: str) -> Iterator[tuple[str, dic
             yield from actions(lines, kinds)
     except FileNotFoundError as error:
         raise TableError(
-            f"the log does not tell of version {version}",
+            f"the log has no entry for version {version}",
             field=str(folder),
-            way_out="Its versions are listed by `backfill history`.",
+            way_out="`backfill history` lists its versions.",
         ) from error
     except (OSError, ValueError) as error:
         raise TableError(

@@ -30,10 +30,10 @@ def local_folder(path: str | Path) -> Path:
     text = os.fspath(path)
     if _URL.match(text):
         raise TableError(
-            "embedded tables live in a folder of this machine, not behind a URL",
+            "embedded tables must be in a local folder, not at a URL",
             field="tables.path",
             value=text,
-            way_out="Give a path of this machine",
+            way_out="Give a local path",
         )
     folder = Path(text).absolute()
     if _MISREAD.search(str(folder)):
@@ -71,9 +71,7 @@ def open_table(folder: Path, version: int | None = None) -> DeltaTable | None:
         raise TableError(
             f"the table cannot be read{at}: {first_line(error)}",
             field=str(folder),
-            way_out="Its versions are listed by `backfill history`."
-            if version is not None
-            else None,
+            way_out="`backfill history` lists its versions." if version is not None else None,
         ) from error
 
 

@@ -81,10 +81,10 @@ def _dataset(folder: Path, run: str | None) -> ds.Dataset:
     staged = folder / STAGING / checked_name(run, "run")
     if not staged.is_dir():
         raise TableError(
-            "nothing is kept that this run wrote and did not publish",
+            "there are no unpublished rows from this run",
             field=str(folder),
             value=run,
-            way_out="Look at what is published: without --run",
+            way_out="To see the published rows, leave out --run",
         )
     # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
     files = [str(each) for each in sorted(staged.rglob("*.parquet"))]
@@ -136,7 +136,7 @@ def _order(
     for name, _ in order_by:
         _check_column(columns, name)
         if pa.types.is_nested(schema.field(name).type):
-            raise ColumnError("nothing can be ordered by lists or structs", field=name)
+            raise ColumnError("lists and structs can't be used for ordering", field=name)
     named = {name for name, _ in order_by}
     identity = columns[: columns.index(_START) + 1] if _START in columns else []
     return [

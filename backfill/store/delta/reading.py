@@ -39,7 +39,9 @@ def read_files(
         foreign = [path for path in files if path not in paths]
         if foreign:
             raise TableError(
-                f"version {table.version()} has no such file", field=str(folder), value=foreign[0]
+                f"the file is not part of version {table.version()}",
+                field=str(folder),
+                value=foreign[0],
             )
         paths = dict.fromkeys(files)
     check_present(folder, table.version(), paths)

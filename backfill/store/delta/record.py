@@ -51,14 +51,14 @@ def read_record(folder: Path, run_id: str) -> dict[str, Any]:
     try:
         record = json.loads(path.read_bytes())
         if not isinstance(record, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError)
         raise TableError(
             "the record of what the table has counted is "
             + ("missing" if missing else f"damaged: {error}"),
             field=str(path),
-            way_out="Bring it back from a copy, go back to a version before it with `backfill "
+            way_out="Restore it from a backup, go back to an earlier version with `backfill "
             "restore`, or move the table's folder away and run the whole backfill.",
         ) from error
     return record

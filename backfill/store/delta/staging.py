@@ -166,7 +166,7 @@ def move_files(staged: StagedFiles, table_folder: Path) -> None:
             os.utime(source)
             source.rename(target)
         elif not target.exists():  # there, it was moved by an earlier attempt to publish
-            raise TableError("a staged file is gone", field=staged.name, value=file.path)
+            raise TableError("a staged file is missing", field=staged.name, value=file.path)
     shutil.rmtree(staged.folder, ignore_errors=True)
 
 
