@@ -9,10 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import ArithmeticException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill import HoppingWindow, SessionWindow, TumblingWindow, aggregate
@@ -20,7 +19,7 @@ from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.errors import AggregateError
 from backfill.windows import Window
-from tests import reference
+from tests import drawn, reference
 from tests.frames import frame
 from tests.reference import Event
 
@@ -137,7 +136,7 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
     ),
 }
 
-events = st.lists(
+events = drawn.few_or_many(
     st.builds(
         Event,
         st.sampled_from("ab"),
@@ -145,8 +144,7 @@ events = st.lists(
         st.one_of(st.none(), st.integers(-9, 9)),
         st.none(),
         st.integers(0, 3),
-    ),
-    max_size=60,
+    )
 )
 
 
@@ -156,31 +154,51 @@ def alike(found: Any, expected: Any) -> bool:
     return found == expected
 
 
-@pytest.mark.parametrize("shape", ["sessions", "tumbling"])
-@settings(max_examples=6)
-@given(events=events)
-def test_aggregates_are_those_of_plain_python(
-    spark: SparkSession, shape: str, events: list[Event]
+def check(
+    result: DataFrame,
+    groups: dict[tuple[str | None, int], list[Event]],
+    kinds: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]],
+    cases: list[list[Event]],
 ) -> None:
+    """Compare every aggregate of every key and start."""
+    found = result.withColumn("at", F.unix_micros("window_start")).collect()
+    places = [(row["key"], row["at"]) for row in found]
+    assert len(places) == len(set(places))
+    drawn.check(
+        {
+            (*place, name): row[name]
+            for place, row in zip(places, found, strict=True)
+            for name in kinds
+        },
+        {
+            (*place, name): compute(events)
+            for place, events in groups.items()
+            for name, (_, compute) in kinds.items()
+        },
+        case=lambda place: cases[drawn.number(place[0])],
+        same=alike,
+    )
+
+
+@pytest.mark.parametrize("shape", ["sessions", "tumbling"])
+@pytest.mark.parametrize("empty", [False, True])
+def test_aggregates_are_those_of_plain_python(spark: SparkSession, shape: str, empty: bool) -> None:
+    cases: list[list[Event]] = [[]] if empty else drawn.cases(events, 200)
+    together = drawn.apart(cases)
     window = SessionWindow(gap="1s") if shape == "sessions" else TumblingWindow(size="4s")
     result = aggregate(
-        frame(spark, events),
+        frame(spark, together),
         window,
         aggregates={name: each for name, (each, _) in KINDS.items()},
         arrival="arrival",
         **COMMON,
     )
     if shape == "sessions":
-        groups = {(s[0].key, s[0].time): s for s in reference.sessions(events, GAP)}
+        groups = {(s[0].key, s[0].time): s for s in reference.sessions(together, GAP)}
     else:
-        tumbling = reference.grouped(events, reference.hopping(4 * GAP, 4 * GAP))
+        tumbling = reference.grouped(together, reference.hopping(4 * GAP, 4 * GAP))
         groups = {(key, start): es for (key, start, _), es in tumbling.items()}
-    found = result.withColumn("at", F.unix_micros("window_start")).collect()
-    assert {(row["key"], row["at"]) for row in found} == set(groups)
-    for row in found:
-        for name, (_, compute) in KINDS.items():
-            expected = compute(groups[row["key"], row["at"]])
-            assert alike(row[name], expected), (name, row[name], expected)
+    check(result, groups, KINDS, cases)
 
 
 RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
@@ -199,32 +217,28 @@ WAYS: dict[str, tuple[Window, bool | None, slice]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=4)
-@given(events=events)
-def test_aggregates_that_run(spark: SparkSession, way: str, events: list[Event]) -> None:
+@pytest.mark.parametrize("empty", [False, True])
+def test_aggregates_that_run(spark: SparkSession, way: str, empty: bool) -> None:
+    cases: list[list[Event]] = [[]] if empty else drawn.cases(events, 100)
+    together = drawn.apart(cases)
     assert set(RUNNING) >= {"count", "sum", "sum_decimal", "sum_double", "min", "max_text", "mean"}
     window, combine, part = WAYS[way]
     kinds = dict(list(RUNNING.items())[part])
     result = aggregate(
-        frame(spark, events),
+        frame(spark, together),
         window,
         aggregates={name: each for name, (each, _) in kinds.items()},
         combine=combine,
         **COMMON,
     )
     if isinstance(window, SessionWindow):
-        groups = {(s[0].key, s[0].time): s for s in reference.sessions(events, GAP)}
+        groups = {(s[0].key, s[0].time): s for s in reference.sessions(together, GAP)}
     else:
         size = window.size.us
         advance = window.advance.us if isinstance(window, HoppingWindow) else size
-        windows = reference.grouped(events, reference.hopping(size, advance))
+        windows = reference.grouped(together, reference.hopping(size, advance))
         groups = {(key, start): held for (key, start, _), held in windows.items()}
-    found = result.withColumn("at", F.unix_micros("window_start")).collect()
-    assert {(row["key"], row["at"]) for row in found} == set(groups)
-    for row in found:
-        for name, (_, compute) in kinds.items():
-            expected = compute(groups[row["key"], row["at"]])
-            assert alike(row[name], expected), (name, row[name], expected)
+    check(result, groups, kinds, cases)
 
 
 def one(spark: SparkSession, aggregate_: Aggregate, numbers: list[Any], type: str) -> Any:

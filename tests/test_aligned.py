@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -16,7 +16,7 @@ from backfill import CumulatingWindow, HoppingWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
 from backfill.alignment import assigner
 from backfill.windows import Window
-from tests import reference
+from tests import drawn, reference
 from tests.frames import frame, rows
 from tests.reference import (
     Event,
@@ -33,37 +33,47 @@ COMMON = {"key": "key", "time": "time", "time_format": "epoch_us"}
 HOUR = 3_600_000_000
 Windows = Callable[[int], list[tuple[int, int]]]
 
-near_boundaries = st.builds(
-    lambda n, fine: n * HOUR // 2 + fine, st.integers(-60, 60), st.sampled_from([-1000, -1, 0, 1])
+near_boundaries = drawn.few_or_many(
+    st.builds(
+        lambda n, fine: n * HOUR // 2 + fine,
+        st.integers(-60, 60),
+        st.sampled_from([-1000, -1, 0, 1]),
+    )
 )
+#: What is given besides one time that is NULL: nothing, or so many cases.
+GIVEN = pytest.mark.parametrize("count", [0, 80])
+
+
+def near(count: int) -> list[list[int]]:
+    return drawn.cases(near_boundaries, count) if count else [[]]
 
 
 def check(
     spark: SparkSession,
     window: Window,
     windows: Windows,
-    times: list[int],
+    cases: list[list[int]],
     *,
     keep: Callable[[int], bool] = lambda t: True,
     tick: int = 1,
     **options: Any,
 ) -> None:
-    events = [Event("ab"[i % 2], t, i) for i, t in enumerate(times)]
+    """Compare all cases in one frame, each under two keys of its own."""
+    events = drawn.apart([Event("ab"[i % 2], t, i) for i, t in enumerate(times)] for times in cases)
     result = aggregate(
-        frame(spark, [*events, Event("a", None, 1)]),
+        frame(spark, [*events, Event("0:a", None, 1)]),
         window,
         aggregates={"n": agg.count(), "total": agg.sum("value")},
         **COMMON,
         **options,
     )
     used = [e for e in reference.usable(events, tick=tick) if keep(e.time)]
-    expected = {
+    expected = Counter(
         (*place, len(held), sum(e.value for e in held))
         for place, held in reference.grouped(used, windows).items()
-    }
-    found = rows(result)
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+    )
+    found = Counter(rows(result))
+    drawn.check(found, expected, case=lambda row: cases[drawn.number(row[0])])
 
 
 FIXED: dict[str, tuple[Window, Windows]] = {
@@ -99,24 +109,20 @@ FIXED: dict[str, tuple[Window, Windows]] = {
 }
 
 
+@GIVEN
 @pytest.mark.parametrize("name", FIXED)
-@settings(max_examples=3)
-@given(times=st.lists(near_boundaries, max_size=60))
-def test_windows_of_fixed_length(spark: SparkSession, name: str, times: list[int]) -> None:
-    check(spark, *FIXED[name], times)
+def test_windows_of_fixed_length(spark: SparkSession, name: str, count: int) -> None:
+    check(spark, *FIXED[name], near(count))
 
 
+@GIVEN
 @pytest.mark.parametrize("hours", [4, 11, 23])
-@settings(max_examples=3)
-@given(times=st.lists(near_boundaries, max_size=60))
-def test_kafka_streams_clips_at_the_epoch(
-    spark: SparkSession, hours: int, times: list[int]
-) -> None:
+def test_kafka_streams_clips_at_the_epoch(spark: SparkSession, hours: int, count: int) -> None:
     check(
         spark,
         HoppingWindow(size=f"{hours}h", advance="1h"),
         hopping(hours * HOUR, HOUR, clipped=True),
-        times,
+        near(count),
         keep=lambda t: t >= 0,
         tick=1_000,
         engine="kafka-streams",
@@ -124,33 +130,29 @@ def test_kafka_streams_clips_at_the_epoch(
 
 
 #: Size and slide in minutes: the slide divides the size, or does not, or is larger.
+@GIVEN
 @pytest.mark.parametrize(("size", "slide"), [(240, 60), (660, 60), (100, 60), (20, 60), (555, 50)])
-@settings(max_examples=3)
-@given(times=st.lists(near_boundaries, max_size=60))
 def test_storms_windows_are_closed_and_aligned_on_the_right(
-    spark: SparkSession, size: int, slide: int, times: list[int]
+    spark: SparkSession, size: int, slide: int, count: int
 ) -> None:
     minute = HOUR // 60
     check(
         spark,
         HoppingWindow(size=f"{size}m", advance=f"{slide}m"),
         hopping(size * minute, slide * minute, -size * minute, right=1_000),
-        times,
+        near(count),
         tick=1_000,
         engine="storm",
     )
 
 
-@settings(max_examples=3)
-@given(times=st.lists(near_boundaries, max_size=60))
-def test_flink_leaves_gaps_where_the_advance_is_larger(
-    spark: SparkSession, times: list[int]
-) -> None:
+@GIVEN
+def test_flink_leaves_gaps_where_the_advance_is_larger(spark: SparkSession, count: int) -> None:
     check(
         spark,
         HoppingWindow(size="1h", advance="3h"),
         hopping(HOUR, 3 * HOUR),
-        times,
+        near(count),
         tick=1_000,
         engine="flink",
     )
@@ -193,8 +195,7 @@ CALENDAR: dict[str, tuple[Window, Callable[[str], Windows]]] = {
 }
 
 
-@st.composite
-def times_of_zones(draw: st.DrawFn, zone: str) -> list[int]:
+def near_changes(zone: str) -> st.SearchStrategy[list[int]]:
     """Instants around the midnights of days on which the zone's clocks change."""
     days = st.builds(
         lambda date, days: date + dt.timedelta(days=days),
@@ -207,26 +208,29 @@ def times_of_zones(draw: st.DrawFn, zone: str) -> list[int]:
         st.integers(-150, 150),
         st.sampled_from([-1, 0]),
     )
-    return draw(st.lists(instants, max_size=60))
+    return drawn.few_or_many(instants)
 
 
+NEAR_CHANGES = {zone: near_changes(zone) for zone in ZONES}
+
+
+def near_changes_of(zone: str, count: int) -> list[list[int]]:
+    return drawn.cases(NEAR_CHANGES[zone], count) if count else [[]]
+
+
+@GIVEN
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("name", CALENDAR)
-@settings(max_examples=2)
-@given(data=st.data())
-def test_windows_of_a_calendar(
-    spark: SparkSession, name: str, zone: str, data: st.DataObject
-) -> None:
+def test_windows_of_a_calendar(spark: SparkSession, name: str, zone: str, count: int) -> None:
     window, windows = CALENDAR[name]
-    check(spark, window, windows(zone), data.draw(times_of_zones(zone)), timezone=zone)
+    check(spark, window, windows(zone), near_changes_of(zone, count), timezone=zone)
 
 
+@GIVEN
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize(("step", "offset"), [("1h", 0), ("7h", 6)])
-@settings(max_examples=2)
-@given(data=st.data())
 def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
-    spark: SparkSession, zone: str, step: str, offset: int, data: st.DataObject
+    spark: SparkSession, zone: str, step: str, offset: int, count: int
 ) -> None:
     days = calendar(zone, (1, "day"), offset=offset * HOUR)
     width = int(step[:-1]) * HOUR
@@ -237,7 +241,7 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
         return [(start, end) for end in ends if t < end]
 
     window = CumulatingWindow(size="1 day", step=step, offset=f"{offset}h")
-    check(spark, window, windows, data.draw(times_of_zones(zone)), timezone=zone)
+    check(spark, window, windows, near_changes_of(zone, count), timezone=zone)
 
 
 @pytest.mark.parametrize("zone", ["America/Sao_Paulo", "Europe/Berlin"])
@@ -258,7 +262,7 @@ def test_a_day_grows_by_local_hours(spark: SparkSession, zone: str) -> None:
         for fine in (-1, 0)
     ]
     window = CumulatingWindow(size="1 day", step="5 local hours")
-    check(spark, window, windows, times, timezone=zone)
+    check(spark, window, windows, [times], timezone=zone)
     assign = assigner(window, zone=zone)
     assert all(assign(t) == sorted(windows(t)) for t in times)
 
@@ -269,7 +273,7 @@ def test_the_last_step_of_a_day_of_utc_is_cut_too(spark: SparkSession) -> None:
         return [(start, start + h * HOUR) for h in (7, 14, 21, 24) if t < start + h * HOUR]
 
     window = CumulatingWindow(size="1 day", step="7h")
-    check(spark, window, windows, [h * HOUR for h in (0, 7, 20, 21, 23, -1)])
+    check(spark, window, windows, [[h * HOUR for h in (0, 7, 20, 21, 23, -1)]])
 
 
 def test_a_month_grows_by_weeks_from_its_first_day(spark: SparkSession) -> None:
@@ -281,7 +285,7 @@ def test_a_month_grows_by_weeks_from_its_first_day(spark: SparkSession) -> None:
         ends.append(local(zone, dt.date(2024, 4, 1)))
         return [(local(zone, dt.date(2024, 3, 1)), end) for end in ends if t < end]
 
-    check(spark, CumulatingWindow(size="1 month", step="1 week"), windows, times, timezone=zone)
+    check(spark, CumulatingWindow(size="1 month", step="1 week"), windows, [times], timezone=zone)
 
 
 def test_days_of_23_and_25_hours(spark: SparkSession) -> None:
@@ -325,7 +329,7 @@ def test_months_and_years_that_do_not_begin_in_january(spark: SparkSession, name
             for day in (1, 6)
         ]
         times = [local(zone, date) + fine for date in dates for fine in (-1, 0, 90 * 60_000_000)]
-        check(spark, window, windows(zone), times, timezone=zone)
+        check(spark, window, windows(zone), [times], timezone=zone)
 
 
 def test_years_that_grow_by_months_from_april(spark: SparkSession) -> None:
@@ -343,4 +347,4 @@ def test_years_that_grow_by_months_from_april(spark: SparkSession) -> None:
 
     times = [local(zone, dt.date(2018, m, 1)) + fine for m in range(1, 13) for fine in (-1, 0)]
     window = CumulatingWindow(size="1 year", step="1 month", phase="3 months")
-    check(spark, window, windows, times, timezone=zone)
+    check(spark, window, windows, [times], timezone=zone)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from backfill import HoppingWindow, SessionWindow, aggregate
 from backfill import aggregates as agg
-from tests import reference
+from tests import drawn, reference
 from tests.frames import frame, rows
 from tests.reference import Event
 
 GAP = 1_000_000
 COMMON = {"key": "key", "time": "time", "time_format": "epoch_us", "id": "id"}
 
-events = st.lists(
+events = drawn.few_or_many(
     st.builds(
         Event,
         st.sampled_from(["a", "b"]),
@@ -24,22 +23,23 @@ events = st.lists(
         st.one_of(st.none(), st.integers(0, 2)),
         st.sampled_from(["x", "y", None]),
         st.integers(0, 2),
-    ),
-    max_size=50,
+    )
 )
 
 
+@pytest.mark.parametrize("combine", [None, False])
 @pytest.mark.parametrize("arrival", [None, "arrival"])
-@settings(max_examples=6)
-@given(events=events, combine=st.sampled_from([None, False]))
+@pytest.mark.parametrize("empty", [False, True])
 def test_events_of_equal_key_time_and_id_count_once(
-    spark: SparkSession, arrival: str | None, events: list[Event], combine: bool | None
+    spark: SparkSession, arrival: str | None, combine: bool | None, empty: bool
 ) -> None:
+    cases: list[list[Event]] = [[]] if empty else drawn.cases(events, 400)
+    together = drawn.apart(cases)
     # A list's state is one of a group, so it would have the events combined in any case.
     lists = {} if combine is False else {"list": agg.collect_list("value")}
-    known = events if arrival else [Event(e.key, e.time, e.value, e.id) for e in events]
+    known = together if arrival else [Event(e.key, e.time, e.value, e.id) for e in together]
     result = aggregate(
-        frame(spark, events),
+        frame(spark, together),
         SessionWindow(gap="1s"),
         aggregates={"n": agg.count(), "total": agg.sum("value"), **lists},
         arrival=arrival,
@@ -53,8 +53,10 @@ def test_events_of_equal_key_time_and_id_count_once(
         total = sum(values) if values else None
         sums = (len(session), total)
         expected[session[0].key, session[0].time] = (*sums, values) if lists else sums
-    found = {(row[0], row[2]): row[4:] for row in rows(result)}
-    assert found == expected
+    found_rows = rows(result)
+    found = {(row[0], row[2]): row[4:] for row in found_rows}
+    assert len(found) == len(found_rows)
+    drawn.check(found, expected, case=lambda place: cases[drawn.number(place[0])])
 
 
 def test_without_arrival_the_smallest_attributes_count_together(spark: SparkSession) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from struct import pack
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +16,7 @@ from xxhash import xxh64_intdigest
 
 from backfill import SessionWindow, aggregate, sessionize
 from backfill import aggregates as agg
-from tests import reference
+from tests import drawn, reference
 from tests.frames import frame, rows
 from tests.reference import Event
 
@@ -41,54 +44,91 @@ times = st.one_of(
         st.integers(-1, 1),
     ),
 )
-events = st.lists(
-    st.builds(Event, st.sampled_from(["a", "b", "", None]), times, st.integers(-9, 9)),
-    max_size=60,
+events = drawn.few_or_many(
+    st.builds(Event, st.sampled_from(["a", "b", "", None]), times, st.integers(-9, 9))
 )
 
 
-def expected(given_events: list[Event], engine: str) -> set[tuple]:
+def expected(given_events: Iterable[Event], engine: str) -> Counter[tuple]:
     inclusive, behind, tick, null_key, before_1970 = ENGINES[engine]
     used = reference.usable(given_events, null_key=null_key, tick=tick)
     used = [e for e in used if before_1970 or e.time >= 0]
     found = reference.sessions(used, GAP, inclusive=inclusive)
-    return {
+    return Counter(
         (s[0].key, s[0].time, s[-1].time + behind, len(s), sum(e.value for e in s)) for s in found
-    }
+    )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=5)
-@given(events=events, combine=st.sampled_from([None, False]))
-def test_sessions_are_those_of_plain_python(
-    spark: SparkSession, engine: str, events: list[Event], combine: bool | None
+#: Apart from each other by far more than the times of one case.
+FAR = 1_000 * GAP
+
+
+def apart(cases: list[list[Event]]) -> list[Event]:
+    """Of all cases, by key; NULL is one key for all, so its events are apart in time."""
+    found = drawn.apart(cases)
+    numbers = [number for number, events in enumerate(cases) for _ in events]
+    # On both sides of 1970 in turn; those of case 0 stay where they are.
+    shifts = [FAR * ((n + 1) // 2) * (-1) ** n for n in numbers]
+    return [
+        replace(e, time=e.time + shift) if e.key is None and e.time is not None else e
+        for e, shift in zip(found, shifts, strict=True)
+    ]
+
+
+def case_of(cases: list[list[Event]], key: str | None, time: int) -> list[Event]:
+    if key is not None:
+        return cases[drawn.number(key)]
+    away = round(time / FAR)
+    return cases[2 * away if away > 0 else -2 * away - 1 if away < 0 else 0]
+
+
+def check_sessions(
+    spark: SparkSession, cases: list[list[Event]], engine: str, combine: bool | None
 ) -> None:
+    together = apart(cases)
     result = aggregate(
-        frame(spark, events),
+        frame(spark, together),
         SessionWindow(gap="60s"),
         aggregates={"events": agg.count(), "total": agg.sum("value")},
         engine=engine,
         combine=combine,
         **COMMON,
     )
-    found = rows(result.drop("session_id"))
-    assert len(found) == len(set(found))
-    assert set(found) == expected(events, engine)
+    drawn.check(
+        Counter(rows(result.drop("session_id"))),
+        expected(together, engine),
+        case=lambda row: case_of(cases, row[0], row[1]),
+    )
 
 
-@settings(max_examples=6)
-@given(events=events)
-def test_sessionize_gives_every_event_its_session(spark: SparkSession, events: list[Event]) -> None:
-    given_frame = frame(spark, events)
+@pytest.mark.parametrize("combine", [None, False])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sessions_are_those_of_plain_python(
+    spark: SparkSession, engine: str, combine: bool | None
+) -> None:
+    check_sessions(spark, drawn.cases(events, 400), engine, combine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_events_have_no_sessions(spark: SparkSession, engine: str) -> None:
+    check_sessions(spark, [[]], engine, None)
+    check_sessions(spark, [[]], engine, False)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_sessionize_gives_every_event_its_session(spark: SparkSession, empty: bool) -> None:
+    cases: list[list[Event]] = [[]] if empty else drawn.cases(events, 400)
+    together = drawn.apart(cases)
+    given_frame = frame(spark, together)
     result = sessionize(given_frame, SessionWindow(gap="60s"), **COMMON)
     assert result.columns[: len(given_frame.columns)] == given_frame.columns
     found = rows(result)
-    assert len(found) == len(events)
+    assert len(found) == len(together)
 
     number: dict[tuple, int] = {}
-    expected_rows = []
+    expected_rows: list[tuple[Any, ...]] = []
     for session in sorted(
-        reference.sessions(reference.usable(events), GAP), key=lambda s: s[0].time
+        reference.sessions(reference.usable(together), GAP), key=lambda s: s[0].time
     ):
         key = session[0].key
         number[key] = number.get(key, 0) + 1
@@ -97,10 +137,12 @@ def test_sessionize_gives_every_event_its_session(spark: SparkSession, events: l
             bounds = (session[0].time, session[-1].time)
             expected_rows.append((e.key, e.time, e.value, *bounds, number[key], place))
     placed = [(*row[:3], *row[6:]) for row in found if row[5] is not None]
-    assert sorted(placed) == sorted(expected_rows)
+    drawn.check(
+        Counter(placed), Counter(expected_rows), case=lambda row: cases[drawn.number(row[0])]
+    )
     left_out = [row for row in found if row[5] is None]
     assert all(row[5:] == (None,) * 5 for row in left_out)
-    assert len(left_out) == sum(1 for e in events if e.key is None or e.time is None)
+    assert len(left_out) == sum(1 for e in together if e.key is None or e.time is None)
 
 
 def test_ids_are_alike_in_both_and_depend_on_key_and_start_alone(spark: SparkSession) -> None:

@@ -10,19 +10,16 @@ from math import floor, isfinite, ulp
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import ColumnError, JobFileError
 from backfill.events import time_column, to_local
+from tests import drawn
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 ZONES = ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"]
-FEW = settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 
 
 @pytest.fixture(params=["America/St_Johns", "Asia/Tokyo"])
@@ -81,18 +78,18 @@ def test_wall_clocks_follow_the_zone(zoned: SparkSession, zone: str) -> None:
     assert read(zoned, whole, "string", "yyyy-MM-dd HH:mm:ss", zone) == seconds
 
 
-@given(times=st.lists(moments, min_size=1, max_size=40), zone=st.sampled_from(ZONES))
-@FEW
-def test_any_wall_clock(spark: SparkSession, times: list[datetime], zone: str) -> None:
+@pytest.mark.parametrize("zone", ZONES)
+def test_any_wall_clock(spark: SparkSession, zone: str) -> None:
+    times = drawn.cases(moments, 400)
     expected = [micros(time.replace(tzinfo=ZoneInfo(zone))) for time in times]
     texts: list[str | None] = [local_text(time) for time in times]
-    assert read(spark, texts, "timestamp_ntz", None, zone) == expected
-    assert read(spark, texts, "string", "iso", zone) == expected
+    assert read(spark, texts, "timestamp_ntz", None, zone) == expected, drawn.SEEDS
+    assert read(spark, texts, "string", "iso", zone) == expected, drawn.SEEDS
     frame = spark.createDataFrame(list(enumerate(expected)), "n int, t long")
     back = sorted(frame.select("n", to_local(F.col("t"), zone).alias("l")).collect())
     for row, instant in zip(back, expected, strict=True):
         local = (EPOCH + timedelta(microseconds=instant)).astimezone(ZoneInfo(zone))
-        assert row.l == micros(local.replace(tzinfo=timezone.utc))
+        assert row.l == micros(local.replace(tzinfo=timezone.utc)), (instant, drawn.SEEDS)
 
 
 def test_dates_are_local_midnight(zoned: SparkSession) -> None:
@@ -159,23 +156,18 @@ def in_years(value: Fraction) -> int | None:
     return result if -62135596800000000 <= result <= 253402300799999999 else None
 
 
+INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**12), 10**12)
+DOUBLES = st.floats() | st.floats(-3e9, 3e9) | st.floats(-1e-3, 1e-3) | st.sampled_from([-0.0, 0.1])
+DECIMALS = st.decimals(-(10**15), 10**15, places=9)
+
+
+@pytest.mark.parametrize("count", [0, 400])
 @pytest.mark.parametrize("fmt", list(UNITS))
-@FEW
-@given(
-    integers=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**12), 10**12)),
-    doubles=st.lists(
-        st.floats() | st.floats(-3e9, 3e9) | st.floats(-1e-3, 1e-3) | st.sampled_from([-0.0, 0.1])
-    ),
-    decimals=st.lists(st.decimals(-(10**15), 10**15, places=9)),
-)
-def test_numbers(
-    spark: SparkSession,
-    fmt: str,
-    integers: list[int],
-    doubles: list[float],
-    decimals: list[Decimal],
-) -> None:
+def test_numbers(spark: SparkSession, fmt: str, count: int) -> None:
     unit = UNITS[fmt]
+    integers: list[int] = drawn.cases(INTEGERS, count) if count else []
+    doubles: list[float] = drawn.cases(DOUBLES, count) if count else []
+    decimals: list[Decimal] = drawn.cases(DECIMALS, count) if count else []
     for type_, values in (
         ("bigint", integers),
         ("double", doubles),
@@ -192,10 +184,10 @@ def test_numbers(
                 if ulp(value) * unit <= 1:
                     exact = Fraction(repr(value))
                 elif row.t is not None:  # doubles are wider apart than microseconds
-                    assert abs(row.t - exact * unit) <= 1
+                    assert abs(row.t - exact * unit) <= 1, (value, drawn.SEEDS)
                     continue
             expected = None if exact is None else in_years(exact * unit)
-            assert row.t == expected, (type_, value)
+            assert row.t == expected, (type_, value, drawn.SEEDS)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from backfill.engines import engine
 from backfill.errors import ColumnError
 from backfill.ledger.changes import KINDS, changes, first_changes
 from backfill.windows import Window
+from tests import drawn
 from tests.plans import explained, nodes
 from tests.reference import instant
 
@@ -273,40 +274,62 @@ def test_aligned_windows_are_told_by_key_start_and_end(spark: SparkSession, wind
     }
 
 
-@settings(max_examples=4)
-@given(
-    sides=st.tuples(
-        *[
-            st.dictionaries(
-                st.tuples(
-                    st.sampled_from([None, 1, 2]),
-                    st.sampled_from([None, "a"]),
-                    st.sampled_from([0, 5, -5]),
-                    st.sampled_from([5, 10]),
-                ),
-                st.integers(1, 2),
-                max_size=36,
-            )
-        ]
-        * 2
-    )
+SIDES = st.tuples(
+    *[
+        st.dictionaries(
+            st.tuples(
+                st.sampled_from([None, 1, 2]),
+                st.sampled_from([None, "a"]),
+                st.sampled_from([0, 5, -5]),
+                st.sampled_from([5, 10]),
+            ),
+            st.integers(1, 2),
+            max_size=36,
+        )
+    ]
+    * 2
 )
-def test_aligned_windows_as_the_plain_way_finds_them(spark: SparkSession, sides: Any) -> None:
-    frames = [aligned(spark, [(*at, n) for at, n in side.items()]) for side in sides]
+
+
+def apart(number: int, at: tuple[int | None, str | None, int, int]) -> tuple[Any, ...]:
+    """A window of a case, by user; those of no user are apart in time, for all cases share it."""
+    shop, user, start, end = at
+    shift = 0 if user else 15_000 * number
+    return (shop, user and f"{number}:{user}", start + shift, end + shift)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_aligned_windows_as_the_plain_way_finds_them(spark: SparkSession, empty: bool) -> None:
+    cases: list[Any] = [({}, {})] if empty else drawn.cases(SIDES, 200)
+    old, new = (
+        {apart(i, at): n for i, case in enumerate(cases) for at, n in case[side].items()}
+        for side in (0, 1)
+    )
+    case_of = {apart(i, at): case for i, case in enumerate(cases) for side in case for at in side}
+    frames = [aligned(spark, [(*at, n) for at, n in side.items()]) for side in (old, new)]
     window = CumulatingWindow(size="15us", step="5us")
     found = changes(*frames, key=["shop", "user"], window=window, rules=PLAIN)
-    told = Counter((r.change, r.old and r.old.n, r.new and r.new.n) for r in found.collect())
-    old, new = sides
-    plain = Counter(
-        (
+    rows = found.selectExpr(
+        "key.shop",
+        "key.user",
+        "unix_micros(coalesce(old.window_start, new.window_start))",
+        "unix_micros(coalesce(old.window_end, new.window_end))",
+        "change",
+        "old.n as before",
+        "new.n as after",
+    ).collect()
+    told = {tuple(row[:4]): tuple(row[4:]) for row in rows}
+    assert len(told) == len(rows)
+    plain = {
+        at: (
             "deleted" if at not in new else "inserted" if at not in old else "updated",
             old.get(at),
             new.get(at),
         )
         for at in {**old, **new}
         if old.get(at) != new.get(at)
-    )
-    assert told == plain
+    }
+    drawn.check(told, plain, case=lambda at: case_of.get(at, "none"))
 
 
 # A value before, one after, and whether they differ.

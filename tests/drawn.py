@@ -1,0 +1,83 @@
+"""Many drawn cases for one Spark job, each under keys of its own.
+
+A job costs much and a case little. Keys know nothing of each other, so hundreds of cases go into
+one frame, and what comes out is compared case by case.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.reference import Event
+
+T = TypeVar("T")
+
+#: One seed that is always the same, and one of this run; a failure prints both.
+SEEDS = (1, int(os.environ.get("BACKFILL_SEED") or random.SystemRandom().randrange(1 << 31)))
+
+
+@cache
+def cases(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """So many cases, half of each seed. A strategy's are drawn once for all tests of a process."""
+    found: list[T] = []
+    for each in SEEDS:
+
+        @seed(each)
+        @settings(
+            max_examples=count // 2,
+            phases=[Phase.generate],
+            database=None,
+            derandomize=False,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(strategy)
+        def collect(case: T) -> None:
+            found.append(case)
+
+        collect()
+    return found
+
+
+def few_or_many(each: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
+    """Lists of up to 60: left alone, Hypothesis draws some six of them, so half are made long."""
+    return st.lists(each, max_size=60) | st.lists(each, min_size=30, max_size=60)
+
+
+def apart(drawn: Iterable[Iterable[Event]]) -> list[Event]:
+    """The events of all cases, the key of each with its case's number before it."""
+    return [
+        each if each.key is None else replace(each, key=f"{number}:{each.key}")
+        for number, events in enumerate(drawn)
+        for each in events
+    ]
+
+
+def number(key: str) -> int:
+    """Of the case that a key belongs to."""
+    return int(key.partition(":")[0])
+
+
+def check(
+    found: Mapping[Any, Any],
+    expected: Mapping[Any, Any],
+    case: Callable[[Any], object],
+    same: Callable[[Any, Any], bool] = lambda a, b: a == b,
+) -> None:
+    """Compare by key; the first that differs is told with its `case` and the seeds."""
+    for key in {**expected, **found}:
+        missing = key not in found or key not in expected
+        if missing or not same(found[key], expected[key]):
+            raise AssertionError(
+                f"{key}: found {found.get(key, 'nothing')}, "
+                f"expected {expected.get(key, 'nothing')}\n"
+                f"in the case {case(key)}\n"
+                f"of the seeds {SEEDS}; again: BACKFILL_SEED={SEEDS[1]}"
+            )
