@@ -56,7 +56,8 @@ def aggregate(
         arrival: the column or columns that order events with equal times.
         time_format: iso, epoch_s, epoch_ms, epoch_us, or a Spark pattern.
         timezone: for times without a zone and for calendar windows.
-        engine: the engine whose conventions apply: plain, kafka-streams, spark, flink, beam, storm, samza.
+        engine: the engine whose conventions apply: plain, kafka-streams, spark, flink, beam, storm
+            or samza.
         combine: whether nearby events of a key are combined before the shuffle (a combiner, as in
             MapReduce; Flink's two-phase aggregation). This changes the running time, never the
             result. The default is to combine where the window benefits, as sessions do. False
