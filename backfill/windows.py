@@ -88,7 +88,7 @@ class HoppingWindow:
 
     Example:
         >>> print(HoppingWindow(size="24h", advance="1h"))
-        hopping(size=24h, advance=1h)
+        hopping(size=1d, advance=1h)
     """
 
     size: Duration
@@ -185,7 +185,7 @@ class SlidingWindow:
 
     Example:
         >>> print(SlidingWindow(length="24h"))
-        sliding(length=24h)
+        sliding(length=1d)
     """
 
     length: Fixed | None

@@ -1,14 +1,20 @@
 """Aggregates over the events of a window.
 
-Every function here makes one. An `expression` is Spark SQL text or a column, evaluated for each
-event; `where` is a predicate, and events for which it is false or NULL are left out. NULL values
-are ignored as in SQL, but by `first`, `last` and `fold`, for which NULL is a value like others.
-NaN counts as a value: sums, means and variances over it are NaN (as they are when infinities
-cancel), and it is the largest for `min`, `max` and sorting; an approximate `quantile` leaves NaN
-out. Integers that overflow raise.
+Each function here returns an aggregate. An `expression` is Spark SQL text or a column, evaluated
+for each event; `where` is a predicate, and events for which it is false or NULL are left out. NULL
+values are ignored as in SQL, except by `first`, `last` and `fold`, which treat NULL like any other
+value. NaN is a value: sums, means and variances that include it are NaN (as they are if infinities
+cancel out), and it sorts as the largest value; an approximate `quantile` ignores NaN. Integer
+overflow raises an error at run time.
 
 `Aggregate.mergeable` says whether late events can be merged into a published window without
-reading its events again, `Aggregate.grows` whether the state grows with the window.
+reading its other events again, `Aggregate.grows` whether the state grows with the window.
+
+Example:
+    >>> print(sum("price * quantity", where="country = 'NO'"))
+    sum(price * quantity) where country = 'NO'
+    >>> count().mergeable, quantile("ms", 0.5, exact=True).mergeable
+    (True, False)
 """
 
 from __future__ import annotations
@@ -58,42 +64,42 @@ __all__ = [
 def count(
     expression: str | Column | None = None, *, where: str | Column | None = None
 ) -> Aggregate:
-    """The number of events; with an expression, of those where it is not NULL."""
+    """The number of events; with an expression, of those for which it is not NULL."""
     if isinstance(expression, str) and expression == "*":
         expression = None
     return Count(_expr(expression), _expr(where))
 
 
 def sum(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The sum: a long of integers, a decimal of decimals, else a double; NULL of no values.
+    """The sum: a long for integers, a decimal for decimals, otherwise a double; NULL if empty.
 
-    Raises, at run time, on integer and decimal overflow of the total.
+    An overflow of an integer or decimal total raises an error at run time.
     """
     return Sum(_expr(expression), _expr(where))
 
 
 def min(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The smallest value, of any type with an order."""
+    """The smallest value, of any type that can be ordered."""
     return Min(_expr(expression), _expr(where))
 
 
 def max(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The largest value, of any type with an order."""
+    """The largest value, of any type that can be ordered."""
     return Max(_expr(expression), _expr(where))
 
 
 def mean(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The arithmetic mean: a decimal of decimals, else a double."""
+    """The arithmetic mean: a decimal for decimals, otherwise a double."""
     return Mean(_expr(expression), _expr(where))
 
 
 def variance(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The sample variance, a double; NULL of fewer than two values."""
+    """The sample variance, a double; NULL for fewer than two values."""
     return Variance(_expr(expression), _expr(where))
 
 
 def stddev(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The sample standard deviation, a double; NULL of fewer than two values."""
+    """The sample standard deviation, a double; NULL for fewer than two values."""
     return Stddev(_expr(expression), _expr(where))
 
 
@@ -108,12 +114,12 @@ def last(expression: str | Column, *, where: str | Column | None = None) -> Aggr
 
 
 def collect_list(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """All values by event time, then arrival, then value. Its state grows with the window."""
+    """All values, ordered by event time, arrival, then value. The state grows with the window."""
     return CollectList(_expr(expression), _expr(where))
 
 
 def collect_set(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The distinct values, sorted. Its state grows with them."""
+    """The distinct values, sorted. The state grows with their number."""
     return CollectSet(_expr(expression), _expr(where))
 
 
@@ -125,8 +131,8 @@ def count_distinct(
 ) -> Aggregate:
     """The number of distinct values.
 
-    Exactly, with a state that grows with them; or approximately by a HyperLogLog sketch with a
-    relative standard error of 1.6 %.
+    By default exact, with a state that grows with their number. With `approximate`, a HyperLogLog
+    sketch with a relative standard error of 1.6 %.
     """
     kind = ApproximateCountDistinct if approximate else CountDistinct
     return kind(_expr(expression), _expr(where))
@@ -139,16 +145,24 @@ def quantile(
     *,
     where: str | Column | None = None,
 ) -> Aggregate:
-    """The value below which this share of the values lies (0.5 is the median), a double.
+    """The value below which this share of the values lies, a double.
 
-    By a KLL sketch with a rank error of at most 1.65 % (99 % confidence); or exactly, by linear
-    interpolation, which is not mergeable and keeps all values while it computes.
+    Args:
+        expression: a number.
+        share: from 0 to 1; 0.5 is the median.
+        exact: by linear interpolation between all values, which cannot merge late events. By
+            default, a KLL sketch with a rank error of at most 1.65 % (99 % confidence).
+        where: as for the others.
 
     Raises:
-        AggregateError: if the share is not from 0 to 1.
+        AggregateError: if the share is not between 0 and 1.
+
+    Example:
+        >>> print(quantile("ms", 0.95))
+        quantile(ms, 0.95)
     """
     if isinstance(share, bool) or not 0 <= share <= 1:
-        raise AggregateError("must be from 0 to 1", field="share", value=share)
+        raise AggregateError("must be between 0 and 1", field="share", value=share)
     kind = ExactQuantile if exact else ApproximateQuantile
     return kind(_expr(expression), _expr(where), float(share))
 
@@ -164,12 +178,18 @@ def custom(
     """An aggregate of your own (KIP-94's initializer, aggregator and merger).
 
     Args:
-        expression: what is aggregated of each event; a struct for several columns.
-        partial: makes the state of some events, as an aggregate expression over the column that
-            it is given; that column is NULL for events that `where` leaves out.
-        merge: joins two states, the earlier one first; associative.
-        finish: makes the value of a state; NULL if no state was there.
+        expression: the value to aggregate; a struct for several columns.
+        partial: returns the state of a group of events, as an aggregate expression over the given
+            column, which is NULL for events that `where` leaves out.
+        merge: combines two states, the earlier one first; must be associative.
+        finish: returns the value of a state; the value is NULL if there is no state.
         where: as for the others.
+
+    Example:
+        >>> from pyspark.sql import functions as F
+        >>> longest = custom("length(page)", partial=F.max, merge=F.greatest)
+        >>> longest.mergeable
+        True
     """
     return Custom(_expr(expression), _expr(where), partial, merge, finish)
 
@@ -182,14 +202,20 @@ def fold(
     finish: Callable[[Column], Column] = lambda state: state,
     where: str | Column | None = None,
 ) -> Aggregate:
-    """A loop over the window's events by time, then arrival, then value; not mergeable.
+    """A loop over the window's events, ordered by time, arrival, then value; not mergeable.
 
     Args:
-        expression: what the loop sees of each event; a struct for several columns.
-        start: makes the state before the first event, of the type that `step` gives.
-        step: makes the next state of the state and an event's value.
-        finish: makes the value of the last state.
+        expression: the value that the loop sees of each event; a struct for several columns.
+        start: returns the state before the first event, of the type that `step` returns.
+        step: returns the next state from a state and an event's value.
+        finish: returns the value of the last state.
         where: as for the others.
+
+    Example:
+        >>> from pyspark.sql import functions as F
+        >>> highest = fold("amount", start=lambda: F.lit(0.0), step=F.greatest)
+        >>> highest.mergeable
+        False
     """
     return Fold(_expr(expression), _expr(where), start, step, finish)
 
@@ -220,9 +246,16 @@ FACTORIES: Mapping[str, Callable[..., Aggregate]] = MappingProxyType(
 
 
 def parse(text: str) -> Aggregate:
-    """Reads an aggregate as the job file writes it, such as "sum(amount) where paid".
+    """Parses an aggregate in the notation of the job file.
+
+    Args:
+        text: such as "sum(amount) where paid".
 
     Raises:
-        AggregateError: naming the text, what is wrong in it, and what is allowed.
+        AggregateError: with the text, what is wrong in it, and what is allowed.
+
+    Example:
+        >>> parse("sum(amount) where paid") == sum("amount", where="paid")
+        True
     """
     return _parse(text, FACTORIES)

@@ -257,7 +257,7 @@ BAD = [
     ("count}", "cuont}", ["8: windows.sessions.aggregates.events: no such", "'count'?"]),
     ("count}", "'sum(x'}", ["windows.sessions.aggregates.events: is cut off"]),
     ("events: count}", "p: quantile(x, 0.5)}", ["Put it in quotes"]),
-    ("events: count}", "p: 'quantile(x, 2)'}", ["must be from 0 to 1 (got 2)"]),
+    ("events: count}", "p: 'quantile(x, 2)'}", ["must be between 0 and 1 (got 2)"]),
     ("events: count}", "p: [a]}", ["windows.sessions.aggregates.p: must be text"]),
     ("events: count}", "}", ["8: windows.sessions.aggregates: needs at least one aggregate"]),
     ("    aggregates: {events: count}\n", "", ["windows.sessions.aggregates: is missing"]),
