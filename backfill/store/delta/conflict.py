@@ -82,7 +82,7 @@ def _told(dates: Collection[tuple[date, date]]) -> str:
 
 def _conflict(name: str, theirs: Commit, why: str) -> TableError:
     return TableError(
-        f"{writer(theirs)} published version {theirs.version} in the meantime, and {why}",
+        f"{writer(theirs)} published version {theirs.version} meanwhile, and {why}",
         field=name,
         way_out="Nothing was published. Run again to start from the current version.",
     )

@@ -38,7 +38,7 @@ def restore_version(
         winner = read_commit(folder, newest + 1)
         if winner.metadata.get(RUN_ID) != run_id:
             raise TableError(
-                f"{writer(winner)} published version {newest + 1} in the meantime",
+                f"{writer(winner)} published version {newest + 1} meanwhile",
                 field=name,
                 way_out="Nothing was restored. Restore again, if that is not what you want.",
             ) from error
