@@ -155,7 +155,7 @@ def sessionize(
     Example:
         >>> from backfill import SessionWindow
         >>> clicks = spark.sql(
-        ...     "SELECT 'a' AS user, timestamp_seconds(explode(array(0, 60, 7200))) AS at"
+        ...     "SELECT 'a' AS user, timestamp_seconds(s) AS at FROM VALUES (0), (60), (7200) t(s)"
         ... )
         >>> found = sessionize(clicks, SessionWindow(gap="30m"), key="user", time="at")
         >>> sorted((row.session_seq, row.event_seq) for row in found.collect())

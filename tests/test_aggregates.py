@@ -334,7 +334,7 @@ def test_which_can_be_merged_and_which_grow() -> None:
         ("summ(x)", "Did you mean 'sum'"),
         ("sum", "missing a required argument"),
         ("sum(x", "not closed"),
-        ("sum(x) foo", "can't stand behind"),
+        ("sum(x) foo", "is not allowed after"),
         ("sum(x, y)", "is not a parameter"),
         ("quantile(x, 2)", "from 0 to 1"),
         ("quantile(x, 0.5, precise=true)", "unexpected keyword"),

@@ -16,6 +16,7 @@ windows: {hourly: {tumbling: {size: 1h}, aggregates: {events: count}}}
 tables: {path: out}
 """
 EVENTS = """\
+user,at
 a,2026-01-10T10:00:00Z
 a,2026-01-10T10:20:00Z
 a,2026-01-10T12:00:00Z

@@ -85,7 +85,7 @@ def test_a_server_that_does_not_answer_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("address", ["http://host", "sc://", "sc://host:port"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(SetupError, match="not an address"):
+    with pytest.raises(SetupError, match="not a Spark Connect address"):
         spark.session(remote=address)
 
 

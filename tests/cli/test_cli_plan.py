@@ -108,9 +108,15 @@ def test_an_expiry_is_planned_without_spark(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--recompute", "--expire"], "one thing at a time"),
-        (["--recompute", "--date", "2026-01-01"], "one thing at a time"),
-        (["--late", "x"], "goes with recompute"),
+        (
+            ["--recompute", "--expire"],
+            "recompute (--recompute), expire (--expire): can't be combined",
+        ),
+        (
+            ["--recompute", "--date", "2026-01-01"],
+            "recompute (--recompute), expire (--expire): can't be combined",
+        ),
+        (["--late", "x"], "is only allowed with recompute"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -121,7 +121,7 @@ def machine(
         @rule()
         def recompute(self) -> None:
             if self.world.old:
-                with pytest.raises(SourceError, match="cannot be taken out by merging"):
+                with pytest.raises(SourceError, match="cannot be removed by merging"):
                     self.world.recompute()
                 return
             self.world.recompute()

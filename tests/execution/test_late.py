@@ -168,7 +168,7 @@ def test_inputs_that_are_gone_or_changed_are_not_merged(world: World) -> None:
     with pytest.raises(SourceError, match=r"a\.parquet: an input that was counted has changed"):
         world.recompute()
     (world.folder / "src" / "a.parquet").unlink()
-    with pytest.raises(SourceError, match=r"is gone.*--from 2026-01-02 --to 2026-01-03"):
+    with pytest.raises(SourceError, match=r"is missing.*--from 2026-01-02 --to 2026-01-03"):
         world.recompute()
 
 

@@ -65,7 +65,7 @@ def test_a_delta_source_that_is_compacted(spark: SparkSession, tmp_path: Path) -
     # Files that no run has counted, rewritten with those that were: nobody can tell them apart.
     append([("c", at(1, 1), 1, 0)])
     DeltaTable(str(tmp_path / "events")).optimize.compact()
-    with pytest.raises(SourceError, match="an input that was counted is gone"):
+    with pytest.raises(SourceError, match="an input that was counted is missing"):
         made.recompute(spark)
     made.run(spark)
     assert rows(made, spark) == {*expected, ("c", at(1, 1), at(1, 1), 1)}
@@ -79,7 +79,7 @@ def test_a_catalogs_table_by_arrival(spark: SparkSession, tmp_path: Path) -> Non
         events(spark, here).createOrReplaceTempView("arriving")
 
     publish()
-    with pytest.raises(SourceError, match=r"what arrived cannot be told.*events\.arrival"):
+    with pytest.raises(SourceError, match=r"new events cannot be detected.*events\.arrival"):
         job(tmp_path, "arriving", "table").recompute(spark)
     made = job(tmp_path, "arriving", "table", ", arrival: came")
     made.run(spark)

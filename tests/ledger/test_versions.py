@@ -117,7 +117,7 @@ def test_a_job_file_that_changed(job: Published) -> None:
     )
     job.path.write_text(JOB.replace("user", "person").replace("n: count", "events: count"))
     spec = job.spec.load(job.path)
-    with pytest.raises(ColumnError, match=r"^person: is not the same column in both versions"):
+    with pytest.raises(ColumnError, match=r"^person: differs between the two versions"):
         changes_since(job.spark, job.store, spec, "sessions")
     assert changes_since(job.spark, job.store, spec, "sessions", "r1").count() == 3
 

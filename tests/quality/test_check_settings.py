@@ -98,5 +98,5 @@ def test_what_is_wrong_is_told_with_its_place(
 def test_a_window_can_not_be_called_builtin(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(JOB.format("").replace("hopping: {hopping", "builtin: {hopping"))
-    with pytest.raises(JobFileError, match="name that the tables use"):
+    with pytest.raises(JobFileError, match="name reserved for the tables"):
         JobSpec.load(path)

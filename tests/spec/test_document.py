@@ -53,7 +53,7 @@ BAD = {
     "a: b: c\n": "job.yaml:1: not YAML: mapping values are not allowed here",
     "a: *b\n": "job.yaml:1: not YAML: found undefined alias",
     "a: 1\n---\nb: 2\n": "job.yaml:2: not YAML: expected a single document",
-    "a: 1\nb: {c: 1,\n c: 2}\n": "job.yaml:3: b.c: is there already, on line 2. ",
+    "a: 1\nb: {c: 1,\n c: 2}\n": "job.yaml:3: b.c: is already defined on line 2. ",
     "a: 1\n? [x]\n: 2\n": "job.yaml:2: a mapping key must be text",
     "a: 1\nb: \x07\n": "job.yaml:2: a character that YAML does not allow",
     b"a: 1\nb: \xff\n": "job.yaml:2: is not UTF-8 text",

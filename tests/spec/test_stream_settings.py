@@ -109,7 +109,7 @@ def test_places_in_a_file_and_in_short(tmp_path: Path) -> None:
     with pytest.raises(JobFileError, match=r"stream\.commits: must be greater than zero"):
         described(spec, None, {"commits": "0s"})
     (tmp_path / "commits.json").write_text('{"0": 12}')
-    with pytest.raises(BackfillError, match=r"stream\.commits: no places can be read"):
+    with pytest.raises(BackfillError, match=r"stream\.commits: the input positions can't be read"):
         described(spec, None, {})
     (tmp_path / "commits.json").unlink()
     with pytest.raises(BackfillError, match=r"stream\.commits: no places.*No such file"):

@@ -112,7 +112,7 @@ def test_limit_and_order(table: str) -> None:
     ]
     with pytest.raises(ColumnError, match="Did you mean 'events'"):
         look_up(table, order_by=[("event", "ascending")])
-    with pytest.raises(ColumnError, match="list: nothing can be ordered"):
+    with pytest.raises(ColumnError, match="list: lists and structs can't be used for ordering"):
         look_up(table, order_by=[("list", "ascending")])
 
 

@@ -83,7 +83,7 @@ def test_single_files_are_replaced(
     ]
     assert [remove["path"] for remove in removes] == tuesday
     assert removes[0]["partitionValues"] == {"date": "2024-01-02"}
-    with pytest.raises(TableError, match=r"not in the table \(any more\)"):
+    with pytest.raises(TableError, match=r"no longer in the table"):
         publish(stage(windows(LATER), "r3"), tuesday)
     assert store.version("sessions") == 1
 
@@ -104,7 +104,7 @@ def test_another_schema_only_with_everything(
         "is_open", "was_open"
     )
     staged = stage(other, "r2")
-    with pytest.raises(TableError, match="other columns or types"):
+    with pytest.raises(TableError, match="columns or types of the new files"):
         publish(staged, [])
     # The library takes a commit of its own for the new type, which is in nobody's way.
     assert publish(staged) == 2
@@ -244,7 +244,7 @@ def test_a_broken_table_is_named(store: DeltaStore, publish: Publish) -> None:
 
 def test_another_table_in_its_place(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
-    with pytest.raises(TableError, match=r"at version 0, and was at version 3 before"):
+    with pytest.raises(TableError, match=r"at version 0, but was at version 3 before"):
         publish(by_hand(store, "r2", "2024-01-02"), [], base=3)
 
 
