@@ -1,4 +1,4 @@
-"""Events to try things on: a web shop's clicks, the same for the same arguments, of any number."""
+"""Sample events, the clicks of a web shop; the same arguments give the same events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a JVM prints while it starts: held back until one knows whether it did."""
+"""The output of a JVM while it starts, held back until it is known whether it started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from outside as it may be shown: in one line, without what steers a terminal."""
+"""Untrusted text as it may be shown: on one line, without terminal control characters."""
 
 
 def printable(text: str) -> str:

@@ -26,7 +26,7 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONNECT_PORT = 15002
 _GIB = 1 << 30
 
-# What every session of ours has, wherever it runs.
+# Settings of every session that backfill starts, wherever it runs.
 _EVERYWHERE = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -43,18 +43,18 @@ _EVERYWHERE = {
 def session(
     *, remote: str | None = None, conf: Mapping[str, str] = MappingProxyType({})
 ) -> SparkSession:
-    """The Spark session to work on: the active one, or a new one.
+    """Returns the active Spark session, or starts one.
 
-    A session that is active already keeps its settings, but for those in `conf`. A new one runs in
-    this process on all cores and half of the memory, or, under spark-submit, where that puts it.
+    An active session keeps its settings, except those in `conf`. A new one runs in this process
+    with all cores and half of the memory, or, under spark-submit, wherever that runs it.
 
     Args:
         remote: the address of a Spark Connect server to use, `sc://host[:port]`.
-        conf: Spark's settings by name; they come before ours.
+        conf: Spark settings by name; they override the defaults of backfill.
 
     Raises:
-        SetupError: no Java that is new enough, a server that does not answer, or a setting that
-            Spark refuses.
+        SetupError: there is no Java that is new enough, the server does not answer, or Spark
+            refuses a setting.
     """
     if remote is not None:
         _check_reachable(remote)

@@ -18,7 +18,7 @@ _QUOTES = "'\"`"
 
 
 def parse(text: str, factories: Mapping[str, Callable[..., Aggregate]]) -> Aggregate:
-    """Reads one aggregate.
+    """Parses one aggregate.
 
     Args:
         text: such as "sum(price * quantity) where country = 'NO'"; expression and predicate in
@@ -26,7 +26,7 @@ def parse(text: str, factories: Mapping[str, Callable[..., Aggregate]]) -> Aggre
         factories: the functions that make aggregates, by name.
 
     Raises:
-        AggregateError: naming the text, what is wrong in it, and what is allowed.
+        AggregateError: with the text, what is wrong in it, and what is allowed.
     """
     head = _HEAD.match(text)
     if not head:
