@@ -32,7 +32,7 @@ def expression(value: str | Column | None) -> Expression:
 
 
 def to_column(value: str | Given) -> Column:
-    """The Spark column that the text or the given column stands for."""
+    """The Spark column for the SQL text or the given column."""
     return F.expr(value) if isinstance(value, str) else value.column
 
 
@@ -76,7 +76,7 @@ class Aggregate(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
     running: ClassVar[str | None] = None
     python: ClassVar[str | None] = None
-    #: NULL is a value like any other, so what the predicate leaves out is told apart from it.
+    #: NULL is a value like any other, so events that the predicate leaves out are marked differently.
     sees_nulls: ClassVar[bool] = False
 
     def input(self) -> Column | None:

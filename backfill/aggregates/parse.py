@@ -83,7 +83,7 @@ def _literal(text: str) -> bool | int | float:
 
 
 def _marks(text: str) -> Iterator[tuple[int, str, int]]:
-    """Position, character and depth of what stands outside of quotes."""
+    """The position, character and nesting depth of everything outside quotes."""
     depth, quote = 0, ""
     escaped = False
     for place, char in enumerate(text):

@@ -64,7 +64,7 @@ class Gate:
     def audit(
         self, counted: Counted | None, windows: Mapping[str, Rows], *, anyway: bool = False
     ) -> tuple[Outcome, ...]:
-        """Checks events and windows, and keeps what came of it.
+        """Checks events and windows, and stores the outcomes.
 
         Args:
             counted: the events.

@@ -158,7 +158,7 @@ def _recorded(
     horizon: int | None,
     inputs: Mapping[str, Input] | None = None,
 ) -> Callable[[dict[str, Any] | None], dict[str, Any]]:
-    """Makes the record of a commit from the one that it stands on.
+    """Builds the record of a commit from the record of the version below it.
 
     Args:
         context: of the run.

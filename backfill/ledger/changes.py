@@ -120,7 +120,7 @@ def _types(frame: DataFrame) -> dict[str, T.DataType]:
 
 
 def _values(frame: DataFrame, key: Sequence[str]) -> list[str]:
-    """What can be seen of a window; not its date, which its start tells."""
+    """The visible columns of a window, except its date, which follows from its start."""
     own = {*key, "date"}
     return [name for name in frame.columns if name not in own and not name.startswith("_")]
 

@@ -1,4 +1,4 @@
-"""What a run stands on: one snapshot of the source, one reading of each table, one reference time.
+"""The basis of a run: one snapshot of the source, one version of each table, one reference time.
 
 A context is opened once, for whatever is planned, explained or executed; it never changes.
 """
@@ -109,7 +109,7 @@ class Context:
 
 
 def new_run_id() -> str:
-    """An id for a run: when it began, and what nobody else has."""
+    """A run id: the time when the run started, and a random part."""
     return f"{dt.datetime.now(dt.timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 

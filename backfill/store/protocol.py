@@ -1,4 +1,4 @@
-"""What a run asks of the tables of a job; an implementation decides how they are kept."""
+"""The operations that runs need of a job's tables; implementations decide how they are stored."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Table(Protocol):
 
 
 class Staged(Protocol):
-    """What one run wrote for one table, and nobody can see yet."""
+    """The files that one run wrote for one table and has not published."""
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class Staged(Protocol):
 class Store(Protocol):
     """The tables of one job.
 
-    A run stages rows, which nobody sees, and publishes them in one commit. What a commit replaces
+    A run stages rows, which stay invisible, and publishes them in one commit. What a commit replaces
     stays readable in older versions.
     """
 
@@ -165,7 +165,7 @@ class Store(Protocol):
         sort_by: tuple[str, ...],
         task_bytes: int | None = None,
     ) -> Staged:
-        """Writes the frame's rows as files of the table, which nobody sees yet.
+        """Writes the frame's rows as files of the table, invisible until published.
 
         Args:
             name: the table.
@@ -227,7 +227,7 @@ class Store(Protocol):
         """
 
     def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
-        """Goes back to a version, its record included, in a new commit.
+        """Restores a version, with its record, in a new commit.
 
         Returns:
             The version that the commit made; the newest as it is, if that is the one.
@@ -238,12 +238,12 @@ class Store(Protocol):
         """
 
     def clean(self, name: str, *, older_than_s: float) -> Cleaned:
-        """Deletes what dead runs left; nothing that any version in the log refers to."""
+        """Deletes what killed runs left behind, and nothing that a version in the log refers to."""
 
     def compact(
         self, spark: SparkSession, name: str, *, run_id: str, sort_by: tuple[str, ...]
     ) -> int | None:
-        """Joins the files of each date that has several and is small, in one commit.
+        """Compacts the files of each small date that has several, in one commit.
 
         Returns:
             The version that the commit made; None if there was nothing to do.

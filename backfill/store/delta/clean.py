@@ -54,7 +54,7 @@ def _data_files(folder: Path) -> Iterator[Path]:
 
 
 def _is_old(path: Path, before: float) -> bool:
-    """Whether nobody has written it, or into it, since."""
+    """Whether neither it nor anything in it was written since."""
     try:
         return all(each.stat().st_mtime < before for each in (path, *path.rglob("*")))
     except FileNotFoundError:  # its run has just moved or deleted it

@@ -101,7 +101,7 @@ def commit_files(
 def commit_properties(
     run_id: str, dates: Dates, record: str, metadata: Mapping[str, str]
 ) -> CommitProperties:
-    """What a commit tells of its run.
+    """The information that a commit holds about its run.
 
     Args:
         run_id: the run.

@@ -1,4 +1,4 @@
-"""The commits of a table as its log tells them: one JSON file for each version.
+"""The commits in a table's log: one JSON file for each version.
 
 Read here and not by the Delta library, which numbers the commits by counting back from the newest,
 and does not tell of their files.
@@ -50,7 +50,7 @@ class FileChanges:
 
 
 def versions(folder: Path) -> list[int]:
-    """The versions that the log tells of, oldest first; none where the folder holds no table."""
+    """The versions in the log, oldest first; empty if the folder holds no table."""
     try:
         names = os.listdir(folder / "_delta_log")
     except FileNotFoundError:

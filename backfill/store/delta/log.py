@@ -105,7 +105,7 @@ def live_files(table: DeltaTable) -> dict[str, int]:
 
 
 def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
-    """The partition values that a file's folders tell, as text; NULL is None."""
+    """The partition values in the names of a file's folders, as text; NULL is None."""
     folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     # Spark escapes what cannot be in a folder's name, as URLs do.
     values = {unquote(name): unquote(value) for name, value in folders.items()}

@@ -1,4 +1,4 @@
-"""Files that Spark wrote for a table and nobody can see yet."""
+"""Files that Spark wrote for a table and that are not published yet."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def write_files(
 
 
 def move_files(staged: StagedFiles, table_folder: Path) -> None:
-    """Moves staged files to where the log will say that they are; nobody sees them by that.
+    """Moves staged files to their final places; they stay invisible until the commit.
 
     Raises:
         TableError: files are gone.

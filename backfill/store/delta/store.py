@@ -96,7 +96,7 @@ class DeltaStore:
         sort_by: tuple[str, ...],
         task_bytes: int | None = None,
     ) -> StagedFiles:
-        """Has Spark write the frame's rows as files of the table, which nobody sees yet.
+        """Writes the frame's rows, with Spark, as files of the table, invisible until published.
 
         Args:
             name: the table.
