@@ -76,7 +76,7 @@ class Aggregate(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
     running: ClassVar[str | None] = None
     python: ClassVar[str | None] = None
-    #: NULL is a value like any other, so events that the predicate leaves out are marked differently.
+    #: NULL is a value like any other, so left-out events are marked differently.
     sees_nulls: ClassVar[bool] = False
 
     def input(self) -> Column | None:

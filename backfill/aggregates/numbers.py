@@ -96,7 +96,7 @@ def _as_first(total: Column, name: str) -> Column:
 
 @dataclass(frozen=True)
 class Min(Running):
-    """The smallest value, of any type that can be ordered; NULL if there is no value. NaN is largest."""
+    """The smallest value, of any type that can be ordered; NULL if empty. NaN is largest."""
 
     name: ClassVar[str] = "min"
     python: ClassVar[str | None] = "min"
@@ -111,7 +111,7 @@ class Min(Running):
 
 @dataclass(frozen=True)
 class Max(Running):
-    """The largest value, of any type that can be ordered; NULL if there is no value. NaN is largest."""
+    """The largest value, of any type that can be ordered; NULL if empty. NaN is largest."""
 
     name: ClassVar[str] = "max"
     python: ClassVar[str | None] = "max"

@@ -144,8 +144,8 @@ class Staged(Protocol):
 class Store(Protocol):
     """The tables of one job.
 
-    A run stages rows, which stay invisible, and publishes them in one commit. What a commit replaces
-    stays readable in older versions.
+    A run stages rows, which stay invisible, and publishes them in one commit. What a commit
+    replaces stays readable in older versions.
     """
 
     def open(self, name: str, version: int | None = None) -> Table | None:
@@ -238,7 +238,7 @@ class Store(Protocol):
         """
 
     def clean(self, name: str, *, older_than_s: float) -> Cleaned:
-        """Deletes what killed runs left behind, and nothing that a version in the log refers to."""
+        """Deletes leftovers of killed runs, and nothing that a version in the log refers to."""
 
     def compact(
         self, spark: SparkSession, name: str, *, run_id: str, sort_by: tuple[str, ...]
