@@ -67,7 +67,10 @@ def test_what_is_no_duration(text: object) -> None:
         (lambda: TumblingWindow(size="0 days"), "size: must be greater than zero"),
         (lambda: HoppingWindow(size="1h", advance="1 day"), "advance: must be of the same kind"),
         (lambda: HoppingWindow(size="1 week", advance="1h"), "advance: must be of the same kind"),
-        (lambda: CumulatingWindow(size="1h", step="25m"), "step: the size 1h is no whole number"),
+        (
+            lambda: CumulatingWindow(size="1h", step="25m"),
+            "step: the size 1h is not a whole number",
+        ),
         (lambda: CumulatingWindow(size="1h", step="2h"), "step"),
         (lambda: TumblingWindow(size="1 year", phase="30d"), "phase: must be a number of months"),
         (lambda: TumblingWindow(size="1 week", phase="1 month"), "phase: is only for windows"),

@@ -48,8 +48,8 @@ def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
             {"start": "2026-13-01", "end": "x"},
             "start (--from): is not a valid date (got '2026-13-01')",
         ),
-        ({"start": "2026-01-01"}, "end (--to): is missing. Give it beside start (--from)"),
-        ({"end": "2026-01-01"}, "start (--from): is missing. Give it beside end (--to)"),
+        ({"start": "2026-01-01"}, "end (--to): is missing. Give it together with start (--from)"),
+        ({"end": "2026-01-01"}, "start (--from): is missing. Give it together with end (--to)"),
         ({"start": FIRST, "end": FIRST}, "end (--to): is not after 2026-01-31"),
         (
             {"start": FIRST, "end": NEXT, "date": FIRST},

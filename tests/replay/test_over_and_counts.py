@@ -147,7 +147,7 @@ class TestRollingCounters:
 
     def test_slots_fill_the_window(self) -> None:
         window = HoppingWindow(size="30ms", advance="20ms")
-        with pytest.raises(WindowError, match="advance: the size 30ms is no whole number"):
+        with pytest.raises(WindowError, match="advance: the size 30ms is not a whole number"):
             run(arriving(1), window, "storm", rolling=True)
 
 

@@ -63,7 +63,7 @@ def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any
         ({"segments": 3, "segment_interval": "1m"}, "segments: can't be given beside segment_int"),
         ({"past_retention": "drop", "grace": "1s"}, "past_retention: can't be given beside grace"),
         ({"past_retention": "keep"}, "past_retention: no such choice"),
-        ({"emit": "append"}, "emit: the engine kafka-streams has no such policy"),
+        ({"emit": "append"}, "emit: the engine kafka-streams has no such emit policy"),
         ({"emit": "on_close", "caching": True}, "caching: windows emitted on close"),
         ({"commits": 3}, "commits: without caching nothing waits"),
         ({"commits": "0s", "caching": True}, "commits: must be greater than zero"),
