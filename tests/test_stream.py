@@ -312,7 +312,7 @@ REFUSED = [
      "has no calendar windows (got 'tumbling(size=1 day)')"),
     ("session: {gap: 10s}", "hopping: {size: 1 week, advance: 1 day}", "no calendar windows"),
     ("session: {gap: 10s}", "cumulating: {size: 1h, step: 5m}", "windows.sessions: Structured "
-     "Streaming has no cumulating windows"),
+     "Streaming does not support cumulating windows"),
     ("windows:\n  sessions: {session: {gap: 10s}", "engine: flink\nwindows:\n  sessions: "
      "{hopping: {size: 1h, advance: 2h}", "windows.sessions.advance: is larger than the size 1h"),
     ("json, schema: \"user string, at bigint\"", "delta", "source.format: can't be read as a "
@@ -380,7 +380,7 @@ def begun(spark: SparkSession, folder: Path) -> Path:
         ("10s", "20s", "windows.sessions (was session(gap=10s))"),
         ("key: user", "key: []", "events.key (was user)"),
         ("tables:", "stream: {watermark_delay: 5s}\ntables:", "stream.watermark_delay (was 0s)"),
-        ("at bigint", "at int", "column at was bigint when the query was begun, and is int now"),
+        ("at bigint", "at int", "column at was bigint when the query was started, and is now int"),
     ],
 )
 def test_a_checkpoint_is_of_one_query(

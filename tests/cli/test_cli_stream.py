@@ -62,5 +62,7 @@ def test_stream_and_go_on(call: Call, tmp_path: Path) -> None:
 def test_what_can_not_be_streamed(call: Call, job: Path, tmp_path: Path) -> None:
     answer = call("stream", job, "--to", tmp_path / "stream")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("windows.daily: Structured Streaming has no calendar windows")
+    assert answer.err.startswith(
+        "windows.daily: Structured Streaming does not support calendar windows"
+    )
     assert "Missing option '--to'" in call("stream", job).err
