@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import getpass
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from backfill.planning.late import plan_late
 from backfill.planning.planner import plan_everything, plan_selection
 from backfill.planning.selection import selected
 from backfill.planning.stages import Plan
+from backfill.printable import printable
 from backfill.quality.checks import Outcome
 from backfill.quality.store import PAGES, kept
 from backfill.reconciliation.checks import check_reconciled
@@ -40,12 +42,15 @@ from backfill.store import DeltaStore, Store
 from backfill.stream import Streamed, stream
 from backfill.time.dates import Dates
 
-_LOG = logging.getLogger("backfill")
+_LOGGER = logging.getLogger("backfill")
+# The user and the password, or the two parts of an access key, in an address.
+_CREDENTIALS = re.compile(r"://[^\s/@:]+:[^\s@]+@")
 
 
-def _logged(message: str) -> None:
-    """Progress where the caller gives nothing that takes it: an entry of the log."""
-    _LOG.info(message)
+def _log(message: str) -> None:
+    """Progress for which the caller gave no function: logged, each message on one line."""
+    if _LOGGER.isEnabledFor(logging.INFO):
+        _LOGGER.info("%s", _CREDENTIALS.sub("://***@", printable(message)))
 
 
 class Job:
@@ -115,7 +120,7 @@ class Job:
         recompute: bool = False,
         expire: bool = False,
         late: str | Path | None = None,
-        progress: Progress = _logged,
+        progress: Progress = _log,
     ) -> Plan:
         """Describes what `run` with the same selection would do, and why; nothing is written.
 
@@ -171,7 +176,7 @@ class Job:
         missing: bool = False,
         chunk: int | None = None,
         publish_anyway: str | None = None,
-        progress: Progress = _logged,
+        progress: Progress = _log,
     ) -> RunResult:
         """Computes windows and publishes them.
 
@@ -216,7 +221,7 @@ class Job:
         *,
         late: str | Path | None = None,
         publish_anyway: str | None = None,
-        progress: Progress = _logged,
+        progress: Progress = _log,
     ) -> RunResult | None:
         """Merges the events that arrived since the tables were published into them.
 
@@ -247,7 +252,7 @@ class Job:
         *,
         start: str | dt.date | None = None,
         end: str | dt.date | None = None,
-        progress: Progress = _logged,
+        progress: Progress = _log,
     ) -> tuple[Outcome, ...]:
         """Runs the job's checks on the published tables; changes nothing.
 
@@ -299,7 +304,7 @@ class Job:
         to: str | Path,
         files_per_batch: int | None = None,
         watermark_delay: str | None = None,
-        progress: Progress = _logged,
+        progress: Progress = _log,
     ) -> dict[str, Streamed]:
         """Runs the job as Spark Structured Streaming queries until the source is drained.
 
@@ -347,7 +352,7 @@ class Job:
         stream: str | None = None,
         checkpoint: str | None = None,
         sample: float | None = None,
-        progress: Progress = _logged,
+        progress: Progress = _log,
         **settings: Any,
     ) -> Reconciled:
         """Compares a published table with a streaming operator's output and explains differences.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from hatchling import build
 import backfill
 from backfill.cli import main
 from backfill.cli.app import app
-from backfill.job import _logged
 
 ROOT = Path(__file__).parent.parent
 
@@ -65,18 +63,6 @@ def test_the_source_distribution_holds_what_is_built_and_tested(
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"backfill {backfill.__version__}\n"
-
-
-def test_the_log_is_silent_unless_it_is_configured(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert any(
-        isinstance(each, logging.NullHandler) for each in logging.getLogger("backfill").handlers
-    )
-    with caplog.at_level(logging.INFO, logger="backfill"):
-        _logged("opening events")
-    assert caplog.record_tuples == [("backfill", logging.INFO, "opening events")]
-    assert capsys.readouterr() == ("", "")
 
 
 def test_every_option_has_a_sentence() -> None:
