@@ -204,7 +204,7 @@ def test_a_run_that_fails_late_leaves_the_tables_as_they_were(
     ("rows", "says"),
     [
         ([], "is empty"),
-        ([(None, None, 1, "x")], "none of its 1 rows can be used"),
+        ([(None, None, 1, "x")], "none of its 1 rows are usable"),
     ],
 )
 def test_sources_without_usable_events(
