@@ -25,6 +25,11 @@ settings.register_profile(
 )
 settings.load_profile("spark")
 
+# Tests run much code, and little of it long enough for the better compiler to pay: without it the
+# suite takes two thirds of the CPU time. Room for the code that all tests need, which is 48 MB by
+# default then, and too little after some thousand queries.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+
 # Of every Spark that a test starts, in whatever process: nothing listens beyond loopback.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
@@ -39,9 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "3g")
-        # Tests run much code, and little of it long enough for the better compiler to pay: without
-        # it the suite takes two thirds of the CPU time.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", _JVM)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.ansi.enabled", "true")
         .config("spark.sql.session.timeZone", "America/St_Johns")
