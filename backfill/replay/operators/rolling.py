@@ -31,7 +31,7 @@ class RollingCounter(Operator):
         assert isinstance(advance, Fixed)
         if size.us % advance.us:
             raise WindowError(
-                f"the size {size} is no whole number of slots",
+                f"the size {size} is not a whole number of slots",
                 field="advance",
                 value=str(advance),
                 way_out="Choose an advance that divides the size",
