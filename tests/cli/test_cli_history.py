@@ -88,7 +88,7 @@ def test_changes_since_a_run(call: Call, published: Published) -> None:
     assert " -> " not in people
     unknown = call(*arguments, "r22")
     assert (unknown.code, unknown.out) == (2, "")
-    assert "run: no such run" in unknown.err
+    assert "run: no run with this id" in unknown.err
     assert "Did you mean" in unknown.err
     assert "Did you mean 'sessions'?" in call("changes", published.path, "session").err
 
