@@ -94,7 +94,7 @@ def test_compaction_and_commits_by_others_are_no_runs(three: Published) -> None:
 
 def test_unknown_runs_and_windows(three: Published) -> None:
     with pytest.raises(
-        JobFileError, match=r"^run: no such run .* \(got 'r33'\)\. Did you mean 'r3'"
+        JobFileError, match=r"^run: no run with this id .* \(got 'r33'\)\. Did you mean 'r3'"
     ):
         told(three, "r33")
     with pytest.raises(JobFileError, match="Did you mean 'daily'"):
