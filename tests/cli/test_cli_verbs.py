@@ -121,7 +121,7 @@ def test_the_largest(call: Call, job: Path) -> None:
         (["sessions", "--top", "totl"], "Did you mean 'total'?"),
         (["sessions", "--from", "31.3.2026"], "--from: not a date or a time"),
         (["sessions", "--from", "2026-02-30"], "--from: not a date or a time"),
-        (["sessions", "--from", "2026-03-02", "--to", "2026-03-02"], "--to: is not later"),
+        (["sessions", "--from", "2026-03-02", "--to", "2026-03-02"], "--to: must be later"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
