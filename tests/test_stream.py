@@ -309,8 +309,9 @@ def test_a_query_that_fails_says_why(spark: SparkSession, tmp_path: Path) -> Non
 
 REFUSED = [
     ("session: {gap: 10s}", "tumbling: {size: 1 day}", "windows.sessions: Structured Streaming "
-     "has no calendar windows (got 'tumbling(size=1 day)')"),
-    ("session: {gap: 10s}", "hopping: {size: 1 week, advance: 1 day}", "no calendar windows"),
+     "does not support calendar windows (got 'tumbling(size=1 day)')"),
+    ("session: {gap: 10s}", "hopping: {size: 1 week, advance: 1 day}",
+     "does not support calendar windows"),
     ("session: {gap: 10s}", "cumulating: {size: 1h, step: 5m}", "windows.sessions: Structured "
      "Streaming does not support cumulating windows"),
     ("windows:\n  sessions: {session: {gap: 10s}", "engine: flink\nwindows:\n  sessions: "
@@ -320,7 +321,8 @@ REFUSED = [
     ("json, schema: \"user string, at bigint\"", "table", "(got 'table')"),
     ("json, schema: \"user string, at bigint\"", "access_log", "(got 'access_log')"),
     ("format: json", "format: json, options: {cleanSource: delete}", "source.options.cleanSource"),
-    ("path: events", "path: .", "to: the output would lie among the events"),
+    ("path: events", "path: .", "to: the output would be written into the folder that events are "
+     "read from"),
     ("n: count", "n: sum(amuont)", "sum(amuont): does not fit the events"),
     ("key: user", "key: usr", "key: there is no such column (got 'usr')"),
 ]  # fmt: skip
