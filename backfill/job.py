@@ -515,7 +515,7 @@ def reconcile(
 
 def _reason(given: str | None) -> str | None:
     if given is not None and not given.strip():
-        raise JobFileError("must not be empty", field="publish_anyway", value=given)
+        raise JobFileError("must be a reason, not empty", field="publish_anyway", value=given)
     return given
 
 
