@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from backfill.cli import main
 from backfill.cli.app import app
 
 ROOT = Path(__file__).parent.parent
+
+SENTENCE = re.compile(r"[A-Z].+\.$", re.MULTILINE | re.DOTALL)
 
 
 def sources() -> set[str]:
@@ -37,15 +41,30 @@ def test_the_wheel_holds_all_and_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         archive.extractall(tmp_path / "unpacked")
     assert held == sources()
     assert {"backfill/py.typed", "backfill/log4j2.properties", "backfill/cli/job.yaml"} <= held
-    done = subprocess.run(
-        [sys.executable, "-c", "from backfill.cli import main; main(['--version'])"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "unpacked")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"backfill {backfill.__version__}\n"
+    assert {"backfill/quality/pages/page.j2", "backfill/reconciliation/report.html.j2"} <= held
+    info = tmp_path / "unpacked" / f"backfill-{backfill.__version__}.dist-info"
+    assert {each.name for each in info.parent.iterdir()} == {"backfill", info.name}
+    assert "backfill = backfill.cli:main" in (info / "entry_points.txt").read_text()
+    metadata = message_from_string((info / "METADATA").read_text(encoding="utf-8"))
+    assert (metadata["Name"], metadata["Version"]) == ("backfill", backfill.__version__)
+    assert str(metadata.get_payload()).startswith("# backfill")
+
+    def printed(*arguments: str) -> str:
+        code = "import sys; from backfill.cli import main; sys.exit(main(sys.argv[1:]))"
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "unpacked")},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    assert printed("--version") == f"backfill {backfill.__version__}\n"
+    assert "Usage: backfill" in printed("--help")
+    printed("init", "first.yaml")
+    written = (tmp_path / "first.yaml").read_text()
+    assert written == (ROOT / "backfill" / "cli" / "job.yaml").read_text()
 
 
 def test_the_source_distribution_holds_what_is_built_and_tested(
@@ -66,9 +85,10 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_option_has_a_sentence() -> None:
-    commands = typer.main.get_command(app).commands
+    root = typer.main.get_command(app)
+    commands = {"backfill": root, **root.commands}
     assert len(commands) > 10
     for name, command in commands.items():
-        assert command.help, name
+        assert SENTENCE.match(command.help or ""), name
         for parameter in command.params:
-            assert (parameter.help or "").strip(), f"{name} {parameter.name}"
+            assert SENTENCE.match(parameter.help or ""), f"{name} {parameter.name}"
