@@ -111,8 +111,8 @@ def check_none_lost(name: str, lost: int) -> None:
     """
     if lost:
         raise ConservationError(
-            f"{lost} windows or parts of windows were removed whose events are in no window "
-            "written",
+            f"{lost} windows or parts of windows were removed, but their events are not in any "
+            "window that was written",
             field=name,
             way_out=_WAY_OUT,
         )

@@ -23,14 +23,14 @@ def actions(lines: Iterable[str], kinds: Collection[str]) -> Iterator[tuple[str,
         kinds: such as `add`, `remove`, `commitInfo`.
 
     Raises:
-        ValueError: a line is no action.
+        ValueError: a line is not an action.
     """
     for line in lines:
         if not line.strip():
             continue
         kind = _KIND.match(line)
         if kind is None:
-            raise ValueError("a line is no action")
+            raise ValueError("a line is not an action")
         # Only what is asked for is parsed: a big run's commit has thousands of files.
         if kind[1] in kinds:
             yield kind[1], json.loads(line)[kind[1]]

@@ -254,7 +254,10 @@ def _set(window: object, **values: object) -> None:
 def _positive(value: D, *, field: str) -> D:
     if (value.us if isinstance(value, Fixed) else value.count) <= 0:
         raise WindowError(
-            "must be greater than zero", field=field, value=str(value), way_out="Give, say, 30m"
+            "must be greater than zero",
+            field=field,
+            value=str(value),
+            way_out="Use a value such as 30m",
         )
     return value
 
@@ -265,7 +268,7 @@ def _events(value: object, *, field: str) -> int:
             "must be a whole number of events, at least 1",
             field=field,
             value=value,
-            way_out="Give, say, 100",
+            way_out="Use a value such as 100",
         )
     return value
 
@@ -287,7 +290,7 @@ def _phase(value: object, every: Duration) -> Calendar | None:
         return None
     phase = duration(value, field="phase")
     if not isinstance(phase, Calendar) or phase.unit != "month":
-        problem, way_out = "must be a number of months", "Give, say, 3 months"
+        problem, way_out = "must be a number of months", "Use a value such as 3 months"
     elif not isinstance(every, Calendar) or every.unit != "month":
         problem = (
             f"is only for windows that start on month boundaries, but these start every {every}"

@@ -179,7 +179,7 @@ def _print_stage(stage: Stage) -> None:
     what, done = "everything", ""
     if isinstance(stage, RangeStage):
         what = f"[{stage.dates[0]}, {stage.dates[1]})"
-        done = f", committed already by run {stage.done}" if stage.done else ""
+        done = f", already committed by run {stage.done}" if stage.done else ""
     if isinstance(stage, FullStage | RangeStage):
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
         if stage.combining is not None:

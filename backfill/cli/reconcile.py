@@ -124,7 +124,7 @@ def _share(text: str) -> float:
         share = -1.0
     if not 0 < share <= 1:
         raise JobFileError(
-            "is not a share", field="sample", value=text, way_out="Give, say, 1% or 0.01"
+            "must be a share", field="sample", value=text, way_out="Write it like 1% or 0.01"
         )
     return share
 
@@ -132,9 +132,7 @@ def _share(text: str) -> float:
 def _renamed(text: str) -> tuple[str, str]:
     theirs, found, ours = text.partition("=")
     if not found or not theirs or not ours:
-        raise JobFileError(
-            "is not a renaming", field="columns", value=text, way_out="Give theirs=ours"
-        )
+        raise JobFileError("is not in the form theirs=ours", field="columns", value=text)
     return theirs, ours
 
 

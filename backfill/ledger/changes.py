@@ -111,7 +111,7 @@ def _check_same(old: DataFrame, new: DataFrame, names: Sequence[str]) -> None:
             raise ColumnError(
                 "differs between the two versions of the table, so their windows can't be compared",
                 field=name,
-                way_out="Ask for the changes since a run after the job file changed",
+                way_out="Choose a run after that change (--since)",
             )
 
 

@@ -65,7 +65,7 @@ def unseen_inputs(context: Context) -> tuple[str, ...]:
 def _contradicted(found: Sequence[Replaced]) -> SourceError:
     first, others = found[0], len(found) - 1
     what = "is missing" if first.gone else "has changed"
-    more = f" (as are {others:,} others)" if others else ""
+    more = f" (as well as {others:,} others)" if others else ""
     way_out = "Run everything: backfill run JOB"
     if all(each.bounds is not None for each in found):
         dates = dates_of(found).ranges

@@ -71,7 +71,7 @@ def selected(
             )
     if chunk is not None and dates is None and not missing:
         raise JobFileError(
-            "needs a range to cut",
+            "needs a range to split",
             field=_CHUNK,
             value=chunk,
             way_out="Give the range too, or missing",

@@ -147,14 +147,17 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 else "must not be negative",
                 field=name,
                 value=str(value),
-                way_out="Give, say, 10s",
+                way_out="Use a value such as 10s",
             )
         return span.us
     if name == "commits" and isinstance(value, str | Fixed):
         span = fixed(value, field=name)
         if span.us <= 0:
             raise ReplayError(
-                "must be greater than zero", field=name, value=str(value), way_out="Give, say, 30s"
+                "must be greater than zero",
+                field=name,
+                value=str(value),
+                way_out="Use a value such as 30s",
             )
         return span
     if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):
@@ -162,7 +165,7 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
             f"must be a whole number, at least {_COUNTS[name]}",
             field=name,
             value=value,
-            way_out="Give, say, 10",
+            way_out="Use a value such as 10",
         )
     if name in _CHOICES and value not in _CHOICES[name]:
         raise ReplayError(

@@ -50,7 +50,9 @@ def lateness(value: object, *, field: str = "") -> Fixed:
     span = fixed(number(value), field=field)
     problem = "must not be negative" if span.us < 0 else "must be whole milliseconds"
     if span.us < 0 or span.us % 1_000:
-        raise JobFileError(problem, field=field or None, value=str(span), way_out="Give, say, 10s")
+        raise JobFileError(
+            problem, field=field or None, value=str(span), way_out="Use a value such as 10s"
+        )
     return span
 
 
@@ -63,7 +65,9 @@ def _commits(value: object) -> tuple[tuple[int, int], ...] | str | Fixed:
             return _places(value)
         if span.us > 0:
             return span
-        raise JobFileError("must be greater than zero", value=str(span), way_out="Give, say, 30s")
+        raise JobFileError(
+            "must be greater than zero", value=str(span), way_out="Use a value such as 30s"
+        )
     return _places(value)
 
 

@@ -41,7 +41,7 @@ def check_streamed(source: SourceOptions) -> None:
             "can't be read as a stream of files",
             field="source.format",
             value=source.format,
-            way_out=f"Streamed are {', '.join(STREAMED)}",
+            way_out=f"Formats that can be streamed: {', '.join(STREAMED)}",
         )
     for name in source.options:
         if name.lower() in _OURS_TO_SET:

@@ -148,6 +148,6 @@ def test_a_run_that_would_lose_events_fails(
 
     # As if only the range's events counted of an input that no run has seen.
     monkeypatch.setattr(ranges, "range_inputs", forgetful)
-    with pytest.raises(ConservationError, match="in no window written"):
+    with pytest.raises(ConservationError, match="not in any window that was written"):
         made.run(spark, start=day(1), end=day(2))
     assert {name: rows(made, spark, name) for name in made.spec.windows} == before

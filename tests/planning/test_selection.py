@@ -55,7 +55,7 @@ def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
             {"start": FIRST, "end": NEXT, "date": FIRST},
             "date (--date): can't be combined with a range",
         ),
-        ({"chunk": 7}, "chunk (--chunk): needs a range to cut"),
+        ({"chunk": 7}, "chunk (--chunk): needs a range to split"),
         ({"missing": True, "chunk": 0}, "chunk (--chunk): must be at least a day"),
     ],
 )

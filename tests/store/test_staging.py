@@ -162,5 +162,5 @@ def test_roots_that_cannot_serve_are_refused(root: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])
 def test_names_that_are_no_folders_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TableError, match="table: only letters"):
+    with pytest.raises(TableError, match="table: may contain only letters"):
         DeltaStore(tmp_path).exists(name)

@@ -51,7 +51,7 @@ def checked_name(name: str, what: str) -> str:
     """The name, where it can name a folder anywhere: letters, digits, `_`, `.` and `-`."""
     if not _NAME.fullmatch(name):
         raise TableError(
-            "only letters, digits, '_', '.' and '-' can be in it", field=what, value=name
+            "may contain only letters, digits, '_', '.' and '-'", field=what, value=name
         )
     return name
 

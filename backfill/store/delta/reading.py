@@ -75,7 +75,7 @@ def check_present(folder: Path, version: int, paths: Collection[str]) -> None:
             f"{len(gone)} of the {len(paths)} files of version {version} are gone, "
             f"{gone[0]} among them",
             field=str(folder),
-            way_out="Take another version, or run the backfill again.",
+            way_out="Use another version, or run the backfill again.",
         )
 
 

@@ -40,6 +40,6 @@ def restore_version(
             raise TableError(
                 f"{writer(winner)} published version {newest + 1} meanwhile",
                 field=name,
-                way_out="Nothing was restored. Restore again, if that is not what you want.",
+                way_out="Nothing was restored. Run the restore again if you still want it.",
             ) from error
     return newest + 1
