@@ -115,7 +115,7 @@ def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path)
     write("b", ["1,2026-01-02T01:10:00Z,7"])
     made.recompute(spark)
     write("c", ["x,2026-01-02T01:20:00Z,9"])
-    told = r"source, column user: was int when the tables were published, and is string now"
+    told = r"source, column user: was int when the tables were published, and is now string"
     with pytest.raises(SourceError, match=told):
         made.recompute(spark)
     text = (tmp_path / "job.yaml").read_text()

@@ -107,7 +107,9 @@ def test_the_plan_tells_what_is_read_across_the_edges(
     assert {each["keys"] for each in told["beyond"]} == {0}
     assert {each["read_from"] < str(day(1)) for each in told["beyond"]} == {True}
     assert main(["plan", str(world.job.spec.path), "--date", str(day(1))]) == 0
-    (line,) = (each for each in capsys.readouterr().out.splitlines() if "edges" in each)
+    (line,) = (
+        each for each in capsys.readouterr().out.splitlines() if "cross its boundaries" in each
+    )
     assert line.startswith(f"For [{day(1)}, {day(2)}) events are read from {day(0)}T")
 
 
