@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pyspark.sql import DataFrame
+
+from backfill.compute import Built
 from backfill.execution.gate import Rows
+from backfill.execution.rewrite import FileRewrite
 from backfill.ledger.record import Input
 from backfill.ledger.state import State
 from backfill.quality.events import Counted
@@ -45,6 +50,74 @@ class TableChange:
     facts: Mapping[str, object]
     changed: int | None = None
     checked: Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputedWindows:
+    """The windows of one table that a stage has computed and staged.
+
+    Attributes:
+        rewrite: the staged files, and the files that they replace.
+        closure: the dates of everything that was looked at.
+        every: all windows that hold an event of the stage, including those not published.
+        held: how many of the stage's events these hold.
+        assigned: how many of them the engine assigns to windows.
+    """
+
+    rewrite: FileRewrite
+    closure: Dates
+    every: Built
+    held: int
+    assigned: int
+
+    def change(
+        self,
+        state: State,
+        frame: DataFrame,
+        *,
+        dates: Collection[dt.date],
+        horizon: int,
+        facts: Mapping[str, object],
+        counted: Dates = ALL,
+        covered: Dates = NONE,
+        changed: int | None = None,
+        computed: DataFrame | None = None,
+    ) -> TableChange:
+        """The change to the table.
+
+        Args:
+            state: the table as the run found it.
+            frame: the staged rows.
+            dates: those that the gate compares with the history of their weekday.
+            horizon: the largest event time, µs.
+            facts: for `history`.
+            counted: the dates on which the run counted all inputs.
+            covered: the dates that it computed.
+            changed: how many windows differ from before; None: it is looked up.
+            computed: the rows that the gate checks; None: all staged rows.
+        """
+        return TableChange(
+            state=state,
+            staged=self.rewrite.staged,
+            replaces=self.rewrite.replaced,
+            rows=self.rewrite.rows,
+            events=self.rewrite.events,
+            counted=counted,
+            covered=covered,
+            closure=self.closure,
+            horizon=horizon,
+            facts=facts,
+            changed=changed,
+            checked=Rows(
+                frame=frame,
+                dates=dates,
+                table=state.table,
+                without=self.rewrite.replaced,
+                held=self.held,
+                assigned=self.assigned,
+                computed=computed,
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

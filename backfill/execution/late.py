@@ -14,14 +14,12 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
-from backfill.execution.change import Computed, TableChange
-from backfill.execution.file_bitmap import FileBitmap
-from backfill.execution.gate import Rows
+from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
-from backfill.execution.rebuild import behind, rebuilt
-from backfill.execution.retention import duplicates_of, lasting, past
-from backfill.execution.rewrite import FileRewrite, Known, rewrite_files
+from backfill.execution.rebuild import Rebuild, behind, rebuilt
+from backfill.execution.retention import duplicates_of, lasting, past_if_any
+from backfill.execution.rewrite import Known, rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
@@ -34,10 +32,11 @@ from backfill.planning.slicing import computed_once, counted_slices
 from backfill.planning.stages import LateInputs, MergeStage
 from backfill.planning.time_spans import dates_between, dates_over, hull, starts_on, widened
 from backfill.quality.events import Counted
+from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
 from backfill.windows import SessionWindow
 
-#: Of more rows than these the gate looks only at those of keys that the run computed.
+#: With more staged rows than this, the gate checks only those of keys that the run computed.
 MANY = FEW
 
 
@@ -56,24 +55,6 @@ class _Found:
     behind: int
     bounds: tuple[int, int] | None
     known: Known
-
-
-@dataclass(frozen=True)
-class _Made:
-    """One table's windows that hold late events.
-
-    Attributes:
-        closure: the dates of what was looked at.
-        held: how many late events they hold.
-        assigned: how many the engine assigns to them.
-        every: all of them, those that are not published too.
-    """
-
-    rewrite: FileRewrite
-    closure: Dates
-    held: int
-    assigned: int
-    every: Built
 
 
 @dataclass(frozen=True)
@@ -136,13 +117,13 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     context.progress(f"{sums.accepted:,} late events")
     read = sums.rows if read is None else read
     horizon = max(each for each in (record.horizon, sums.horizon) if each is not None)
-    made = {}
+    computed = {}
     for state in states:
-        one = _window(context, staging, state, late.tables, sliced, sums, horizon)
-        context.progress(f"{state.name}: {one.rewrite.rows:,} windows changed")
-        made[state.name] = one
-    every = {name: each.every for name, each in made.items()}
-    gone = _past(context, events, sums, horizon, every)
+        windows = _window(context, staging, state, late.tables, sliced, sums, horizon)
+        context.progress(f"{state.name}: {windows.rewrite.rows:,} windows changed")
+        computed[state.name] = windows
+    every = {name: each.every for name, each in computed.items()}
+    gone = past_if_any(context, events, every, sums, horizon)
     facts = {
         "late": sums.accepted,
         "read": read,
@@ -151,50 +132,44 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
         "duplicates": duplicates_of(sums, gone) + read - sums.rows,
     }
     few = sliced if sums.accepted <= FEW else None
-    tables = [
-        TableChange(
-            state=state,
-            staged=made[state.name].rewrite.staged,
-            replaces=made[state.name].rewrite.replaced,
-            rows=made[state.name].rewrite.rows,
-            events=made[state.name].rewrite.events,
-            closure=made[state.name].closure,
-            horizon=horizon,
-            facts=facts,
-            changed=made[state.name].rewrite.rows,
-            checked=_checked(context, state, made[state.name], few, horizon),
+    tables = []
+    for state in states:
+        windows = computed[state.name]
+        frame = context.store.read_staged(context.spark, windows.rewrite.staged)
+        tables.append(
+            windows.change(
+                state,
+                frame,
+                dates=dates_over(windows.closure, horizon, context.spec.timezone),
+                horizon=horizon,
+                facts=facts,
+                changed=windows.rewrite.rows,
+                computed=_computed(context, state, windows.rewrite.staged.rows, frame, few),
+            )
         )
-        for state in states
-    ]
     counted = Counted(sliced=sliced, events=events, id=context.spec.id, read=read, quarantined=0)
     return _Merged(tables, horizon, gone, facts, counted)
 
 
-def _checked(context: Context, state: State, made: _Made, few: Sliced | None, horizon: int) -> Rows:
-    """A table's part of the run, for the gate.
+def _computed(
+    context: Context, state: State, count: int, rows: DataFrame, few: Sliced | None
+) -> DataFrame | None:
+    """The staged rows that the gate checks, where most of them are only copied.
 
     Args:
         context: of the run.
         state: the table.
-        made: of it.
-        few: the slices that the run is of, if they are few: windows of other keys are copies.
-        horizon: µs.
+        count: of the staged rows.
+        rows: the staged rows.
+        few: the run's slices, if they are few; windows of other keys are copies.
+
+    Returns:
+        None for all of them.
     """
-    staged = made.rewrite.staged
-    frame = context.store.read_staged(context.spark, staged)
-    computed, keys = None, () if few is None else few.key.inner
-    if few is not None and keys and staged.rows > MANY:
-        rows = with_bounds(frame, context.definitions[state.name], few)
-        computed = of_keys(rows, F.broadcast(few.frame), keys, "left_semi")
-    return Rows(
-        frame=frame,
-        dates=dates_over(made.closure, horizon, context.spec.timezone),
-        table=state.table,
-        without=made.rewrite.replaced,
-        held=made.held,
-        assigned=made.assigned,
-        computed=computed,
-    )
+    if few is None or not few.key.inner or count <= MANY:
+        return None
+    bounded = with_bounds(rows, context.definitions[state.name], few)
+    return of_keys(bounded, F.broadcast(few.frame), few.key.inner, "left_semi")
 
 
 def _late_events(
@@ -245,7 +220,7 @@ def _window(
     sliced: Sliced,
     sums: Totals,
     horizon: int,
-) -> _Made:
+) -> ComputedWindows:
     """The windows that the late events change, written beside those that they do not."""
     definition, record = context.definitions[state.name], state.settled
     built = Built(sliced.frame, definition, sliced)
@@ -267,7 +242,7 @@ def _window(
     bounds = found.bounds
     own: Known | None = found.known
     if found.behind or not definition.mergeable:
-        final, extents = rebuilt(context, state, names, sliced, extents)
+        final, extents = rebuilt(Rebuild(context, state, names, sliced), extents)
         bounds, own = hull(extents), None
     ours = replace(built, frame=final.where(starts))
     gives_way = ReplacedWindows(None, extents.where(kept))
@@ -275,17 +250,13 @@ def _window(
     others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
     every = others.unionByName(final.select(*others.columns))
     closure = NONE if bounds is None else dates_between(*bounds, context.spec.timezone)
-    return _Made(rewrite, closure, found.late, assigned, replace(built, frame=every))
-
-
-def _past(
-    context: Context, events: DataFrame, sums: Totals, horizon: int, every: Mapping[str, Built]
-) -> Past | None:
-    """What of the late events is beyond retention."""
-    limit = context.limit(horizon)
-    if limit is None or sums.first is None or sums.first >= limit:
-        return None
-    return past(context, events, every, limit)
+    return ComputedWindows(
+        rewrite=rewrite,
+        closure=closure,
+        every=replace(built, frame=every),
+        held=found.late,
+        assigned=assigned,
+    )
 
 
 def _near(

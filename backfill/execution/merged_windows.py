@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Definition, Sliced
-from backfill.execution.file_bitmap import FileBitmap
 from backfill.operators.session import sessions
 from backfill.planning.published_windows import as_slices
+from backfill.store import FileBitmap
 from backfill.windows import SessionWindow
 
 #: How many events of a window are late.

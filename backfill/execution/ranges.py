@@ -12,15 +12,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START
-from backfill.compute import Built, Sliced
+from backfill.compute import Sliced
 from backfill.conservation import Totals, check_held
-from backfill.execution.change import Computed, TableChange
+from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.full import nothing_usable
-from backfill.execution.gate import Rows
 from backfill.execution.lost_events import check_removed
 from backfill.execution.quarantine import unusable
-from backfill.execution.retention import duplicates_of, lasting, past
-from backfill.execution.rewrite import FileRewrite, rewrite_files
+from backfill.execution.retention import duplicates_of, lasting, past_if_any
+from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
@@ -40,27 +39,8 @@ from backfill.planning.replaced_windows import ReplacedWindows, match_rows, over
 from backfill.planning.slicing import computed_once
 from backfill.planning.time_spans import dates_between, dates_over, hull, starts_on
 from backfill.quality.events import Counted
-from backfill.time.dates import Dates, midnight
+from backfill.time.dates import Dates, Range, midnight
 from backfill.windows import SessionWindow
-
-
-@dataclass(frozen=True)
-class _Made:
-    """One table's windows of the range.
-
-    Attributes:
-        rewrite: for the table.
-        closure: the dates of what was looked at, the range's among them.
-        every: all windows that hold an event of the range, those that are not published too.
-        held: how many events they hold.
-        assigned: how many the engine assigns to them.
-    """
-
-    rewrite: FileRewrite
-    closure: Dates
-    every: Built
-    held: int
-    assigned: int
 
 
 @dataclass(frozen=True)
@@ -130,14 +110,21 @@ def compute_range(
 
 
 def _report_replaced(context: Context, dates: Dates) -> None:
-    """Says on which dates, besides the run's, windows are left of inputs that changed."""
+    """Reports the dates, outside the run's, whose windows are of inputs that have changed."""
     found = [
         each for name in context.definitions for each in context.replaced(context.tables[name])
     ]
     left = dates_of(found) - dates
     if left:
-        ranges = ", ".join(f"[{low}, {high})" for low, high in left.ranges)
+        ranges = ", ".join(map(_range_text, left.ranges))
         context.progress(f"inputs of {ranges} are missing or have changed: run these dates as well")
+
+
+def _range_text(dates: Range) -> str:
+    low, high = dates
+    if low == dt.date.min:
+        return "all dates" if high == dt.date.max else f"dates before {high}"
+    return f"dates from {low}" if high == dt.date.max else f"[{low}, {high})"
 
 
 def _horizon(context: Context) -> int | None:
@@ -159,12 +146,14 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
     """Computes and writes the windows of some tables."""
     context, sliced, sums = sliced_input(context, part)
     covered = covered_after(context, sliced, part)
-    made = {}
+    computed = {}
     for state in part.states:
-        one = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
-        context.progress(f"{state.name}: {one.rewrite.rows:,} windows computed")
-        made[state.name] = one
-    gone = _past(context, part, sums, horizon, {name: each.every for name, each in made.items()})
+        windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
+        context.progress(f"{state.name}: {windows.rewrite.rows:,} windows computed")
+        computed[state.name] = windows
+    every = {name: each.every for name, each in computed.items()}
+    events = context.reader.events(part.counted, part.span)
+    gone = past_if_any(context, events, every, sums, horizon)
     facts = {
         "from": part.dates.ranges[0][0],
         "to": part.dates.ranges[0][1],
@@ -173,25 +162,14 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
         "duplicates": duplicates_of(sums, gone),
     }
     tables = [
-        TableChange(
-            state=state,
-            staged=made[state.name].rewrite.staged,
-            replaces=made[state.name].rewrite.replaced,
-            rows=made[state.name].rewrite.rows,
-            events=made[state.name].rewrite.events,
-            counted=part.dates,
-            covered=covered[state.name],
-            closure=made[state.name].closure,
+        computed[state.name].change(
+            state,
+            context.store.read_staged(context.spark, computed[state.name].rewrite.staged),
+            dates=dates_over(part.dates, horizon, context.spec.timezone),
             horizon=horizon,
             facts=facts,
-            checked=Rows(
-                frame=context.store.read_staged(context.spark, made[state.name].rewrite.staged),
-                dates=dates_over(part.dates, horizon, context.spec.timezone),
-                table=state.table,
-                without=made[state.name].rewrite.replaced,
-                held=made[state.name].held,
-                assigned=made[state.name].assigned,
-            ),
+            counted=part.dates,
+            covered=covered[state.name],
         )
         for state in part.states
     ]
@@ -215,7 +193,7 @@ def _window(
     sums: Totals,
     horizon: int,
     covered: Dates,
-) -> _Made:
+) -> ComputedWindows:
     definition = context.definitions[state.name]
     if isinstance(definition.window, SessionWindow):
         return _session(context, staging, state, sliced, part, horizon, covered)
@@ -232,7 +210,13 @@ def _window(
     rewrite = rewrite_files(context, staging, state, ours, gives_way, between, horizon)
     reached = dates_between(*_inclusive(part.read), context.spec.timezone)
     closure = part.dates | reached
-    return _Made(rewrite, closure, replace(built, frame=every), events or 0, assigned)
+    return ComputedWindows(
+        rewrite=rewrite,
+        closure=closure,
+        every=replace(built, frame=every),
+        held=events or 0,
+        assigned=assigned,
+    )
 
 
 def _session(
@@ -243,7 +227,7 @@ def _session(
     part: RangeInput,
     horizon: int,
     covered: Dates,
-) -> _Made:
+) -> ComputedWindows:
     definition = context.definitions[state.name]
     found = followed(context, state, sliced, part)
     frame = reduce(
@@ -272,21 +256,9 @@ def _session(
         starts = [each for each in (found.low, *edges) if each is not None]
         ends = [each - 1 for each in (found.high,) if each is not None]
         closure |= dates_between(min(starts), max([*edges, *ends]), context.spec.timezone)
-    return _Made(rewrite, closure, here, held, assigned)
-
-
-def _past(
-    context: Context,
-    part: RangeInput,
-    sums: Totals,
-    horizon: int,
-    every: Mapping[str, Built],
-) -> Past | None:
-    """What of the range's events is beyond retention."""
-    limit = context.limit(horizon)
-    if limit is None or sums.first is None or sums.first >= limit:
-        return None
-    return past(context, context.reader.events(part.counted, part.span), every, limit)
+    return ComputedWindows(
+        rewrite=rewrite, closure=closure, every=here, held=held, assigned=assigned
+    )
 
 
 def _check(name: str, windows: DataFrame, slices: DataFrame) -> tuple[int, int]:

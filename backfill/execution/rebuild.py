@@ -1,13 +1,13 @@
-"""Windows that can't be had by merging, built from events: theirs and no others.
+"""Windows that merging cannot give, built from their events.
 
-These are windows of an aggregate that needs all its events, and sessions that reach to dates that
-are not covered, whose sessions are not published. Every input counts everywhere here.
+These are windows of an aggregate that needs all its events, and sessions that reach dates that are
+not covered, where no sessions are published. Every input counts on every date here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
@@ -62,101 +62,102 @@ def behind(context: Context, record: Record, definition: Definition) -> Column:
     return reduce(or_, tests)
 
 
-def rebuilt(
-    context: Context,
-    state: State,
-    names: Sequence[str],
-    sliced: Sliced,
-    wanted: DataFrame,
-) -> tuple[DataFrame, DataFrame]:
-    """The final windows, and the extents that they take the place of.
+@dataclass(frozen=True)
+class Rebuild:
+    """Which table's windows are built from events, and with which slices.
 
-    Args:
+    Attributes:
         context: of the run.
         state: the table.
-        names: the tables whose slices to make.
+        names: the tables whose slices are made.
         sliced: slices of the same key.
+    """
+
+    context: Context
+    state: State
+    names: Sequence[str]
+    sliced: Sliced
+
+    @property
+    def definition(self) -> Definition:
+        """The window and its aggregates."""
+        return self.context.definitions[self.state.name]
+
+    def slices(self, events: DataFrame) -> Sliced:
+        """Slices of some events."""
+        return slices(self.context, events, self.names)
+
+    def events(self, span: tuple[int | None, int | None]) -> DataFrame:
+        """All events of a span: after this run every input is counted on every date."""
+        return self.context.reader.events(dict.fromkeys(self.context.inputs, ALL), span)
+
+    def published(self, low: int | None, high: int | None, keys: DataFrame) -> DataFrame | None:
+        """Published sessions of some keys that overlap [low, high): key, start, end."""
+        return published_extents(self.context, self.state, self.sliced, (low, high), keys)
+
+
+def rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The final windows, and the extents of the windows that they replace.
+
+    Args:
+        of: the table.
         wanted: merged windows. They are final where states could be merged and no session reaches
-            to a date that is not covered.
+            a date that is not covered.
 
     Raises:
-        SourceError: the source does not hold what was counted.
+        SourceError: the source no longer holds events that were counted.
     """
-    definition = context.definitions[state.name]
-    final, extents = _rebuilt(context, state, names, sliced, wanted)
+    final, extents = _rebuilt(of, wanted)
     final = computed_once(final)
-    lost = hull(fewer(wanted, Built(final, definition, sliced)))
+    lost = hull(fewer(wanted, Built(final, of.definition, of.sliced)))
     if lost is not None:
-        (low, high), *_ = dates_between(*lost, context.spec.timezone).ranges
+        (low, high), *_ = dates_between(*lost, of.context.spec.timezone).ranges
         raise SourceError(
             "no longer holds events that were counted; they cannot be removed by merging",
             field="source",
-            value=shown(context.spec.source.path),
+            value=shown(of.context.spec.source.path),
             way_out=f"Run these dates: backfill run JOB --from {low} --to {high}",
         )
     return final, extents
 
 
-def _rebuilt(
-    context: Context,
-    state: State,
-    names: Sequence[str],
-    sliced: Sliced,
-    wanted: DataFrame,
-) -> tuple[DataFrame, DataFrame]:
-    definition = context.definitions[state.name]
-    keys = sliced.key.inner
+def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
+    definition, keys = of.definition, of.sliced.key.inner
     bounds = [*keys, START, END]
-    columns = sliced.build(definition).frame.columns
+    columns = of.sliced.build(definition).frame.columns
     if not isinstance(definition.window, SessionWindow):
-        final = _from_events(context, names, sliced, definition, wanted)
-        return final.select(*columns), wanted.select(*bounds)
-    reaching = behind(context, state.settled, definition)
+        return _from_events(of, wanted).select(*columns), wanted.select(*bounds)
+    reaching = behind(of.context, of.state.settled, definition)
     followed_keys = computed_once(wanted.where(reaching).select(*keys))
     settled = of_keys(wanted, followed_keys, keys, "left_anti")
     edge = of_keys(wanted, followed_keys, keys, "left_semi").select(*bounds)
-    final = (
-        settled.select(*columns)
-        if definition.mergeable
-        else _from_events(context, names, sliced, definition, settled).select(*columns)
-    )
-    extents = wanted.select(*bounds)
+    final = settled if definition.mergeable else _from_events(of, settled)
+    final, extents = final.select(*columns), wanted.select(*bounds)
     if not followed_keys.count():
         return final, extents
-    followed, over = _followed(context, state, names, sliced, edge)
+    followed, over = _followed(of, edge)
     return final.unionByName(followed.select(*columns)), extents.unionByName(over)
 
 
-def _from_events(
-    context: Context,
-    names: Sequence[str],
-    sliced: Sliced,
-    definition: Definition,
-    windows: DataFrame,
-) -> DataFrame:
+def _from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
     """These windows, whose bounds are known, from their events and no others."""
-    wanted = computed_once(windows.select(*sliced.key.inner, START, END))
+    key = of.sliced.key
+    wanted = computed_once(windows.select(*key.inner, START, END))
     bounds = hull(wanted)
     low, high = bounds if bounds is not None else (0, -1)
-    events = events_within(_events(context, (low, high + 1)), sliced.key, wanted)
-    again = slices(context, events, names).build(definition)
-    return match_rows(again.frame, again, ReplacedWindows(None, wanted), "left_semi")
+    events = events_within(of.events((low, high + 1)), key, wanted)
+    built = of.slices(events).build(of.definition)
+    return match_rows(built.frame, built, ReplacedWindows(None, wanted), "left_semi")
 
 
-def _followed(
-    context: Context,
-    state: State,
-    names: Sequence[str],
-    sliced: Sliced,
-    edge: DataFrame,
-) -> tuple[DataFrame, DataFrame]:
+def _followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The sessions of these extents, from events, followed outward until they close.
 
     Returns:
-        The sessions, and the extents of what they take the place of.
+        The sessions, and the extents of the sessions that they replace.
     """
-    definition = context.definitions[state.name]
-    window, keys = definition.window, sliced.key.inner
+    definition, key = of.definition, of.sliced.key
+    window = definition.window
     assert isinstance(window, SessionWindow)
     edge = computed_once(edge)
     bounds = hull(edge)
@@ -165,32 +166,22 @@ def _followed(
     span = (bounds[0] - gap - 1, bounds[1] + gap + 2)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> DataFrame:
-        events = events_of(_events(context, (low, high)), sliced.key, wanted)
-        return computed_once(slices(context, events, names).frame)
+        events = events_of(of.events((low, high)), key, wanted)
+        return computed_once(of.slices(events).frame)
 
-    events = events_of(_events(context, span), sliced.key, edge)
-    inside = slices(context, events, names)
+    inside = of.slices(events_of(of.events(span), key, edge))
     kept = replace(inside, frame=computed_once(inside.frame))
-    beside = published_extents(context, state, sliced, span, edge)
-    extents = extents_of(kept, definition, edge, beside)
     found = follow(
-        extents,
+        extents_of(kept, definition, edge, of.published(*span, edge)),
         window,
-        context.spec.engine.rules_for(window),
-        keys,
+        of.context.spec.engine.rules_for(window),
+        key.inner,
         span=span,
-        limits=limits(context, state),
+        limits=limits(of.context, of.state),
         read=read,
-        published=lambda low, high, wanted: published_extents(
-            context, state, sliced, (low, high), wanted
-        ),
+        published=of.published,
     )
     whole = replace(kept, frame=reduce(DataFrame.unionByName, found.slices, kept.frame))
     built = whole.build(definition)
     over = computed_once(found.extents)
     return match_rows(built.frame, built, ReplacedWindows(None, over), "left_semi"), over
-
-
-def _events(context: Context, span: tuple[int | None, int | None]) -> DataFrame:
-    """All events of a span: after this run every input is counted everywhere."""
-    return context.reader.events(dict.fromkeys(context.inputs, ALL), span)

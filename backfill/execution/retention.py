@@ -96,6 +96,24 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
     return Past(found, rows, count, held)
 
 
+def past_if_any(
+    context: Context, events: DataFrame, windows: Mapping[str, Built], sums: Totals, horizon: int
+) -> Past | None:
+    """As `past`; None if retention is unlimited or no event is that old.
+
+    Args:
+        context: of the run.
+        events: normalised and usable.
+        windows: of each table, all windows of these events.
+        sums: of the events.
+        horizon: µs.
+    """
+    limit = context.limit(horizon)
+    if limit is None or sums.first is None or sums.first >= limit:
+        return None
+    return past(context, events, windows, limit)
+
+
 def duplicates_of(sums: Totals, gone: Past | None) -> int:
     """How many rows were copies of events that count."""
     return sums.rows - sums.accepted - (gone.rows - gone.events if gone else 0)

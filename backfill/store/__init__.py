@@ -3,6 +3,7 @@
 from backfill.store.delta.lookup import look_up
 from backfill.store.delta.staging import StagedFile, StagedFiles
 from backfill.store.delta.store import DeltaStore
+from backfill.store.file_bitmap import FileBitmap
 from backfill.store.protocol import (
     APART,
     FILE,
@@ -21,6 +22,7 @@ __all__ = [
     "Commit",
     "DataFile",
     "DeltaStore",
+    "FileBitmap",
     "Staged",
     "StagedFile",
     "StagedFiles",

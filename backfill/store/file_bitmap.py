@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from backfill.store import FILE
+from backfill.store.protocol import FILE
 
 # The sign's bit is left alone.
 _BITS = 63
