@@ -26,7 +26,7 @@ class Cause:
         since: a sentence that says why the rows differ.
         color: in pictures.
         shown: the replay shows it by itself, without a fault that is assumed.
-        of_order: it hangs on the order in which events arrived, those of other keys too.
+        of_order: it depends on the order in which events arrived, also events of other keys.
     """
 
     name: str

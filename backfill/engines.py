@@ -33,7 +33,7 @@ class Rules:
         gap_inclusive: two events exactly one gap apart share a session.
         session_end: what a session reports as its end: its last event, or that plus the gap.
         closed: which end of an aligned window belongs to it: [start, end) or (start, end].
-        aligned: which end of a window of fixed size stands at a multiple of the advance; they are
+        aligned: which end of a window of fixed size is at a multiple of the advance; they are
             the same where the advance divides the size.
         clips_at_epoch: aligned windows that would start before 1970 do not exist.
         gaps_between_windows: an advance larger than the size is allowed, leaving gaps.

@@ -52,7 +52,7 @@ class BackfillError(Exception):
 
 
 class JobFileError(BackfillError, ValueError):
-    """The job file, or an argument that stands for a part of it, cannot be used."""
+    """The job file, or an argument that overrides a part of it, cannot be used."""
 
 
 class WindowError(BackfillError, ValueError):

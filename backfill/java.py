@@ -20,7 +20,7 @@ WAY_OUT = (
 def find() -> Path | None:
     """The home of the first Java that is new enough, or None.
 
-    Looked at in this order: `JAVA_HOME`, the path, and the folder `.java` beside the virtual
+    Looked at in this order: `JAVA_HOME`, the path, and the folder `.java` next to the virtual
     environment, where `make` puts one.
     """
     for command in _candidates():
@@ -41,17 +41,17 @@ def _candidates() -> Iterator[Path]:
 
 
 def own_folder() -> Path:
-    """The folder beside the virtual environment where `make` puts a Java."""
+    """The folder next to the virtual environment where `make` puts a Java."""
     return Path(sys.prefix).parent / ".java"
 
 
 def _ask(command: Path) -> tuple[int, Path]:
-    """The version and the home that this Java tells of itself; version 0 if it cannot run.
+    """The version and the home that this Java reports; version 0 if it cannot run.
 
     It is asked, and its path is not looked at, because the command is often a link or a shim.
     """
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [command, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -60,8 +60,8 @@ def _ask(command: Path) -> tuple[int, Path]:
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return 0, command
-    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", told)
-    home = re.search(r"java\.home = (.+)", told)
+    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", output)
+    home = re.search(r"java\.home = (.+)", output)
     if not version or not home:
         return 0, command
     return int(version[1]), Path(home[1].strip())

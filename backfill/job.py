@@ -84,6 +84,10 @@ class Job:
 
         Raises:
             JobFileError: with the line, the field, the value and what is allowed.
+
+        Example:
+            >>> list(Job.load(job_file).spec.windows)
+            ['hourly']
         """
         return cls(JobSpec.load(path))
 
@@ -97,6 +101,12 @@ class Job:
         Raises:
             JobFileError: if the job has no such window.
             TableError: if nothing has been published yet.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.table("hourly", spark).columns
+            ['user', 'window_start', 'window_end', 'events', 'is_open', 'date']
         """
         self._known(name, self._tables())
         table = self.store.open(name)
@@ -143,6 +153,11 @@ class Job:
             JobFileError: invalid dates, or arguments that can't be combined.
             TableError: only part of a stale table is selected.
             SourceError: the source can't be read.
+
+        Example:
+            >>> plan = Job.load(job_file).plan(spark, date="2026-01-10")
+            >>> [(state.state, state.events) for state in plan.windows["hourly"]]
+            [('missing', 3)]
         """
         zone = self.spec.timezone
         selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
@@ -204,6 +219,11 @@ class Job:
             ColumnError, AggregateError: the job does not fit the source's columns.
             ConservationError: events were lost in the computation.
             TableError: a table is stale or can't be written, or another run committed first.
+
+        Example:
+            >>> result = Job.load(job_file).run(spark, date="2026-01-10")
+            >>> result.windows["hourly"].rows
+            2
         """
         zone = self.spec.timezone
         selection = selected(zone, start, end, date=date, missing=missing, chunk=chunk)
@@ -238,6 +258,16 @@ class Job:
             ChecksFailed: as for `run`.
             TableError: nothing is published, a table is stale, or another run committed first.
             SourceError: an input is missing or has changed, or the source can't be read.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> late = job_file.parent / "late.csv"
+            >>> with late.open("w") as file:
+            ...     print("user,at", file=file)
+            ...     print("a,2026-01-10T12:30:00Z", file=file)
+            >>> job.recompute(spark, late=late).windows["hourly"].rows
+            1
         """
         reason = _reason(publish_anyway)
         paths = [] if late is None else [str(Path(late).absolute())]
@@ -271,6 +301,12 @@ class Job:
         Raises:
             JobFileError: an unknown window, or invalid dates.
             TableError: nothing is published, or a table is stale.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> all(outcome.success for outcome in job.validate("hourly", spark))
+            True
         """
         if window is not None:
             self._known(window, list(self.spec.windows))
@@ -287,6 +323,12 @@ class Job:
 
         Raises:
             TableError: no run has been checked yet.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.docs().name
+            'index.html'
         """
         found = kept(self.spec.tables)
         if not found:
@@ -331,6 +373,11 @@ class Job:
             WindowError: Structured Streaming does not support such windows.
             ColumnError, AggregateError: the job does not fit the source's columns.
             TableError: the folder contains other data, or was started with another job file.
+
+        Example:
+            >>> done = Job.load(job_file).stream(spark, to=job_file.parent / "streamed")
+            >>> done["hourly"].rows
+            1
         """
         delay = (
             None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
@@ -380,6 +427,16 @@ class Job:
             TableError: nothing is published, or the table is stale.
             SourceError, ColumnError: the stream's output can't be read.
             ReplayError: the engine does not have the setting.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.table("hourly", spark).write.parquet(str(job_file.parent / "streamed"))
+            >>> found = job.reconcile(
+            ...     "hourly", spark, stream=str(job_file.parent / "streamed"), format="table"
+            ... )
+            >>> found.matched, len(found.differences)
+            (2, 0)
         """
         self._known(window, list(self.spec.windows))
         given = described(self.spec, stream, settings)
@@ -403,11 +460,24 @@ class Job:
         Raises:
             JobFileError: an unknown window.
             TableError: nothing is published, or there is no such run.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.changes("hourly", spark=spark).count()
+            2
         """
         return versions.changes_since(spark or _session(), self.store, self.spec, window, since)
 
     def history(self) -> list[dict[str, Any]]:
-        """The runs that published data, newest first; as `versions.runs`."""
+        """The runs that published data, newest first; as `versions.runs`.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> [run["kind"] for run in job.history()]
+            ['run']
+        """
         return versions.runs(self.store, self._tables())
 
     def restore(self, run: str) -> versions.Restored:
@@ -418,6 +488,12 @@ class Job:
 
         Raises:
             TableError: there is no such run, or its files are gone.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> first, second = job.run(spark), job.run(spark)
+            >>> job.restore(first.run_id).tables["hourly"]
+            RestoredTable(restored=0, version=2)
         """
         run_id = new_run_id()
         metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
@@ -441,6 +517,11 @@ class Job:
 
         Raises:
             JobFileError: the job file sets no retention.
+
+        Example:
+            >>> Job.load(job_file).expire(spark)
+            Traceback (most recent call last):
+            backfill.errors.JobFileError: ...
         """
         run_id = new_run_id()
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
@@ -455,6 +536,12 @@ class Job:
 
         Returns:
             What was deleted and compacted, by table; as `execution.clean.clean`.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.clean(spark=spark)["hourly"].removed.files
+            0
         """
         order = (*self.spec.key, "window_start")
         tables = {**dict.fromkeys(self.spec.windows, order), QUARANTINE: ("source",)}
@@ -508,6 +595,13 @@ def reconcile(
     Raises:
         JobFileError: the job file, a setting or the name of the window is invalid.
         BackfillError: everything else that `Job.reconcile` raises.
+
+    Example:
+        >>> result = Job.load(job_file).run(spark)
+        >>> streamed = str(job_file.parent / "streamed")
+        >>> Job.load(job_file).table("hourly", spark).write.parquet(streamed)
+        >>> reconcile(job_file, "hourly", spark, stream=streamed, format="table").matched
+        2
     """
     loaded = job if isinstance(job, Job) else Job.load(job)
     return loaded.reconcile(window, spark, **options)

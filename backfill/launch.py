@@ -10,13 +10,13 @@ from types import TracebackType
 
 # Said at every start of Spark 4 before any logging; no option of Spark's turns it off.
 _NOISE = re.compile(rb"^WARNING: Using incubator modules: ")
-# The lines of an error that do not say what is wrong, and what stands before what does.
+# Lines of an error that do not say what is wrong, and prefixes of the line that does.
 _EMPTY = re.compile(r"^(at |\.\.\. |Error occurred during init|An error occurred while calling|$)")
 _HEADING = re.compile(r'^(Exception in thread "\w+" |: )?([\w.$]+(Exception|Error): )?')
 
 
 def telling_line(text: str) -> str | None:
-    """The first line of what a JVM or pyspark says of a failure that tells what is wrong."""
+    """The first line that says what is wrong, in the output of a JVM or pyspark that failed."""
     for line in text.splitlines():
         if not _EMPTY.match(line.strip()):
             return _HEADING.sub("", line.strip())

@@ -142,7 +142,7 @@ def _memory() -> int:
 
 
 def _check_reachable(remote: str) -> None:
-    """Stop at once where pyspark would try for ten minutes."""
+    """Stop immediately where pyspark would retry for ten minutes."""
     try:
         address = urlsplit(remote)
         host, port = address.hostname, address.port or _CONNECT_PORT

@@ -19,8 +19,8 @@ class Streaming:
             kind that is absent is one that the interface has not.
         feed: what an operator is fed: all events one by one, in micro-batches, in bundles, or each
             partition to an instance of its own.
-        clock: what tells it how far time has come.
-        lag_ticks: how much a derived watermark stays behind the largest event time, beside the
+        clock: where it gets the current stream time from.
+        lag_ticks: how much a derived watermark stays behind the largest event time, besides the
             delay.
         clock_start: where the clock begins, in µs; None: before everything.
         clock_grain: the derived watermark is floored to this many µs.

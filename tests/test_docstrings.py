@@ -1,13 +1,19 @@
-"""The examples in docstrings, run as they stand on the tests' one session."""
+"""The examples in docstrings, run on the tests' one session, each with a job of its own."""
 
 from __future__ import annotations
 
 import doctest
+import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
+import backfill
+from backfill import Job, TumblingWindow, aggregate, aggregates, replay
 
 JOB = """\
 source: {path: events.csv, format: csv, schema: "user string, at timestamp"}
@@ -21,17 +27,68 @@ a,2026-01-10T10:00:00Z
 a,2026-01-10T10:20:00Z
 a,2026-01-10T12:00:00Z
 """
-MODULES = ("aggregates", "api", "job", "windows")
+MODULES = (
+    "aggregates",
+    "api",
+    "job",
+    "windows",
+    "replay.replaying",
+    "replay.stores.segments",
+)
+FINDER = doctest.DocTestFinder(exclude_empty=True)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of(name: str, spark: SparkSession, tmp_path: Path) -> None:
+def examples() -> Iterator[tuple[str, doctest.DocTest]]:
+    for name in MODULES:
+        module = import_module(f"backfill.{name}")
+        for each in FINDER.find(module, name):
+            if each.examples:
+                yield each.name, each
+
+
+EXAMPLES = dict(examples())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of(name: str, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "events.csv").write_text(EVENTS)
-    found = doctest.testmod(
-        import_module(f"backfill.{name}"),
-        extraglobs={"spark": spark, "job_file": tmp_path / "job.yaml"},
-        optionflags=doctest.NORMALIZE_WHITESPACE,
+
+    def value_of(one: aggregates.Aggregate) -> Any:
+        clicks = spark.sql(
+            "SELECT 'u' AS user, timestamp_seconds(s) AS at, amount, page"
+            " FROM VALUES (0, 2, 'a'), (1200, 3, 'b'), (2400, 4, 'a') t(s, amount, page)"
+        )
+        window = TumblingWindow(size="1h")
+        found = aggregate(clicks, window, key="user", time="at", aggregates={"value": one})
+        return found.collect()[0].value
+
+    test = EXAMPLES[name]
+    test.globs |= {"spark": spark, "job_file": tmp_path / "job.yaml", "value_of": value_of}
+    said: list[str] = []
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.DocTestRunner(optionflags=options).run(
+        test, out=said.append, clear_globs=False
     )
-    assert found.attempted > 0
-    assert found.failed == 0
+    assert result.attempted > 0
+    assert result.failed == 0, "".join(said)
+
+
+def public_functions() -> list[str]:
+    found = [
+        f"{module.__name__}.{name}"
+        for module in (backfill, aggregates, replay)
+        for name in module.__all__
+        if inspect.isfunction(getattr(module, name))
+    ]
+    methods = inspect.getmembers(
+        Job, lambda each: inspect.isfunction(each) or inspect.ismethod(each)
+    )
+    return found + [f"Job.{name}" for name, _ in methods if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", public_functions())
+def test_every_public_function_has_an_example(name: str) -> None:
+    module, _, own = name.rpartition(".")
+    holder = Job if module == "Job" else import_module(module)
+    assert ">>> " in (inspect.getdoc(getattr(holder, own)) or "")

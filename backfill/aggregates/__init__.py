@@ -10,6 +10,9 @@ overflow raises an error at run time.
 `Aggregate.mergeable` says whether late events can be merged into a published window without
 reading its other events again, `Aggregate.grows` whether the state grows with the window.
 
+In the examples, `value_of` returns the value of an aggregate over one window with three events: at
+10:00 amount 2 and page "a", at 10:20 amount 3 and page "b", at 10:40 amount 4 and page "a".
+
 Example:
     >>> print(sum("price * quantity", where="country = 'NO'"))
     sum(price * quantity) where country = 'NO'
@@ -64,7 +67,12 @@ __all__ = [
 def count(
     expression: str | Column | None = None, *, where: str | Column | None = None
 ) -> Aggregate:
-    """The number of events; with an expression, of those for which it is not NULL."""
+    """The number of events; with an expression, of those for which it is not NULL.
+
+    Example:
+        >>> value_of(count()), value_of(count(where="amount > 2"))
+        (3, 2)
+    """
     if isinstance(expression, str) and expression == "*":
         expression = None
     return Count(_expr(expression), _expr(where))
@@ -74,52 +82,101 @@ def sum(expression: str | Column, *, where: str | Column | None = None) -> Aggre
     """The sum: a long for integers, a decimal for decimals, otherwise a double; NULL if empty.
 
     An overflow of an integer or decimal total raises an error at run time.
+
+    Example:
+        >>> value_of(sum("amount")), value_of(sum("amount", where="page = 'a'"))
+        (9, 6)
     """
     return Sum(_expr(expression), _expr(where))
 
 
 def min(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The smallest value, of any type that can be ordered."""
+    """The smallest value, of any type that can be ordered.
+
+    Example:
+        >>> value_of(min("amount"))
+        2
+    """
     return Min(_expr(expression), _expr(where))
 
 
 def max(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The largest value, of any type that can be ordered."""
+    """The largest value, of any type that can be ordered.
+
+    Example:
+        >>> value_of(max("page"))
+        'b'
+    """
     return Max(_expr(expression), _expr(where))
 
 
 def mean(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The arithmetic mean: a decimal for decimals, otherwise a double."""
+    """The arithmetic mean: a decimal for decimals, otherwise a double.
+
+    Example:
+        >>> value_of(mean("amount"))
+        3.0
+    """
     return Mean(_expr(expression), _expr(where))
 
 
 def variance(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The sample variance, a double; NULL for fewer than two values."""
+    """The sample variance, a double; NULL for fewer than two values.
+
+    Example:
+        >>> value_of(variance("amount"))
+        1.0
+    """
     return Variance(_expr(expression), _expr(where))
 
 
 def stddev(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The sample standard deviation, a double; NULL for fewer than two values."""
+    """The sample standard deviation, a double; NULL for fewer than two values.
+
+    Example:
+        >>> value_of(stddev("amount"))
+        1.0
+    """
     return Stddev(_expr(expression), _expr(where))
 
 
 def first(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The value of the first event by time, then arrival, then value, NULL included."""
+    """The value of the first event by time, then arrival, then value, NULL included.
+
+    Example:
+        >>> value_of(first("amount"))
+        2
+    """
     return First(_expr(expression), _expr(where))
 
 
 def last(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The value of the last event by time, then arrival, then value, NULL included."""
+    """The value of the last event by time, then arrival, then value, NULL included.
+
+    Example:
+        >>> value_of(last("amount"))
+        4
+    """
     return Last(_expr(expression), _expr(where))
 
 
 def collect_list(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """All values, ordered by event time, arrival, then value. The state grows with the window."""
+    """All values, ordered by event time, arrival, then value. The state grows with the window.
+
+    Example:
+        >>> value_of(collect_list("page"))
+        ['a', 'b', 'a']
+    """
     return CollectList(_expr(expression), _expr(where))
 
 
 def collect_set(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The distinct values, sorted. The state grows with their number."""
+    """The distinct values, sorted. The state grows with their number.
+
+    Example:
+        >>> value_of(collect_set("page"))
+        ['a', 'b']
+    """
     return CollectSet(_expr(expression), _expr(where))
 
 
@@ -133,6 +190,10 @@ def count_distinct(
 
     By default exact, with a state that grows with their number. With `approximate`, a HyperLogLog
     sketch with a relative standard error of 1.6 %.
+
+    Example:
+        >>> value_of(count_distinct("page")), value_of(count_distinct("page", approximate=True))
+        (2, 2)
     """
     kind = ApproximateCountDistinct if approximate else CountDistinct
     return kind(_expr(expression), _expr(where))

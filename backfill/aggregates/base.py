@@ -60,7 +60,7 @@ class Aggregate(ABC):
         where: only events for which this predicate holds are aggregated (NULL: does not hold).
         mergeable: late events can be merged into a published window without its events.
         grows: the state grows with the number of events, or of distinct values, in the window.
-        kept: states that a table keeps beside the value, since the value can't be turned back
+        kept: states that a table keeps next to the value, since the value can't be turned back
             into them.
         running: the function of SQL, sum, min or max, that merges each state, if it is as simple
             as that; None if not.

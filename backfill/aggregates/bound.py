@@ -50,7 +50,7 @@ class Bound:
         return self.aggregate.finish(self._current(), F.col(EVENTS)).alias(name)
 
     def kept(self, name: str) -> list[Column]:
-        """The states that a table keeps beside the value of this name."""
+        """The states that a table keeps next to the value of this name."""
         return [F.col(self._name(each)).alias(f"_{name}_{each}") for each in self.aggregate.kept]
 
     def published(self, name: str) -> list[Column]:
@@ -108,7 +108,7 @@ def bind(
 
     Args:
         events: the events with their own columns.
-        columns: what is kept beside the inputs: key, time, id and arrival columns.
+        columns: what is kept in addition to the inputs: key, time, id and arrival columns.
         aggregates: equal ones share their states.
         arrival: how many arrival columns there are.
 

@@ -54,7 +54,7 @@ class Sum(Running):
         if isinstance(given.type, T.IntegralType):
             return {"sum": given.value.cast("long")}
         total = _total(given.type)
-        # Spark widens decimals by ten digits at each sum; the name tells what to undo that to.
+        # Spark widens decimals by ten digits at each sum; the name says which type to restore.
         name = f"sum_{total.precision}_{total.scale}" if isinstance(total, T.DecimalType) else "sum"
         return {name: given.value.cast(total)}
 

@@ -40,7 +40,7 @@ def generate(
 
     The same arguments give the same events.
     """
-    # Checked before Spark starts, so that nobody waits for the error.
+    # Checked before Spark starts, so that the error comes at once.
     if path.exists():
         way_out = "Choose another path or remove it"
         raise TableError("already exists", field=str(path), way_out=way_out)

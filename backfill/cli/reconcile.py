@@ -1,4 +1,4 @@
-"""`backfill reconcile`: a published table beside what the streaming operator wrote."""
+"""`backfill reconcile`: compares a published table with a streaming operator's output."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def instant_us(text: str, zone: ZoneInfo, *, option: str) -> int:
         option: what the text was given for; named in the error.
 
     Raises:
-        JobFileError: if it is none of these.
+        JobFileError: if it is neither.
     """
     moment = _moment(text.strip(), zone)
     if moment is None:

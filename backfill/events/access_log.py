@@ -16,9 +16,9 @@ SCHEMA = (
 )
 ARRIVAL = (FILE, "line")
 
-# A quote ends a field unless an odd number of backslashes stands before it.
+# A quote ends a field unless an odd number of backslashes comes before it.
 _END = r'(?<=(?<!\\)(?:\\\\){0,9})"'
-# In Java's form with comments: a blank counts where a backslash stands before it. Atomic groups
+# In Java's form with comments: a blank counts only after a backslash. Atomic groups
 # (?>…): each part ends at the first place where what must follow it follows, so that a line which
 # does not parse, however long, is not tried in every other way.
 _LINE = rf"""(?x)
@@ -28,7 +28,7 @@ _LINE = rf"""(?x)
 (?>"(.*?){_END}\                        # request
   (\d{{3}}|-)\ (\d{{1,18}}|-)(?=\s|$))  # status, bytes
 (?:\s*                                  # here the common format ends
-  |(\ )(?>"(.*?){_END}\ ")              # referer, after a blank that tells the combined format
+  |(\ )(?>"(.*?){_END}\ ")              # referer, after a blank: only in the combined format
   (.*))$                                # agent, to the end: some servers do not escape its quotes
 """
 _FIELDS = 10
@@ -41,7 +41,7 @@ def read_access_log(spark: SparkSession, files: tuple[InputFile, ...]) -> DataFr
     r"""Every line of the logs that is not blank, one row each.
 
     `-` is NULL. A request is split into method, path and protocol where it has the form of one:
-    `GET /` (HTTP/0.9) has no protocol; what is no request (`\\x16\\x03\\x01`) stands whole in
+    `GET /` (HTTP/0.9) has no protocol; what is no request (`\\x16\\x03\\x01`) is kept whole in
     `path`, with NULL for the method. Escapes in quoted fields stay as they were logged. A line
     that does not parse, a time that does not exist (`99/Foo/2015`) included, stands in `_corrupt`
     and all columns but `line` are NULL.

@@ -59,7 +59,7 @@ def time_bounds(
         the tick; None where nothing is known, or no row has a time.
 
     Raises:
-        SourceError: a path is none of the source's inputs.
+        SourceError: a path is not one of the source's inputs.
     """
     names = [file.path for file in source.inputs(paths)]
     times = _times(source, rules, names)
@@ -131,7 +131,7 @@ def _micros(extent: Extent | None, type_: DataType, unit: int | None) -> Bounds 
 
 
 def _day(source: Source, date_column: str | None, path: str) -> Bounds | None:
-    """The day of the folder that a file lies in, as µs of the wall clock."""
+    """The day of the folder that a file is in, as µs of the wall clock."""
     text = source.folders.get(path, {}).get(date_column or "")
     # Spark reads more forms as dates, but this one surely as this date.
     if text is None or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):

@@ -32,8 +32,8 @@ class Rewrite:
 def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
     """The rewrites between two versions of a Delta table, oldest first.
 
-    They are told commit by commit, since a file that was appended within the range may have been
-    rewritten in it too: the events of `added` are known only where those of `removed` are.
+    They are determined commit by commit, since a file that was appended within the range may have
+    been rewritten in it too: the events of `added` are known only where those of `removed` are.
 
     Args:
         path: the table's folder.

@@ -1,4 +1,4 @@
-"""Errors that Spark raises while it reads and computes, told in one line."""
+"""Errors that Spark raises while it reads and computes, each as one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backfill.errors import BackfillError, ColumnError, JobFileError, SourceErro
 from backfill.events.model import Snapshot, shown
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-# A condition's parameters where it is told as text only, by Spark's names for them.
+# A condition's parameters where there is only a text, by Spark's names for them.
 _AS_TEXT = {
     "FAILED_READ_FILE": r"read(?:ing)? file (?P<path>.+?)\.(?:\s|$)"
     r"(?:.* column:? ?(?P<column>\[[^\],]+))?",
@@ -32,7 +32,7 @@ class _Raised:
 
     Attributes:
         condition: its name.
-        parameters: what it tells, by Spark's names.
+        parameters: its parameters, by Spark's names.
         text: all that Spark says, of causes too.
         snapshot: what was being read, if known.
     """
@@ -55,7 +55,7 @@ def translate(error: BaseException, snapshot: Snapshot | None = None) -> Backfil
 
     Args:
         error: what was raised by an action or by the analysis of a plan.
-        snapshot: what was being read, if known: tells a file that has gone since from others.
+        snapshot: what was being read, if known; a file of it that is gone has a message of its own.
 
     Returns:
         A SourceError (missing, corrupt or mismatching files), ColumnError (values that do not
@@ -78,11 +78,11 @@ def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[
             yield condition, parameters
     # Where a file can't be read, classic Spark raises Py4J's own exception, which has no condition,
     # as Connect's has none where that was a footer; and a query over a stream has the condition
-    # that it failed. Why, is told by Java's causes, which are there as text only.
+    # that it failed. The reason is in Java's causes, which are available only as text.
     for found in _CONDITION.finditer(text):
         pattern = _AS_TEXT.get(found[1].partition(".")[0])
-        told = pattern and re.search(pattern, text[found.end() :])
-        yield found[1], told.groupdict() if told else {}
+        match = pattern and re.search(pattern, text[found.end() :])
+        yield found[1], match.groupdict() if match else {}
 
 
 @contextmanager

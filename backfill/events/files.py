@@ -71,7 +71,7 @@ def place() -> Column:
     Only directly above a scan. (`_metadata.file_path` says the same, but stays in the plan of a
     query that does not use it.)
     """
-    # A plus sign stands for itself in the path of a URL, and url_decode would make it a space.
+    # A plus sign is a plus sign in the path of a URL, and url_decode would make it a space.
     decoded = F.url_decode(F.replace(F.input_file_name(), F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(decoded, "^file:/+", "/")
 
@@ -119,9 +119,9 @@ def _listed_by_spark(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
         modified = F.unix_millis("modificationTime").alias("modified")
         rows = listing.select("path", "length", modified).collect()
     except Exception as error:  # of Spark, of Hadoop or of Py4J: each file system has its own
-        told = re.search(r"(\w+(?:Exception|Error): [^\n]*)(?!.*\w+Exception: )", str(error))
+        detail = re.search(r"(\w+(?:Exception|Error): [^\n]*)(?!.*\w+Exception: )", str(error))
         raise translate(error) or SourceError(
-            f"cannot be listed{': ' + shown(told.group(1)) if told else ''}",
+            f"cannot be listed{': ' + shown(detail.group(1)) if detail else ''}",
             field="source.path",
             value=shown(path),
         ) from error

@@ -54,10 +54,10 @@ def _extent(footer: Any, name: str) -> Extent | None:
     bounded = []
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
-        told = group.column(found[0]).statistics
-        if told is not None and told.has_min_max:
-            bounded.append(told)
-        elif group.num_rows and (told is None or told.null_count != group.num_rows):
+        stats = group.column(found[0]).statistics
+        if stats is not None and stats.has_min_max:
+            bounded.append(stats)
+        elif group.num_rows and (stats is None or stats.null_count != group.num_rows):
             return None
     if not bounded:
         return None

@@ -23,7 +23,7 @@ class Listing:
 
     Attributes:
         base: the folder below which names of folders such as `date=2026-01-01` are columns; of
-            no meaning where there are none.
+            no meaning without partitions.
         columns: the names of these columns, outermost first; () for access logs.
         files: in order of path.
     """

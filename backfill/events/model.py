@@ -102,7 +102,7 @@ class Source:
         arrival: columns that give the order of arrival by themselves, or ().
         folders: by path, the columns whose values a file has from its folders, or from a Delta
             table's log; as text, NULL is None.
-        statistics: by path, what a Delta table's log tells of a file; {} for other formats.
+        statistics: by path, what a Delta table's log says about a file; {} for other formats.
     """
 
     frame: DataFrame
@@ -116,7 +116,7 @@ class Source:
         """The inputs with these paths, in order of path.
 
         Raises:
-            SourceError: a path is none of `snapshot.inputs`.
+            SourceError: a path is not in `snapshot.inputs`.
         """
         wanted = set(paths)
         found = tuple(file for file in self.snapshot.inputs if file.path in wanted)
@@ -129,12 +129,12 @@ class Source:
         """The frame over some of the inputs: the same columns with the same types.
 
         Args:
-            paths: of `snapshot.inputs`. A catalog's table has none: () is the whole of it.
+            paths: of `snapshot.inputs`. A catalog's table has no paths: () is the whole table.
             where: only rows for which it holds, as from `time_condition`. Spark can push it into
                 the scan; a condition on this frame it cannot where `_source` is used.
 
         Raises:
-            SourceError: a path is none of `snapshot.inputs`.
+            SourceError: a path is not in `snapshot.inputs`.
         """
         files = self.inputs(paths)
         if self.snapshot.inputs and not files:

@@ -168,7 +168,7 @@ def _check_columns(frame: DataFrame, rules: EventRules) -> None:
 
 def _check_type(field: str, name: str, type_: DataType) -> None:
     if field == "time":
-        return  # told apart where it is read
+        return  # they are distinguished where they are read
     allowed = (DateType, StringType) if field == "date_column" else _PLAIN
     if not isinstance(type_, allowed):
         wanted = (

@@ -61,7 +61,7 @@ def check_footers(
 
 
 def _columns(path: str) -> dict[str, str]:
-    """The type of each leaf column, as far as Spark tells types apart."""
+    """The type of each leaf column, as far as Spark distinguishes types."""
     try:
         schema = pq.read_metadata(path).schema
     except (pa.ArrowException, OSError) as error:

@@ -49,7 +49,7 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
 
     Exactly the files that are there now are read, however late the frame is computed. Files that
     cannot be read show here where that is cheap (missing, empty, no Parquet, no gzip); others
-    when the frame is computed: `spark_errors` tells those.
+    when the frame is computed: `spark_errors` translates those.
 
     Args:
         spark: a session, classic or Spark Connect.

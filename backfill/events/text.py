@@ -100,7 +100,7 @@ def read_text(
     """CSV or JSON files with exactly this schema.
 
     A line that is malformed, has too few or too many fields, or a value that is not of its
-    column's type, stands whole in `_corrupt`.
+    column's type, is kept whole in `_corrupt`.
 
     Args:
         spark: the session.

@@ -125,7 +125,7 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     """The µs of a timestamp, a timestamp without a zone or a date, whatever years they are in.
 
     Raises:
-        ColumnError: it is none of these; `time` names it.
+        ColumnError: it has another type; `time` names it.
     """
     if isinstance(type_, TimestampType):
         return F.unix_micros(value)

@@ -26,7 +26,7 @@ class TableChange:
     Attributes:
         state: the table as the run found it.
         staged: the rows that come.
-        replaces: the files whose rows give way, or all of them.
+        replaces: the files that are replaced, or all of them.
         rows: how many windows the run computed.
         events: the sum of their numbers of events.
         counted: the dates on which the run counted all inputs.
@@ -126,7 +126,7 @@ class QuarantineChange:
 
     Attributes:
         staged: the rows that come.
-        replaces: the files whose rows give way, or all of them.
+        replaces: the files that are replaced, or all of them.
         rows: how many rows of the run's inputs are no events.
         reasons: how many rows for each reason; events beyond retention besides.
         inputs: what was looked at; None: every input of the snapshot.

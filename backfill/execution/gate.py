@@ -118,7 +118,7 @@ class Gate:
         return self.spec.checks.about(scopes(rules.definition.window))
 
     def _beside(self, rows: Rows, rules: WindowRules) -> DataFrame | None:
-        """The rows that are looked at beside their neighbours; None: all."""
+        """The rows that are compared with their neighbors; None: all."""
         if rows.computed is not None:
             return rows.computed
         if (rows.written or 0) > sample.FEW and "conservation" in self._builtin(rules):

@@ -221,11 +221,11 @@ def _window(
     sums: Totals,
     horizon: int,
 ) -> ComputedWindows:
-    """The windows that the late events change, written beside those that they do not."""
+    """The windows that the late events change, written with the other windows of their files."""
     definition, record = context.definitions[state.name], state.settled
     built = Built(sliced.frame, definition, sliced)
     bitmap, rows = _near(context, state, built, sums)
-    # Where states can't be merged, merging tells which windows are to be built from events.
+    # If states can't be merged, merging still finds the windows to be built from events.
     known = definition if definition.mergeable else replace(definition, aggregates={})
     whole = computed_once(merged(sliced, known, rows, bitmap))
     reaching = behind(context, record, definition)
@@ -245,8 +245,8 @@ def _window(
         final, extents = rebuilt(Rebuild(context, state, names, sliced), extents)
         bounds, own = hull(extents), None
     ours = replace(built, frame=final.where(starts))
-    gives_way = ReplacedWindows(None, extents.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, gives_way, bounds, horizon, own)
+    old_windows = ReplacedWindows(None, extents.where(kept))
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, bounds, horizon, own)
     others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
     every = others.unionByName(final.select(*others.columns))
     closure = NONE if bounds is None else dates_between(*bounds, context.spec.timezone)
@@ -289,7 +289,7 @@ def _reached(context: Context, definition: Definition, first: int, last: int) ->
 def _found(
     whole: DataFrame, starts: Column, wanted: Column, bitmap: FileBitmap, reaching: Column
 ) -> _Found:
-    """What there is to know of the merged windows, looked up at once."""
+    """Facts about the merged windows, looked up in one query."""
     row = whole.agg(
         F.sum(LATE).alias("late"),
         F.count_if(wanted & reaching).alias("behind"),

@@ -88,10 +88,10 @@ def check_removed(
     state: State,
     part: RangeInput,
     written: Built,
-    gives_way: ReplacedWindows,
+    old_windows: ReplacedWindows,
     between: tuple[int, int],
 ) -> None:
-    """What the windows held that give way is in windows written, as far as it is in the source.
+    """Checks that events of replaced windows that are in the source are in the windows written.
 
     Only where fewer events are in their place are events read again: those of these windows.
 
@@ -100,13 +100,13 @@ def check_removed(
         state: the table.
         part: that was computed.
         written: the windows that were computed in their place.
-        gives_way: what gives way.
-        between: the instants between which that lies, µs, inclusive.
+        old_windows: which windows are replaced.
+        between: the first and the last instant of these, µs, inclusive.
 
     Raises:
         ConservationError: events of a window that is removed are in no window written.
     """
-    removed = rows_to_replace(context, state, written, gives_way, between)
+    removed = rows_to_replace(context, state, written, old_windows, between)
     if removed is None:
         return
     lost = computed_once(fewer(removed, written))

@@ -90,7 +90,7 @@ def _quarantined(context: Context, new: Sequence[str]) -> tuple[DataFrame | None
     """What is in the quarantine, without rows of inputs that have changed since.
 
     Returns:
-        The rows, and the files to be written anew: all, where an input has changed.
+        The rows, and the files to be rewritten: all of them if an input has changed.
     """
     state = context.tables[QUARANTINE]
     if state.table is None:

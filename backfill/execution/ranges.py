@@ -203,11 +203,11 @@ def _window(
     assigned = sums.assigned[state.name]
     check_held(state.name, events or 0, assigned)
     inside = replace(built, frame=every.where(overlaps(built, part.span)))
-    gives_way, between = ReplacedWindows(part.span, None), _inclusive(part.read)
-    check_removed(context, state, part, inside, gives_way, between)
+    old_windows, between = ReplacedWindows(part.span, None), _inclusive(part.read)
+    check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, built, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, gives_way, between, horizon)
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon)
     reached = dates_between(*_inclusive(part.read), context.spec.timezone)
     closure = part.dates | reached
     return ComputedWindows(
@@ -240,17 +240,17 @@ def _session(
     held, assigned = _check(state.name, every, frame)
     here = replace(built, frame=every)
     low, high = part.span
-    # What lies inside the range gives way as such.
+    # Everything inside the range is replaced.
     over = computed_once(found.extents.where((F.col(START) < low) | (F.col(END) >= high)))
     within = overlaps(here, part.span)
     beyond = match_rows(every.where(~within), here, ReplacedWindows(None, over), "left_semi")
     inside = replace(built, frame=every.where(within).unionByName(beyond))
     edges = [low, high - 1, *(hull(over) or ())]
-    gives_way, between = ReplacedWindows(part.span, over), (min(edges), max(edges))
-    check_removed(context, state, part, inside, gives_way, between)
+    old_windows, between = ReplacedWindows(part.span, over), (min(edges), max(edges))
+    check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, here, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, gives_way, between, horizon)
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon)
     closure = part.dates
     if found.steps:
         starts = [each for each in (found.low, *edges) if each is not None]

@@ -37,7 +37,7 @@ def ended(built: Built, limit: int) -> Column:
 def ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
     """The windows of these slices that have ended before the limit.
 
-    No more slices are looked at than can tell.
+    Only slices that can be part of them are read.
     """
     window = definition.window
     reach = window.gap.us if isinstance(window, SessionWindow) else 0
@@ -72,7 +72,7 @@ def beyond(events: DataFrame, windows: Iterable[Built], limit: int) -> DataFrame
 
 
 def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limit: int) -> Past:
-    """What of the events is beyond retention.
+    """The events that are beyond retention.
 
     Args:
         context: of the run.

@@ -1,4 +1,4 @@
-"""Windows put in the place of published ones: only the files that held these are written anew."""
+"""New windows in the place of published ones: only the files that held these are rewritten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backfill.planning.slicing import computed_once
 from backfill.store import FILE, DataFile, Staged
 from backfill.windows import SessionWindow
 
-#: A part of a table is often one date's: by Spark's setting, 64 MiB, one task would write it all.
+#: A rewritten part is often of one date, which one task would write at Spark's setting, 64 MiB.
 _TASK = 8 * 1024 * 1024
 
 
@@ -44,12 +44,12 @@ class FileRewrite:
 
 @dataclass(frozen=True)
 class Known:
-    """What a run knows of its new windows already.
+    """What a run already knows about its new windows.
 
     Attributes:
         rows: their number.
         events: the sum of their numbers of events.
-        replaced: the files that hold what they take the place of.
+        replaced: the files that hold the windows that they replace.
     """
 
     rows: int
@@ -62,20 +62,20 @@ def rewrite_files(
     staging: Staging,
     state: State,
     built: Built,
-    gives_way: ReplacedWindows,
+    old_windows: ReplacedWindows,
     hull: tuple[int | None, int | None] | None,
     horizon: int,
     known: Known | None = None,
 ) -> FileRewrite:
-    """Writes the new windows, and what else was in the files that they come to.
+    """Writes the new windows, and the other rows of the files that are replaced.
 
     Args:
         context: of the run.
         staging: where to write.
         state: the table.
         built: the new windows.
-        gives_way: what they replace.
-        hull: the instants between which that lies, µs, inclusive; None: it replaces nothing.
+        old_windows: what they replace.
+        hull: the first and the last instant of these, µs, inclusive; None: nothing is replaced.
         horizon: µs.
         known: what is known of the new windows; None: it is looked up.
     """
@@ -96,14 +96,14 @@ def rewrite_files(
     if files:
         once = {each.path: each for each in files}
         found = published(context, state, built, list(once.values()), with_file=True)
-        gone = gives_way if known is None else ReplacedWindows(None, None)
+        gone = old_windows if known is None else ReplacedWindows(None, None)
         replaced |= set(_touched(found, built, gone, horizon if moved else None))
     everything = new
     if replaced:
         assert state.table is not None
         like = state.table.read(context.spark, sorted(replaced))
         bounded = with_bounds(like, built.definition, built.sliced)
-        rest = _remaining(bounded, built, gives_way, horizon)
+        rest = _remaining(bounded, built, old_windows, horizon)
         everything = _as_published(new, like).unionByName(_as_published(rest, like))
     staged = staging.windows(state.name, everything, task_bytes=_TASK)
     return FileRewrite(staged, tuple(sorted(replaced)), rows, events or 0)
@@ -118,22 +118,22 @@ def _still_open(built: Built, horizon: int) -> Column:
 
 
 def _remaining(
-    rows: DataFrame, built: Built, gives_way: ReplacedWindows, horizon: int
+    rows: DataFrame, built: Built, old_windows: ReplacedWindows, horizon: int
 ) -> DataFrame:
-    """The rows of files that are written anew, but for those that give way."""
-    kept = rows if gives_way.span is None else rows.where(~overlaps(built, gives_way.span))
-    kept = match_rows(kept, built, gives_way, "left_anti")
+    """The rows of rewritten files, without those that are replaced."""
+    kept = rows if old_windows.span is None else rows.where(~overlaps(built, old_windows.span))
+    kept = match_rows(kept, built, old_windows, "left_anti")
     return kept.withColumn("is_open", _still_open(built, horizon))
 
 
 def _touched(
-    rows: DataFrame, built: Built, gives_way: ReplacedWindows, horizon: int | None
+    rows: DataFrame, built: Built, old_windows: ReplacedWindows, horizon: int | None
 ) -> Sequence[str]:
-    """The files that hold a row that gives way, or is not open any more; by path."""
+    """The files that hold a row that is replaced, or whose `is_open` changes; by path."""
     found = []
-    if gives_way.extents is not None:
-        found.append(match_rows(rows, built, gives_way, "left_semi").select(FILE))
-    conditions = [] if gives_way.span is None else [overlaps(built, gives_way.span)]
+    if old_windows.extents is not None:
+        found.append(match_rows(rows, built, old_windows, "left_semi").select(FILE))
+    conditions = [] if old_windows.span is None else [overlaps(built, old_windows.span)]
     if horizon is not None:
         conditions.append(F.col("is_open") != _still_open(built, horizon))
     if conditions:

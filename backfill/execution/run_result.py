@@ -50,7 +50,7 @@ class RunResult:
         quarantined: rows by reason.
         windows: what was published, by window.
         horizon_us: the largest event time, µs since the epoch.
-        chunks: the runs that this one stands for, if it was cut into several.
+        chunks: the runs that this one was split into, if any.
         failures: chunks that failed, and why.
         skipped: ranges that were not run, and why.
         checks: what came of each check of what was published.

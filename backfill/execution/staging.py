@@ -16,7 +16,7 @@ from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context
 from backfill.store import Staged
 
-# What tells a row of the quarantine from others.
+# The columns that identify a row of the quarantine.
 _PLACE = ("reason", "raw", "source")
 
 
@@ -67,12 +67,12 @@ class Staging:
         known: DataFrame | None = None,
         kept: DataFrame | None = None,
     ) -> Staged:
-        """Writes the normalised rows that have a reason; None: there are none.
+        """Writes the normalised rows that have a reason; None: no rows.
 
         Args:
             rows: normalised.
             known: rows of the quarantine that are not to be added again.
-            kept: rows of the quarantine to be written beside them.
+            kept: rows of the quarantine to be written as well.
         """
         empty = self._context.reader.unusable([]).limit(0) if rows is None else rows
         found = quarantine_rows(empty).withColumn("run_id", F.lit(self._context.run_id))

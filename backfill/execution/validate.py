@@ -28,7 +28,7 @@ def validate(context: Context, names: Collection[str], dates: Dates | None) -> t
     Args:
         context: of the job.
         names: the windows whose tables to check.
-        dates: only windows that start on these; then nothing is said of events, nor whether the
+        dates: only windows that start on these; then neither events are checked, nor whether the
             windows hold them all: a window reaches beyond a date.
 
     Returns:

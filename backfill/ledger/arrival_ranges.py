@@ -26,8 +26,8 @@ def arrived(
 ) -> dict[str, Input]:
     """The inputs of a table: what was looked at before, and what has arrived since.
 
-    Rows are told by their arrival alone, so one whose arrival is not later than all that was seen
-    before is not found, and a change of an old row is not noticed.
+    Rows are identified by their arrival alone, so one whose arrival is not later than all that was
+    seen before is not found, and a change of an old row is not noticed.
 
     Args:
         source: of the table.

@@ -32,7 +32,7 @@ def changes(
     Aligned windows are the same window where key, start and end are equal. Sessions have no such
     name, since a late event can move their start and with it their id: an old and a new session of
     one key are linked where their spans, from the first to the last event, meet. There is one row
-    for each link that tells a difference, and one for each window without a link:
+    for each link that shows a difference, and one for each window without a link:
 
     - `inserted`, `deleted`: linked to nothing; `old` or `new` is NULL.
     - `updated`: linked to each other and to nothing else, and something visible differs; the id,
@@ -151,7 +151,7 @@ def _linked(rows: DataFrame, by: Sequence[str]) -> DataFrame:
 
     The spans of one side are disjoint. So of all the rows of the other side that start before a
     row, or with it, only the last can reach it; and each link is found once, at the later of its
-    two rows. Whether one of the two has a further link can be told from the row before and the one
+    two rows. Whether one of the two has a further link follows from the row before and the one
     after. One sort is enough, however many windows a key has.
 
     Returns:

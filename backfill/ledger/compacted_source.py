@@ -1,4 +1,4 @@
-"""Files of a Delta source that were only written anew, as OPTIMIZE does, count as the old ones."""
+"""Files of a Delta source that were only rewritten, as OPTIMIZE does, count as the old ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def carried_over(
     """The record as if the files that are there now had always been there.
 
     A rewrite is followed where all of its old files were counted on the same dates. Where they
-    were not, nobody can tell which rows of the new files were: the old ones stay recorded, and
+    were not, it is unknown which rows of the new files were: the old ones stay recorded, and
     are missed by name.
 
     Args:

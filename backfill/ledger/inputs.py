@@ -1,4 +1,4 @@
-"""The inputs of a run: what its snapshot holds, beside what earlier runs have recorded."""
+"""The inputs of a run: its snapshot, compared with what earlier runs have recorded."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Reader:
         """The usable events of a span of time, of each input those of its counted dates.
 
         Args:
-            counted: dates by path; a catalog's table stands under its name.
+            counted: dates by path; a catalog's table has its name as the path.
             span: [low, high), µs; None for no bound.
 
         Returns:
@@ -144,7 +144,7 @@ def events_of(
     Args:
         events: normalised.
         key: theirs.
-        wanted: the inner key columns, and perhaps start and end.
+        wanted: the inner key columns, with or without start and end.
         condition: on the event and `_wanted` columns, besides.
     """
     others = wanted.select(*(F.col(each).alias(f"_wanted{each}") for each in wanted.columns))

@@ -159,7 +159,7 @@ class Record:
     ) -> Record:
         """This record after a run that counted these inputs on these dates.
 
-        Applied anew to the newest record where another run has published in between; so it says
+        Applied again to the newest record if another run has published in between; so it says
         only what this run did. An input that is gone is left out once no date is left on which
         its events are still in windows.
         """

@@ -14,7 +14,7 @@ from backfill.ledger.changes import changes
 from backfill.spec import JobSpec
 from backfill.store import Commit, Store
 
-#: The kind of a commit that only lays rows out anew.
+#: The kind of a commit that only rearranges rows.
 COMPACT = "compact"
 
 _TEXTS = ("kind", "user", "from", "to", "chunk_of", "published_anyway")
@@ -24,10 +24,10 @@ _TABLE_COUNTS = ("rows", "changed")
 
 @dataclass(frozen=True)
 class RestoredTable:
-    """A table that went back.
+    """A table that was restored.
 
     Attributes:
-        restored: the version whose content it has again.
+        restored: the version whose content was restored.
         version: its newest version now.
     """
 
@@ -37,13 +37,13 @@ class RestoredTable:
 
 @dataclass(frozen=True)
 class Restored:
-    """What was done to go back to a run.
+    """The result of a restore.
 
     Attributes:
-        run_id: of the restoring.
-        tables: those that went back.
-        untouched: those in which the run published nothing; they are as they were.
-        forgotten: paths of late events that were given since: no inputs of the job any more.
+        run_id: of the restore.
+        tables: the restored tables.
+        untouched: tables in which the run published nothing; they are unchanged.
+        forgotten: paths of late events that were added since; they are no longer inputs of the job.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
         For each `run_id`, `time` (UTC, of its last commit), what is known of `kind`, `user`,
         `from`, `to`, `chunk_of`, `published_anyway` (the reason) and the counts `read`, `late`,
         `accepted`, `duplicates` and `quarantined`, and its `tables`: by name `version`, `rows`
-        and `changed`. None stands for what is not known.
+        and `changed`. None means unknown.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in names:

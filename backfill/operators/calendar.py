@@ -45,7 +45,7 @@ class Clock:
         """The same clock, cut wherever one of its spans begins or ends that `other` after it."""
         spans = [each for each in (self.every, other) if isinstance(each, Calendar)]
         hours = [each.count for each in spans if each.unit == "hour"]
-        # A day's hours, too, where days or longer spans are cut beside hours.
+        # Also by the hours of a day, if days or longer spans are cut as well as hours.
         day = [24] if len(hours) < len(spans) else []
         cut = Calendar(math.gcd(*hours, *day), "hour") if hours else Calendar(1, "day")
         return Clock(cut, self.zone, self.offset)

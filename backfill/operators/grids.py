@@ -21,7 +21,7 @@ def floor_to(at: Column, width: int, phase: int) -> Column:
 
 
 class Cutting(Protocol):
-    """Names the slice that an instant lies in."""
+    """Names the slice of an instant."""
 
     def cut(self, at: Column) -> Column:
         """A value that is the same for two instants exactly if they share a slice."""
@@ -49,7 +49,7 @@ def fewest(aligned: Iterable[Grid], gaps: Sequence[int]) -> list[Grid]:
     """The grids of fixed width that serve these windows.
 
     Grids are joined where that leaves slices at least half as wide as the narrower one had;
-    others stand beside each other.
+    others stay separate.
 
     Args:
         aligned: one grid per aligned window.
@@ -82,6 +82,6 @@ def _join(one: Grid, other: Grid) -> Grid:
 
 
 def _parts(width: int, gap: int) -> int | None:
-    """Into how many equal parts to cut slices so that they fit the gap, and well."""
+    """Into how many equal parts to cut slices so that they fit the gap without waste."""
     least = -(-width // gap)
     return next((n for n in range(least, 2 * least + 1) if width % n == 0), None)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, FIRST, START
 from backfill.operators.fixed import FixedWindows
 
-#: So many columns at most: beyond, a row's code grows too long for Java to compile it well.
+#: The largest number of columns: with more, the code of a row is too long for Java to compile well.
 WIDEST = 64
 
 _BLOCK, _INTO, _BEFORE = "_block", "_into", "_before"

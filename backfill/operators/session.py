@@ -101,7 +101,7 @@ def session_id(keys: Sequence[tuple[Column, T.DataType]], start: Column) -> Colu
     parts = []
     for value, type in keys:
         text = _text(value, type)
-        # NULL leaves a hash as it is, so it is told by a length that no text has.
+        # NULL does not change a hash, so it is marked by a length that no text has.
         parts += [F.coalesce(F.octet_length(text), F.lit(-1)), text]
     hashes = (F.xxhash64(F.lit(seed), *parts, start) for seed in (0, 1))
     return F.concat(*(F.hex(each.bitwiseOR(_UPPER_BIT)) for each in hashes))

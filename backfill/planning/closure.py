@@ -71,7 +71,7 @@ def follow(
 
     Published sessions are followed as events are. So where the source has changed since they were
     written, nothing is left beyond that was published as one session, or is one now, with what is
-    followed: all of it can be written anew, and nothing else has to be.
+    followed: all of it can be rewritten, and nothing else has to be.
 
     Args:
         extents: key, start and end (µs, inclusive) of what must come out whole: sessions as far

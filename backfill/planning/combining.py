@@ -89,7 +89,7 @@ def choose(
 
 
 def _some(files: Sequence[InputFile]) -> list[InputFile]:
-    """Files beside each other, from the middle on: what one task would read together."""
+    """Adjacent files, from the middle on: what one task would read together."""
     found: list[InputFile] = []
     for file in files[len(files) // 2 :]:
         if found and sum(each.size for each in found) + file.size > _SAMPLE_BYTES:

@@ -90,7 +90,7 @@ class Context:
         return replaced(state.record, self.inputs, self.spec.timezone)
 
     def carried(self, record: Record) -> Record:
-        """The record, which knows files of a Delta source that were only written anew."""
+        """The record, in which files of a Delta source that were only rewritten count as known."""
         return _carried(record, self.spec, self.source, self.inputs)
 
     def after_commits(self) -> Context:

@@ -19,7 +19,7 @@ class Explained:
         kind: full, range, late, expire.
         reads: which events, or which rows of a table.
         computes: the windows' tables that get rows.
-        replaces: which rows of these give way.
+        replaces: which of their rows are replaced.
         checks: the checks that have to pass before anything is committed, by table.
         commits: the tables, in the order in which they are committed.
     """

@@ -141,7 +141,7 @@ def _counts(
         if state.record is None:
             late[name] = {}
             continue
-        # Of dates of replaced inputs nobody knows which events are not counted yet.
+        # On dates of replaced inputs it is unknown which events are not counted yet.
         known_before = dates_of(context.replaced(state)).rest()
         open_ = {
             path: each & known_before

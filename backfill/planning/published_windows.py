@@ -34,7 +34,7 @@ def as_slices(rows: DataFrame, definition: Definition, sliced: Sliced, *also: Co
     Args:
         rows: what `with_bounds` gives.
         definition: the table's window and aggregates, all mergeable.
-        sliced: the slices that these rows are to stand beside.
+        sliced: the slices that these rows are merged with.
         also: further columns to keep.
     """
     states = {
@@ -90,17 +90,17 @@ def rows_to_replace(
     context: Context,
     state: State,
     built: Built,
-    gives_way: ReplacedWindows,
+    old_windows: ReplacedWindows,
     hull: tuple[int | None, int | None],
 ) -> DataFrame | None:
-    """The published windows that give way: key, start, end, number of events.
+    """The published windows to be replaced: key, start, end, number of events.
 
     Args:
         context: of the run.
         state: the table.
         built: windows of it.
-        gives_way: what gives way.
-        hull: the instants between which that lies, µs, inclusive.
+        old_windows: which windows are replaced.
+        hull: the first and the last instant of these, µs, inclusive.
 
     Returns:
         None where there can be none.
@@ -110,8 +110,8 @@ def rows_to_replace(
         return None
     columns = (*built.sliced.key.inner, START, END, EVENTS)
     rows = published(context, state, built, files).select(*columns)
-    inside = F.lit(False) if gives_way.span is None else overlaps(built, gives_way.span)
-    others = match_rows(rows.where(~inside), built, gives_way, "left_semi")
+    inside = F.lit(False) if old_windows.span is None else overlaps(built, old_windows.span)
+    others = match_rows(rows.where(~inside), built, old_windows, "left_semi")
     return rows.where(inside).unionByName(others)
 
 

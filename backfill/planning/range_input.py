@@ -177,7 +177,7 @@ def _reaching_out(
 ) -> DataFrame | None:
     """The published sessions that are not inside the range: key, start, end.
 
-    Those inside give way, and nothing beyond the range depends on them.
+    Those inside are replaced, and nothing beyond the range depends on them.
     """
     built = Built(sliced.frame, context.definitions[state.name], sliced)
     (low, high), (first, last) = part.span, part.read
@@ -193,7 +193,7 @@ def _reaching_out(
 def _read_span(context: Context, dates: Dates, group: Sequence[State]) -> Span:
     """The range, with what windows need that reach over its edges.
 
-    Where they reach back to a date that is not covered, all of it is read, which tells whether it
+    Where they reach back to a date that is not covered, all of it is read, to find out whether it
     has events.
     """
     zone = context.spec.timezone

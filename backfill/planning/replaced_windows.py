@@ -1,4 +1,4 @@
-"""Which windows give way to new ones: by time, or by key and extent."""
+"""Which windows are replaced by new ones: by time, or by key and extent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEW = 100_000
 
 @dataclass(frozen=True)
 class ReplacedWindows:
-    """What of a table gives way to new windows.
+    """The rows of a table that new windows replace.
 
     Attributes:
         span: [low, high) in µs: every window that overlaps it; None for none.
@@ -53,12 +53,12 @@ def overlaps(built: Built, span: tuple[int | None, int | None]) -> Column:
     return reduce(and_, conditions)
 
 
-def match_rows(rows: DataFrame, built: Built, gives_way: ReplacedWindows, how: str) -> DataFrame:
-    """The rows that give way (`left_semi`) to extents, or those that stay (`left_anti`)."""
-    if gives_way.extents is None:
+def match_rows(rows: DataFrame, built: Built, old_windows: ReplacedWindows, how: str) -> DataFrame:
+    """The rows that extents replace (`left_semi`), or the rows that stay (`left_anti`)."""
+    if old_windows.extents is None:
         return rows if how == "left_anti" else rows.limit(0)
     keys = built.sliced.key.inner
-    others = gives_way.extents.select(
+    others = old_windows.extents.select(
         *(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, START, END))
     )
     same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]

@@ -47,7 +47,7 @@ def selected(
     """Reads a selection; its arguments are those of `Job.run`.
 
     Raises:
-        JobFileError: the dates are none, or contradict each other.
+        JobFileError: invalid dates, or dates that contradict each other.
     """
     if date is not None and (start is not None or end is not None):
         raise JobFileError("can't be combined with a range", field=_DATE, value=date)

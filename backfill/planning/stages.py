@@ -20,9 +20,9 @@ class DateState:
 
     Attributes:
         state: missing, present, stale, changed, late, no_input; past_retention where a date is not
-            covered and lies before the limit of retention.
+            covered and is before the limit of retention.
         events: on these dates, in the source.
-        late: events that are not in the windows yet; 0 on changed dates, where nobody can tell.
+        late: events that are not in the windows yet; 0 on changed dates, where that is unknown.
         detail: which settings have changed, of stale dates; which inputs, of changed ones.
     """
 
@@ -35,13 +35,13 @@ class DateState:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What a range run reads, beyond its range too, for windows that lie across its edges.
+    """What a range run reads outside its range, for windows that cross its boundaries.
 
     Attributes:
         keys: how many keys have a session there that is followed until it closes.
-        low, high: from when to when is read, for these keys or for all if there are none; µs;
+        low, high: the times that are read, for these keys, or for all keys if `keys` is 0; µs;
             None: everything before or after.
-        rewritten: files of the table that can hold windows that give way; and their rows, bytes.
+        rewritten: files of the table that may hold windows to be replaced: number, rows, bytes.
     """
 
     window: str
@@ -67,7 +67,7 @@ class FullStage:
 
 @dataclass(frozen=True, kw_only=True)
 class RangeStage:
-    """A range of dates is computed; the windows that hold an event of it give way.
+    """A range of dates is computed; windows that hold an event of it are replaced.
 
     Attributes:
         dates: the range.
@@ -106,7 +106,7 @@ class LateInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeStage:
-    """Late events are merged into the windows that they touch; these give way.
+    """Late events are merged into the windows that they touch, which are replaced.
 
     Attributes:
         late: for each group of tables that have counted the same; more than one only where an
@@ -126,7 +126,7 @@ class ExpireStage:
         table: it.
         limit: what ended before is dropped, µs.
         whole: files all of whose rows ended before.
-        mixed: files with such rows and others, which are written anew.
+        mixed: files with such rows and others, which are rewritten.
         closure: the dates of these files.
     """
 

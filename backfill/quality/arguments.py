@@ -1,4 +1,4 @@
-"""Whether arguments fit an expectation, told in one line."""
+"""Whether arguments fit an expectation; if not, why, in one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from backfill.errors import JobFileError, did_you_mean
 from backfill.quality import gx
 
-# Of every expectation; set by what evaluates it, or by nobody here.
+# Every expectation has these; they are set by the caller, or not at all.
 _NOT_GIVEN = frozenset(
     {
         "batch_id",

@@ -1,6 +1,6 @@
 """The checks that every job has, without being asked for.
 
-Each is about a number that a run measures beside its work (`metrics`); what breaks it is counted
+Each is about a number that a run measures along the way (`metrics`); what breaks it is counted
 in one pass over what was written, and the numbers are compared with their limits.
 """
 
@@ -20,7 +20,7 @@ Scope = Literal["events", "windows", "sessions", "aligned", "reconciliation"]
 #: The tables that are no window's.
 EVENTS: Literal["events"] = "events"
 RECONCILIATION: Literal["reconciliation"] = "reconciliation"
-#: What stands for all of these checks in a job file.
+#: The name for all of these checks in a job file.
 BUILTIN = "builtin"
 
 
@@ -34,7 +34,7 @@ class Builtin:
         scope: what it is about.
         severity: what becomes of a run that breaks it.
         limit: a share, or a span of time; None where nothing may break it.
-        least: the limit is the smallest value that is well, not the largest.
+        least: the limit is the smallest allowed value, not the largest.
     """
 
     name: str
@@ -80,7 +80,7 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         Builtin(
             name="bounds",
-            about="a window ends after it starts, and stands under its date",
+            about="a window ends after it starts, and has the right date",
             scope="windows",
         ),
         Builtin(name="counts", about="a window holds at least one event", scope="windows"),

@@ -10,7 +10,7 @@ Severity = Literal["error", "warn"]
 
 #: So many rows that are not as expected are shown.
 EXAMPLES = 5
-#: The expectation that a query in SQL finds no rows; it is told in a way of its own.
+#: The expectation that a query in SQL finds no rows; it has a description of its own.
 QUERY = "unexpected_rows_expectation"
 
 
@@ -22,7 +22,7 @@ class Check:
         name: stable, and unique among the checks of a table.
         expectation: Great Expectations' name, `expect_column_values_to_be_between`.
         arguments: by name, as the job file has them.
-        severity: whether a failure stops what is checked, or is only told.
+        severity: whether a failure stops the run, or is only reported.
         builtin: whether backfill added it by itself.
         about: what a failure means, one line for people.
     """

@@ -15,7 +15,7 @@ class ChecksFailed(BackfillError):
 
     Attributes:
         run_id: of the run; what it wrote is kept under it.
-        outcomes: of all checks, those that are well among them.
+        outcomes: of all checks, including those that passed.
     """
 
     exit_code = 1

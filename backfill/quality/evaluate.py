@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from backfill.quality import gx
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Validation
-from backfill.quality.results import LEVELS, outcome, statistics, told
+from backfill.quality.results import LEVELS, outcome, printable_result, statistics
 from backfill.quality.utc import in_utc, with_times_of_utc
 from backfill.session_conf import session_conf
 
@@ -70,7 +70,7 @@ def evaluate(
             found |= _results(batch, queries, _COMPLETE)
         if isinstance(frame, DataFrame) and any(each.expectation == QUERY for each in checks):
             frame.sparkSession.catalog.dropTempView(_VIEW)
-        results = [told(found[place]) for place in places]
+        results = [printable_result(found[place]) for place in places]
         document = _document(results, table, run_id)
     return Validation(
         table=table,

@@ -1,4 +1,4 @@
-"""Expectations that Great Expectations has none of, for its suites anywhere.
+"""Expectations that Great Expectations does not have, for any of its suites.
 
 Importing this registers them: `expect_sessions_to_be_apart` and `expect_events_to_be_conserved`
 can then be named in suites and job files. They work on the Spark and the pandas engine.

@@ -13,19 +13,19 @@ from typing import Any
 
 def load() -> Any:
     """The package, which takes seconds to import the first time."""
-    # Read at import by the versions that have telemetry; each context is told so once more.
+    # Read at import by the versions that have telemetry; it is set again for each context.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
         # It imports a module that Python calls deprecated, which is its authors' to change.
         warnings.simplefilter("ignore", DeprecationWarning)
         import great_expectations
 
-        import backfill.quality.expectations  # noqa: F401  # registers ours beside its own
+        import backfill.quality.expectations  # noqa: F401  # registers ours as well
     return great_expectations
 
 
 def begin_to_load() -> None:
-    """Loads the package beside other work: it takes seconds, as Spark does to start.
+    """Loads the package in the background: it takes seconds, as Spark does to start.
 
     For a process that does nothing else meanwhile, such as a command line: Python's filters of
     warnings are changed for as long as it takes.
@@ -38,7 +38,7 @@ def context() -> Iterator[Any]:
     """A context of Great Expectations for one piece of work.
 
     It lives in memory, in no cloud whatever the environment says, and the process's current
-    context, perhaps a notebook's, is afterwards as it was. It takes some 5 ms, and goes with all
+    context, such as a notebook's, is unchanged afterwards. It takes some 5 ms, and goes with all
     that was made in it.
     """
     gx = load()

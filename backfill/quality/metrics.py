@@ -1,4 +1,4 @@
-"""Metrics that Great Expectations has none of; what `expectations` compares."""
+"""Metrics that Great Expectations does not have; `expectations` compares them."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ _ROWS = "unexpected_rows"
 _PYTHON_ERROR = re.compile(r"^Traceback .*?^(\w[\w.]*(?:Error|Exception)\b[^\n]*)", re.M | re.S)
 
 
-def told(found: Any) -> Any:
-    """The result with its values as they are told, and without the trace of what was raised."""
-    found.success = bool(found.success)  # numpy's own is none of JSON's
+def printable_result(found: Any) -> Any:
+    """The result with printable values, and without the stack trace of an exception."""
+    found.success = bool(found.success)  # numpy's own bool is not JSON
     found.result = _plain(found.result)
     if _ROWS in found.result.get("details", {}):
         found.result["details"][_ROWS] = found.result["details"][_ROWS][:EXAMPLES]

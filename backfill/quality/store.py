@@ -1,4 +1,4 @@
-"""What came of the checks of each run, kept beside the tables for the data docs."""
+"""The outcomes of each run's checks, kept next to the tables for the data docs."""
 
 from __future__ import annotations
 

@@ -138,9 +138,9 @@ def _check_spark(name: str, expectation: Any) -> None:
 def _name(expectation: str, arguments: Mapping[str, Any]) -> str:
     """`expect_column_values_to_be_between(events, min_value=1)`."""
     columns = [arguments[name] for name in _NAMED if name in arguments]
-    told = [", ".join(each) if isinstance(each, list) else str(each) for each in columns]
-    told += [f"{name}={value}" for name, value in arguments.items() if name not in _NAMED]
-    whole = f"{expectation}({', '.join(told)})"
+    parts = [", ".join(each) if isinstance(each, list) else str(each) for each in columns]
+    parts += [f"{name}={value}" for name, value in arguments.items() if name not in _NAMED]
+    whole = f"{expectation}({', '.join(parts)})"
     if len(whole) <= _LONGEST:
         return whole
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -21,7 +21,7 @@ class OfflineView(DefaultJinjaPageView):
     """A page for each validation result, and an index of them.
 
     Great Expectations' templates load their styles and scripts from elsewhere, and escape some of
-    the values. Here everything stands in the page and is escaped, and the page's policy forbids
+    the values. Here everything is in the page and is escaped, and the page's policy forbids
     scripts besides.
     """
 
@@ -81,7 +81,7 @@ def _escaped(node: Any) -> Any:
 
 
 def _unlinked(styling: Any) -> Any:
-    """Without links, which lead to pages of suites that there are none of here."""
+    """Without links, since they would lead to pages of suites, which do not exist here."""
     if not isinstance(styling, dict):
         return styling
     return {name: _unlinked(value) for name, value in styling.items() if name != "href"}

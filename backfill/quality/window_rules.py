@@ -20,7 +20,7 @@ from backfill.operators.calendar import local_date
 from backfill.operators.session import breaks
 from backfill.windows import SessionWindow
 
-#: What a row breaks beside the one before it: rows are sorted for it.
+#: Checks that compare a row with the one before it: rows are sorted for them.
 _UNIQUE, _GAP = "unique", "gap"
 _START_BEFORE = "_start_before"
 _END_BEFORE = "_end_before"
@@ -44,7 +44,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one pass over a table's rows tells.
+    """What one pass over a table's rows finds.
 
     Attributes:
         flagged: the rows with a column of truth values for each check, named as the check.
@@ -87,7 +87,7 @@ class WindowRules:
         in_order = Over.partitionBy(*map(column, self.key)).orderBy(START, END)
         return (
             rows.withColumns({START: start, END: end})
-            # Columns, no struct of them: that would be carried through the sort beside them.
+            # Columns, not a struct of them: a struct would be carried through the sort as well.
             .withColumns(
                 {
                     _START_BEFORE: F.lag(START).over(in_order),
@@ -110,7 +110,7 @@ class WindowRules:
         return [row.asDict(recursive=True) for row in rows.limit(most).collect()]
 
     def _flags(self) -> list[tuple[str, Column]]:
-        """For each check whether a row breaks it; NULL where that can't be told, so it does."""
+        """For each check whether a row breaks it; NULL, where that is unknown, counts as broken."""
         start, end = F.col(START), F.col(END)
         window = self.definition.window
         backwards = (

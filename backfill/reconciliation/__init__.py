@@ -1,1 +1,1 @@
-"""What a stream wrote, brought beside what the batch computed."""
+"""Compares what a stream wrote with what the batch computed."""

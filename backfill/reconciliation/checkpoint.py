@@ -53,8 +53,8 @@ def read_checkpoint(path: str) -> Batches:
     try:
         for log in (folder / "offsets").iterdir():
             if log.name.isdigit():
-                told, source = _lines(log)
-                watermarks[int(log.name)] = int(told["batchWatermarkMs"]) * 1_000
+                header, source = _lines(log)
+                watermarks[int(log.name)] = int(header["batchWatermarkMs"]) * 1_000
                 reached.append((int(source["logOffset"]), int(log.name)))
         reached.sort()
         # The source counts on its own: a batch without new files, as Spark runs it when the

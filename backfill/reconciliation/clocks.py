@@ -24,7 +24,7 @@ PARTITION, PLACE = "_partition", "_place"
 WALL_CLOCK = "_wall_clock"
 _BLOCKS = 200
 _BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
-#: Where a clock stands before all events: the least that a column of longs holds.
+#: The time of a clock before all events: the least that a column of longs holds.
 BEGINNING = -(1 << 63)
 
 

@@ -1,4 +1,4 @@
-"""Both sides of a window's table beside each other: which keys differ.
+"""Compares both sides of a window's table: which keys differ.
 
 By checksums of exact values: of buckets of keys first, then of the keys in those that differ. What
 is called alike here is alike to the bit; whether values that differ are alike within a bound is for

@@ -34,7 +34,7 @@ class Counts:
     Attributes:
         rows: read.
         used: that the final states are made of.
-        superseded: that a later row, a merged session or a later batch stands for.
+        superseded: rows that a later row, a merged session or a later batch replaces.
         tombstones: that take a window back (Kafka's records without a value, Flink's -U and -D).
         undecoded: that could not be decoded.
         windows: final states.
@@ -114,7 +114,7 @@ def decode(
         engine: the job's; the format names another, but for `table`.
         zone: of times without one.
         merged_by: for rows that are deltas, by name of an aggregate: sum, min or max, what makes
-            one result of two (`Aggregate.running`, unless it keeps states beside the result).
+            one result of two (`Aggregate.running`, unless it keeps states besides the result).
 
     Raises:
         SourceError: nothing is there, it can't be read, or no row of it can be decoded.

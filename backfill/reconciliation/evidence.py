@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backfill.columns import TIME
-from backfill.reconciliation.causes import Explanation
+from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.clocks import PARTITION, PLACE
 
 _EVENT, _EVENTS = "before_arrival", ("left_out", "repeated", "copies")
@@ -17,14 +17,14 @@ _MOST = 100
 
 
 def with_events(found: Explanation, rows: Mapping[int, Mapping[str, Any]]) -> Explanation:
-    """The explanation, with events told by time, place and id.
+    """The explanation, with events given by time, place and id.
 
     Args:
-        found: of one key; its evidence tells events by their arrivals.
+        found: of one key; its evidence gives events by their arrivals.
         rows: the key's events by arrival. A copy that was made up comes right behind its event.
     """
 
-    def told(arrival: int) -> dict[str, Any]:
+    def described(arrival: int) -> dict[str, Any]:
         row = rows[arrival - arrival % 2]
         known = {
             "time_us": row[TIME],
@@ -37,12 +37,12 @@ def with_events(found: Explanation, rows: Mapping[int, Mapping[str, Any]]) -> Ex
     evidence = dict(found.evidence)
     for name in _EVENTS:
         if name in evidence:
-            evidence[name] = [told(each) for each in evidence[name][:_MOST]]
+            evidence[name] = [described(each) for each in evidence[name][:_MOST]]
     if _DROPPED in evidence:
         evidence[_DROPPED] = [
-            {**told(each["arrival"]), "late_by_us": each["late_by_us"]}
+            {**described(each["arrival"]), "late_by_us": each["late_by_us"]}
             for each in evidence[_DROPPED][:_MOST]
         ]
     if evidence.get(_EVENT) in rows:
-        evidence[_EVENT] = told(evidence[_EVENT])
+        evidence[_EVENT] = described(evidence[_EVENT])
     return replace(found, evidence=evidence)

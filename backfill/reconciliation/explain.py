@@ -8,7 +8,7 @@ from typing import Any
 
 from backfill.causes import CAUSES, UNEXPLAINED
 from backfill.engines import PLAIN
-from backfill.reconciliation.causes import Case, Explanation, Hypothesis
+from backfill.reconciliation.case import Case, Explanation, Hypothesis
 from backfill.reconciliation.faults import (
     of_input,
     of_output,
@@ -139,7 +139,7 @@ def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
     """
     by_arrival = {each.arrival: each for each in case.events}
 
-    def told(each: Hypothesis) -> tuple[Any, ...]:
+    def rows_of(each: Hypothesis) -> tuple[Any, ...]:
         events = [
             by_arrival[n] for n in (each.evidence.get("left_out") or each.evidence["repeated"])
         ]
@@ -150,14 +150,14 @@ def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
     whole = [each for each in holding if each.evidence.get("all_of_a_window")]
     if whole:
         return min(whole, key=lambda each: len(each.evidence["left_out"]))
-    different = {repr(told(each)) for each in holding}
+    different = {repr(rows_of(each)) for each in holding}
     fewest = min(holding, key=lambda each: len(each.evidence.get("left_out", (0,))))
     evidence = {**fewest.evidence, "explanations": len(different)}
     return replace(fewest, proved=fewest.proved and len(different) == 1, evidence=evidence)
 
 
 def _not_replayed(case: Case, difference: Difference) -> Explanation:
-    """Nothing gives the rows: an event that only the stream can have seen, or nobody knows."""
+    """Nothing gives the rows: an event that only the stream can have seen, or an unknown cause."""
     known = {case.floored(each) for each in case.events}
     strange = [r for r in difference.stream if case.sessions and not {*r.bounds} <= known]
     if strange:
@@ -198,7 +198,7 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
         cause = "float_order" if ordered else "missing_in_batch"
         return Explanation((cause,), True, evidence, rows)
     if difference.status == "value_differs":
-        # What differs is none of the values that are replayed.
+        # The values that differ are not among those that are replayed.
         return Explanation(("missing_in_batch",), True, evidence, rows)
     return Explanation((_convention(case),), True, evidence, rows)
 

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
-from backfill.reconciliation.causes import Case, Hypothesis
+from backfill.reconciliation.case import Case, Hypothesis
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, only
@@ -78,12 +78,12 @@ def _roundings(case: Case, difference: Difference, rows: Sequence[Row]) -> Itera
                     )
                     for row in rows
                 ]
-                told = evidence if names is None else {**evidence, "of": sorted(names)}
-                yield _hypothesis("rounded", found, told)
+                shown = evidence if names is None else {**evidence, "of": sorted(names)}
+                yield _hypothesis("rounded", found, shown)
 
 
 def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
-    """Other windows than the job's, another gap edge, a restart that nobody told of."""
+    """Other windows than the job's, another gap edge, a restart that is not in the settings."""
     operator, window = case.operator, case.operator.window
     if isinstance(window, SessionWindow):
         rules = operator.engine.rules
@@ -100,15 +100,16 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
 
 
 def of_restarts(case: Case, base: Replayed) -> Iterator[Hypothesis]:
-    """A restart that nobody told of lets events pass that are late otherwise.
+    """A restart that is not in the settings: events pass that would be late otherwise.
 
-    Its state was found on disk, or restored from the changelog, which tells the store the time.
+    Its state was found on disk, or restored from the changelog, from which the store learns the
+    time.
     """
     operator = case.operator
     if "restarts" not in operator.takes or operator.settings.get("restarts"):
         return
-    told = operator.settings.get("restored")
-    kinds = (False, True) if told is None and "restored" in operator.takes else (told,)
+    restored = operator.settings.get("restored")
+    kinds = (False, True) if restored is None and "restored" in operator.takes else (restored,)
     for arrival in sorted({each.arrival for each in base.dropped if each.reason == "late"}):
         for restored in kinds:
             name = "restart", arrival, restored

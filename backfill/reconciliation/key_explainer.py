@@ -18,7 +18,7 @@ from backfill.reconciliation.arrow_rows import (
     in_order,
     windows_of,
 )
-from backfill.reconciliation.causes import Case
+from backfill.reconciliation.case import Case
 from backfill.reconciliation.clocks import END_CLOCK
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.evidence import with_events
@@ -40,9 +40,9 @@ class KeyExplainer:
 
     Attributes:
         operator: of aggregates that have a form in Python, over fields of the events.
-        joint: the operator's keys hang on each other, so that events of all of them are given.
+        joint: the operator's keys depend on each other, so events of all of them are given.
         batch: what the batch does, as an operator to which nothing is late.
-        others: the names of the aggregates that have none.
+        others: the names of the aggregates that have no such form.
         columns: the fields of the events that these are over.
         doubles: those of the operator's aggregates that are doubles.
         keys: the columns of the key.
@@ -114,7 +114,7 @@ class KeyExplainer:
         """The operator, with its commits and restarts among all keys' events."""
         settings = self.operator.settings
         if not self.joint:
-            # Of a key alone nobody knows where they fell.
+            # Where they fell is unknown if only one key is replayed.
             own = {name: value for name, value in settings.items() if name not in OF_ALL_KEYS}
         else:
             pairs = sorted(
@@ -142,12 +142,12 @@ class KeyExplainer:
         given: tuple[list[Event], dict[int, int]],
     ) -> tuple[int, list[Explained]]:
         events, copies = given
-        told = operator.aggregates
+        known = operator.aggregates
         sessions = isinstance(operator.window, SessionWindow)
         rules = operator.engine.rules_for(operator.window)
         doubles = Doubles(
             [each for each in events if each.arrival not in copies],
-            {name: told[name] for name in self.doubles},
+            {name: known[name] for name in self.doubles},
             operator.engine.tick_us,
             "both" if sessions else rules.closed,
         )
@@ -159,11 +159,11 @@ class KeyExplainer:
         case = Case(
             operator=operator,
             events=events,
-            stream=[only(row, told) for row in stream],
+            stream=[only(row, known) for row in stream],
             differences=[
                 Difference(
-                    tuple(only(row, told) for row in each.batch),
-                    tuple(only(row, told) for row in each.stream),
+                    tuple(only(row, known) for row in each.batch),
+                    tuple(only(row, known) for row in each.stream),
                 )
                 for each in differences
             ],

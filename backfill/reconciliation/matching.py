@@ -1,4 +1,4 @@
-"""Windows of a key beside each other: equal ones, and what belongs together of the others."""
+"""Matches the windows of a key: equal ones, and which of the others belong together."""
 
 from __future__ import annotations
 

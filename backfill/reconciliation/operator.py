@@ -36,7 +36,7 @@ class Operator:
         settings: arguments of `replay`: grace, retention, emit, restarts, and so on.
         ordered: the order in which events arrived is known.
         end_clock: where the clock stood when the input ended, µs; None where it is not known.
-        among: the key among others that it hangs on; None where it is replayed alone.
+        among: the key, if it depends on other keys; None if it is replayed alone.
     """
 
     window: Window
@@ -85,7 +85,7 @@ class Operator:
         )
 
     def written(self, made: Replayed) -> list[Row]:
-        """What stands in its output when all is read that it wrote.
+        """What is in its output when everything that it wrote has been read.
 
         A store's sessions that were merged into others do, where nothing took them back; of
         panes, a reader knows by their bounds that they are in another.

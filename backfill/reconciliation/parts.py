@@ -59,7 +59,7 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
 
 def _placed(rows: DataFrame, keys: Sequence[str], parts: int) -> DataFrame:
     types = {field.name: field.dataType for field in rows.schema.fields}
-    # A hash tells zeros apart by their sign, and keys do not.
+    # Hashes of 0.0 and -0.0 differ, but as keys they are equal.
     hashed = [positive_zero(F.col(each), types[each]) for each in keys]
     part = F.pmod(F.xxhash64(*hashed), F.lit(parts)) if keys else F.lit(0).cast("bigint")
     return rows.withColumn(_PART, part)

@@ -1,4 +1,4 @@
-"""A published table beside what a streaming operator wrote: what differs, and why."""
+"""A published table compared with what a streaming operator wrote: what differs, and why."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class _Reconciling:
         # Nobody knows by which watermark these judged what was late.
         self.progress(
             f"{checkpoint}: Spark has dropped its logs of the batches before {found.first}, so "
-            "what hangs on the order of arrival is possible, and not proved"
+            "causes that depend on the order of arrival are possible, not proved"
         )
         return None
 

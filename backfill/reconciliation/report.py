@@ -131,7 +131,7 @@ def _keys(found: Reconciled) -> list[dict[str, Any]]:
 
 
 def _row(each: Explained, time: Callable[[int], str]) -> dict[str, Any]:
-    def told(rows: Sequence[Row]) -> list[str]:
+    def described(rows: Sequence[Row]) -> list[str]:
         return [
             f"{time(row.start)} to {time(row.end)}: "
             + ", ".join(f"{name} {_text(value)}" for name, value in row.values.items())
@@ -140,8 +140,8 @@ def _row(each: Explained, time: Callable[[int], str]) -> dict[str, Any]:
 
     return {
         "key": _text(each.key),
-        "batch": told(each.difference.batch),
-        "stream": told(each.difference.stream),
+        "batch": described(each.difference.batch),
+        "stream": described(each.difference.stream),
         "status": each.difference.status,
         "cause": ", ".join(each.explanation.causes),
         "proved": each.explanation.proved,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from backfill.causes import POSSIBLE, UNEXPLAINED, check_acceptable
 from backfill.quality.checks import Outcome
-from backfill.reconciliation.causes import Explanation
+from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.matching import Difference
 
 
@@ -50,16 +50,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What came of it.
+    """The result of a reconciliation.
 
     Attributes:
         window: the name of the table.
-        matched: windows that are alike on both sides.
-        differences: all others, those of one key that meet together.
+        matched: windows that are equal on both sides.
+        differences: all others; windows of one key that overlap are one difference.
         batch, stream: the numbers of windows of both sides.
         ordered: the order in which events arrived is known.
         undecoded: rows of the stream that could not be decoded.
-        checks: what came of each check of the job.
+        checks: the outcome of each check of the job.
     """
 
     window: str

@@ -1,4 +1,4 @@
-"""Keys that hang on each other: replayed together, and told apart afterwards.
+"""Keys that depend on each other: replayed together, and separated afterwards.
 
 Behind a cache, or where windows are emitted on close, other keys' events decide what becomes of a
 key's windows: when the cache is flushed, when a segment is deleted. So every replay is one of all

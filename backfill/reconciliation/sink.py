@@ -1,6 +1,6 @@
 """Which files of a folder are output of Spark's file sink: those in its log.
 
-A query that is killed leaves files of a batch that it never committed, and writes that batch anew
+A query that is killed leaves files of a batch that it never committed, and writes that batch again
 when it goes on. The folder's `_spark_metadata` has a log for each batch, of the files that it
 added; now and then a compact one, of all files so far.
 """

@@ -146,12 +146,12 @@ def received(
         streaming: its interface.
         columns: the fields, by name.
         delay: what a watermark stays behind, µs.
-        checkpoint: what a Spark query's tells.
+        checkpoint: what is known from the checkpoint of a Spark query.
         others: aggregates without a form in Python.
         wall_clock: the column that says when an event was processed; None: none does.
     """
     spec = context.spec
-    # What the engine does not take is dropped by the replay, which so tells of it.
+    # What the engine does not take is dropped by the replay, which reports it.
     rules = replace(context.rules, tick_us=1, null_key=True, before_epoch=True)
     usable = replace(context.reader, rules=rules).events(dict.fromkeys(context.inputs, ALL))
     types = {field.name: field.dataType for field in usable.schema.fields}

@@ -20,14 +20,14 @@ class StreamTime:
         self.now = NEVER
 
     def restart(self) -> None:
-        """Begins anew."""
+        """Starts again from nothing."""
         self.now = NEVER
 
 
 class WallClock:
     """The wall clock as events tell of it: the latest at which one was processed.
 
-    Where an event does not say when that was, its own time stands for it.
+    Where an event does not say when that was, its own time is used.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Watermark:
         return True
 
     def restart(self) -> None:
-        """Begins anew: watermarks are no state."""
+        """Starts again from nothing: watermarks are not part of the state."""
         self.now = self._start
         self._latest = dict.fromkeys(self._latest, NEVER)
         self._marked = dict(self._latest)

@@ -41,7 +41,7 @@ class Emitter(Protocol):
     """Decides what of an operator's changes goes downstream, and when.
 
     Attributes:
-        watches: it has to be told how far windows are closed.
+        watches: the emitter needs to know up to when windows are closed.
     """
 
     watches: ClassVar[bool]
@@ -76,7 +76,7 @@ class Emitter(Protocol):
 
 
 class OnUpdate:
-    """Every change goes downstream at once."""
+    """Every change is emitted immediately."""
 
     watches: ClassVar[bool] = False
 

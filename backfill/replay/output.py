@@ -13,7 +13,7 @@ _Place = tuple[Any, int, int, Any]
 
 
 class Output:
-    """Collects what one replay tells.
+    """Collects the results of one replay.
 
     Args:
         folding: the aggregates.

@@ -20,7 +20,7 @@ class Pane:
         total: the content of a window in all; with discarding panes, what its panes add up to.
         fresh: with discarding panes, the content since the last one; else None.
         unseen: the number of events since the last pane.
-        told: the values of the last pane, or None before the first one.
+        emitted: the values of the last pane, or None before the first one.
         done: it was complete and has fired, or can only fire late.
         end: the start of what is not in the window any more.
         deadline: the same as it is judged by the clock.
@@ -30,7 +30,7 @@ class Pane:
 
     __slots__ = (
         *("deadline", "done", "early", "end", "fresh", "key", "spent", "start"),
-        *("told", "total", "unseen"),
+        *("emitted", "total", "unseen"),
     )
 
     def __init__(self, key: Any, start: int, end: int) -> None:
@@ -42,7 +42,7 @@ class Pane:
         self.total: State | None = None
         self.fresh: State | None = None
         self.unseen = 0
-        self.told: Any = None
+        self.emitted: Any = None
         self.done = False
 
 
@@ -232,22 +232,22 @@ class Panes(Operator):
         stamp = self._setup.stamp(pane.end)
         if self._changelog:
             values = folding.values(total)
-            if values != pane.told:
-                if pane.told is not None:
+            if values != pane.emitted:
+                if pane.emitted is not None:
                     output.retract(arrival, key, start, end, "-U", stamp)
-                op = "+I" if pane.told is None else "+U"
+                op = "+I" if pane.emitted is None else "+U"
                 output.send(arrival, key, start, end, total, op, stamp)
-            pane.told = values
+            pane.emitted = values
         elif self._discards:
             if pane.fresh is None and not self._empty_panes:
                 return
             output.send(arrival, key, start, end, pane.fresh or folding.empty(), op, stamp)
             output.sums(key, start, end, total)
-            pane.told = True
+            pane.emitted = True
             pane.fresh = None
         else:
             output.send(arrival, key, start, end, total, op, stamp)
-            pane.told = True
+            pane.emitted = True
         pane.unseen = 0
 
     def _fire(self, now: int, arrival: Any, *, flush: bool = False) -> None:

@@ -90,7 +90,7 @@ def replay(
         commits: after how many events it commits, after the events of which arrivals, or how
             often by the wall clock ("30s"); and when it restarts and at the end.
         restarts: arrivals of the events before which the operator restarts.
-        restored: its state is then restored from the changelog, which tells the store how far
+        restored: its state is then restored from the changelog, from which the store learns how far
             time had come. Otherwise it is found on disk, and the store's stream time is lost too.
         store: where its windows are: on "disk" (RocksDB), or in "memory", where what is past
             retention is deleted by itself and not by segments, and restarts restore the rest.
@@ -104,7 +104,7 @@ def replay(
             timeSinceFirstMessage), instead.
         early_once: only the first of these panes (Samza's triggers that are not repeated).
         late: a pane after so many late events; what is left comes when the window goes. The first
-            event of a window that begins late fires it at once.
+            event of a window that begins late fires it immediately.
         accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
         batch_size: events in a micro-batch (Spark) or a bundle (Beam), where they do not name
             theirs; 1 by default. Panes by count come at the end of a bundle, with all of it, and
@@ -125,6 +125,23 @@ def replay(
         ReplayError: if it has no such setting, or could not take the events.
         AggregateError: if an aggregate is of more than a plain field.
         ColumnError: if an event lacks a field that is aggregated.
+
+    Example:
+        >>> from backfill import SessionWindow, aggregates as agg
+        >>> from backfill.replay import Event, replay
+        >>> events = [
+        ...     Event(key="a", time=second * 1_000_000, arrival=place)
+        ...     for place, second in enumerate([0, 20, 200, 30])
+        ... ]
+        >>> minutes = SessionWindow(gap="60s")
+        >>> counts = {"n": agg.count()}
+        >>> found = replay(
+        ...     events, minutes, engine="kafka-streams", grace="10s", aggregates=counts
+        ... )
+        >>> [(window.start, window.end, window.values["n"]) for window in found.final]
+        [(0, 20000000, 2), (200000000, 200000000, 1)]
+        >>> [(event.arrival, event.reason, event.late_by) for event in found.dropped]
+        [(3, 'late', 100000000)]
     """
     given = {name: value for name, value in locals().items() if name in _SETTINGS}
     row = engine_named(engine) if isinstance(engine, str) else engine

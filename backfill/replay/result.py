@@ -1,4 +1,4 @@
-"""What a replay tells: the windows, what went downstream and when, and what was lost."""
+"""The result of a replay: the windows, what went downstream and when, and what was lost."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Replayed:
             since nothing retracted them.
         lost: windows that were deleted before they were emitted.
         refused: windows as the store did not take them, since they were past its retention; what
-            comes to them later begins them anew.
+            that comes later starts them again.
         begun_anew: sessions, final or pending, that should have been merged with an earlier one
             of the key, but this was evicted or hidden by then, or is another partition's.
     """

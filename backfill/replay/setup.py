@@ -130,7 +130,7 @@ class Operator(ABC):
         return self
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
-        """The clock stands here as an event of this time comes."""
+        """The time of the clock when an event of this time comes."""
 
     @abstractmethod
     def process(self, event: Event, time: int) -> None:

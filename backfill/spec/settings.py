@@ -227,7 +227,7 @@ class JobFile(Part):
 
 
 def engine(name: object) -> engines.Engine:
-    """The engine of this name, whatever stands there."""
+    """The engine of this name."""
     if not isinstance(name, str):
         raise JobFileError("must be a name", way_out="Allowed: " + ", ".join(engines.ENGINES))
     return engines.engine(name)

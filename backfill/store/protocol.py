@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 #: The column of `Table.read(with_file=True)`: the path of the file that a row is in.
 FILE = "_file_path"
-#: A column of truth values beside a table's own: rows that go to files of their own.
+#: A boolean column in addition to the table's: rows to be written to separate files.
 APART = "_apart"
 
 #: Half-open ranges of local dates; None for everything.
 Dates = Sequence[tuple[date, date]] | None
 #: The files that a commit replaces, by path.
 Replace = Literal["all"] | Sequence[str]
-#: The record of a new version, from that of the version that it stands on.
+#: Makes the record of a new version from the record of the version below it.
 MakeRecord = Callable[[dict[str, Any] | None], dict[str, Any]]
 
 
@@ -169,7 +169,7 @@ class Store(Protocol):
 
         Args:
             name: the table.
-            frame: the rows, partition columns included; perhaps APART besides.
+            frame: the rows, with the partition columns, and optionally APART.
             run_id: the run; it can stage once for each table.
             partition_by: the partition columns; none for a table without.
             sort_by: the order of the rows within a partition's files.
@@ -204,15 +204,15 @@ class Store(Protocol):
 
         Args:
             name: the table; it is created if it does not exist.
-            staged: what to add; perhaps no files.
+            staged: what to add; it may have no files.
             replace: `"all"` removes every file, and lets the schema change; otherwise the paths of
                 the files to remove. An empty list only adds.
             base: the version that the run began from; None if there was no table.
             dates: the run's closure, half-open local dates; None for everything, as it always is
                 for `"all"`.
-            metadata: kept with the commit, beside the run's id, `closure` and `record`.
+            metadata: kept with the commit, as well as the run's id, `closure` and `record`.
             record: makes the record that the new version carries, what can be written as JSON,
-                from that of the version that it stands on (None if that has none). It is called
+                from that of the version below it (None if that has no record). It is called
                 again when another run's commit came first.
 
         Returns:

@@ -1,7 +1,7 @@
 """Where a query's output and checkpoint lie, and whether they are of the query that is asked for.
 
 Spark's checkpoint does not hold the query: another gap, key or type would be taken up with the
-state of the old one. So a record of it stands beside the checkpoint.
+state of the old one. So a record of it is kept next to the checkpoint.
 """
 
 from __future__ import annotations

@@ -125,13 +125,13 @@ def _start(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint) -> Str
 
 
 def _follow(query: StreamingQuery, name: str, progress: Callable[[str], None]) -> Streamed:
-    """Waits until the query has drained its source, and adds up what it tells."""
+    """Waits until the query has drained its source, and adds up its progress reports."""
     batches: dict[int, Streamed] = {}
     drained = False
     while not drained:
         drained = bool(query.awaitTermination(_POLL_S))
         for each in query.recentProgress:
-            # A restart that finds nothing new tells of a batch that it did not run.
+            # A restart that finds nothing new reports a batch that it did not run.
             if each.batchId not in batches and "addBatch" in each.durationMs:
                 batches[each.batchId] = batch = _batch(each)
                 progress(

@@ -18,7 +18,7 @@ import pytest
 from backfill import HoppingWindow, SessionWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.engines import engine
-from backfill.reconciliation.causes import Case, Explanation
+from backfill.reconciliation.case import Case, Explanation
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import Operator

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backfill.quality.store import kept
-from backfill.reconciliation.causes import Explanation
+from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checks import check_reconciled
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.result import Explained, Reconciled

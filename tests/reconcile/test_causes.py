@@ -15,7 +15,7 @@ from backfill import aggregates as agg
 from backfill.causes import ACCEPTABLE, CAUSES, check_acceptable
 from backfill.engines import engine
 from backfill.errors import JobFileError
-from backfill.reconciliation.causes import Case, Explanation
+from backfill.reconciliation.case import Case, Explanation
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from backfill import SessionWindow
 from backfill import aggregates as agg
 from backfill.engines import ENGINES
-from backfill.reconciliation.causes import Case, Explanation
+from backfill.reconciliation.case import Case, Explanation
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import Operator, without_loss

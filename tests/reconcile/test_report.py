@@ -6,7 +6,7 @@ import datetime as dt
 from html.parser import HTMLParser
 from pathlib import Path
 
-from backfill.reconciliation.causes import Explanation
+from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.report import write_report
 from backfill.reconciliation.result import Explained, Reconciled

@@ -30,7 +30,7 @@ def long_at(data: Column, place: int, length: int = 8) -> Column:
 
 
 def utf8(data: Column) -> Column:
-    """Text; NULL where the bytes are none in UTF-8."""
+    """Text; NULL where the bytes are not valid UTF-8."""
     return F.try_validate_utf8(data.cast("string"))
 
 

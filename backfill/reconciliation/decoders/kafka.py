@@ -211,7 +211,7 @@ def _json(
 
 
 def _json_text(value: Value, options: StreamOptions) -> Column:
-    """JSON as it stands in a text file (no bytes look like that), or in bytes."""
+    """JSON as it is in a text file (no bytes look like that), or in bytes."""
     if isinstance(value.type, T.StringType) and options.bytes != "raw":
         plain = F.when(F.ltrim(value.column).rlike(r'^[{\["]'), value.column)
         return F.coalesce(plain, _text(value, options))

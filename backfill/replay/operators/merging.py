@@ -68,7 +68,7 @@ class MergingPanes(Panes):
         pane = Pane(key, start, end)
         count = 0
         for each in met:
-            if each.told is not None:
+            if each.emitted is not None:
                 self._output.superseded(key, each.start, each.end - self._behind)
             pane.total = self._join(pane.total, each.total)
             pane.fresh = self._join(pane.fresh, each.fresh)
@@ -76,7 +76,7 @@ class MergingPanes(Panes):
             count += self._touched.pop(each, 0)
             each.deadline = NEVER  # its timers are void
         if end + self._complete > self._now and any(each.done for each in met):
-            # It is not complete any more, and counts its events anew for the next early pane.
+            # It is no longer complete, and counts its events again for the next early pane.
             pane.unseen = count
         if count:
             self._touched[pane] = count

@@ -24,7 +24,7 @@ class OpenSessions(Panes):
         """Extends the key's session, or opens one."""
         end = time + self._gap
         pane = self._open.get(event.key)
-        if pane is not None and self._discards and pane.told is not None:
+        if pane is not None and self._discards and pane.emitted is not None:
             # Nothing is left of what was sent: not its start, nor its deadline and its triggers.
             pane.deadline = NEVER
             pane = None
@@ -36,9 +36,9 @@ class OpenSessions(Panes):
         self.add(pane, event, time)
 
     def _extend(self, pane: Pane, time: int, end: int) -> None:
-        if pane.told is not None and pane.end != end:
+        if pane.emitted is not None and pane.end != end:
             self._output.superseded(pane.key, pane.start, pane.end - self._gap)
-        # An event calls off a deadline only before it; one that timers have not seen yet stands.
+        # An event calls off a deadline only before it; one that timers have not seen yet stays.
         if time < pane.deadline and pane.deadline != end:
             pane.deadline = end
             self.schedule(pane)

@@ -11,7 +11,7 @@ from backfill.replay.setup import Setup
 
 
 class QueuedPanes(AlignedPanes):
-    """An event is late by its own time; others hang on what the queue holds.
+    """An event is late by its own time; whether others are depends on the queue.
 
     A window is read from the queue in order of arrival, up to the first event that lies further
     behind the window's end than the lag. What came after that one is not in the window. So a

@@ -14,7 +14,7 @@ from backfill.replay.stores.window_store import WindowStore
 
 
 class InStore(Operator):
-    """One partition's windows, in a store and perhaps behind a cache."""
+    """One partition's windows, in a store, with or without a cache."""
 
     _arrival: Any
     _cache: CachedSessions | CachedWindows | None

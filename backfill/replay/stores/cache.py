@@ -22,8 +22,8 @@ class CachedSessions:
 
     Args:
         store: gets the changes when the cache is flushed, and hides sessions by what it got.
-        changed: told of every window that goes on: key, start, end, content; None: removed.
-        swallowed: told of every removal that goes nowhere, as the store does not show the
+        changed: called for every window that is forwarded: key, start, end, content; None: removed.
+        swallowed: called for every removal that is not forwarded, as the store does not show the
             session.
     """
 
@@ -79,7 +79,7 @@ class CachedSessions:
 
 
 class CachedWindows:
-    """A window store behind a cache; `changed` is told of every window that goes on."""
+    """A window store behind a cache; `changed` is called for every window that is forwarded."""
 
     def __init__(self, store: WindowStore, changed: Callable[[Any, int, Any], None]) -> None:
         self._store = store

@@ -1,6 +1,6 @@
 """Segments: how a store forgets. Whole spans of time are deleted when retention has passed.
 
-A store in memory has none: what it hides is deleted. That is as if each instant were a segment.
+A store in memory has no segments: what it hides is deleted, as if each instant were a segment.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ def segment_interval(retention: int, *, segments: int | None = None) -> int:
         retention: of the store, in µs.
         segments: the number of segments that KIP-94 shares the retention among; None: as the
             stores have it today, two for each retention. No segment is shorter than a minute.
+
+    Example:
+        >>> segment_interval(3_600_000_000)
+        1800000000
     """
     return max(retention // (2 if segments is None else segments - 1), _LEAST_US)
 
@@ -36,7 +40,7 @@ class Segments(Generic[K]):
         interval: the length of a segment, in µs.
         tick: the resolution of time, in µs.
         memory: entries are deleted each by itself, as soon as they are hidden.
-        expired: told of every entry of a segment when that is deleted.
+        expired: called for every entry of a segment when the segment is deleted.
 
     Attributes:
         observed: the largest time put so far; before everything if there was none.

@@ -45,8 +45,8 @@ class SessionStore:
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
         memory: it is in memory, and deletes what it hides.
-        expired: told of every session that is deleted with its segment.
-        refused: told of every session that is not stored, as it is past retention.
+        expired: called for every session that is deleted with its segment.
+        refused: called for every session that is not stored, as it is past retention.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ class WindowStore:
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
         memory: it is in memory, and deletes what it hides.
-        expired: told of every window that is deleted with its segment.
-        refused: told of every window that is not stored, as it is past retention.
+        expired: called for every window that is deleted with its segment.
+        refused: called for every window that is not stored, as it is past retention.
 
     Raises:
         ReplayError: if the retention is shorter than size and grace.

@@ -86,7 +86,7 @@ def commit_files(
             return version + 1
         except (DeltaError, OSError) as error:
             # The version may be another's, or this run's own where only what the library does
-            # after a commit has failed: both are told apart from the log.
+            # after a commit has failed: the log shows which it is.
             if max(versions(folder), default=-1) == version:
                 raise TableError(
                     f"the commit failed: {first_line(error)}", field=staged.name

@@ -35,8 +35,8 @@ def check_conflict(
             meet; or both remove a file.
     """
     their_dates = _dates(theirs, changes)
-    # Who changed neither rows nor what is counted (a compaction) stands in nobody's way, but for
-    # the files.
+    # A commit that changed neither rows nor what is counted (a compaction) conflicts with no run,
+    # except for the files.
     if changes.data or their_dates is None or their_dates:
         if their_dates is None:
             raise _conflict(name, theirs, "it replaced everything")
@@ -44,7 +44,7 @@ def check_conflict(
             raise _conflict(name, theirs, "this run replaces everything")
         met = list(_meeting(their_dates, dates))
         if met:
-            raise _conflict(name, theirs, f"both replace {_told(met)}")
+            raise _conflict(name, theirs, f"both replace {_text(met)}")
     if replace != "all":
         files = changes.removed.intersection(replace)
         if files:
@@ -71,7 +71,7 @@ def _meeting(
                 yield met
 
 
-def _told(dates: Collection[tuple[date, date]]) -> str:
+def _text(dates: Collection[tuple[date, date]]) -> str:
     texts = [
         str(start) if end - start == timedelta(days=1) else f"[{start}, {end})"
         for start, end in sorted(dates)

@@ -1,4 +1,4 @@
-"""What a version of a table has counted: one JSON document for each run, beside the files.
+"""What a version of a table has counted: one JSON document for each run, next to the files.
 
 A run writes its record before it commits, and the commit names it; so a record is seen exactly
 with the version that it belongs to. Commits that count nothing (a compaction) name the record of
@@ -36,7 +36,7 @@ def record_run(folder: Path, version: int | None = None) -> str | None:
     for each in reversed(known):
         run_id = read_commit(folder, each).metadata.get(RECORD)
         if run_id is not None:
-            # By an empty name a version that goes back to before all records has none.
+            # Empty for a version restored from before all records: it has none.
             return run_id or None
     return None
 

@@ -25,7 +25,7 @@ STAGING = "_staging"
 _APART_FILE = "apart-"
 
 # Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
-# proleptic Gregorian one, whatever Spark is told for old dates.
+# proleptic Gregorian one, whatever Spark is set to do with old dates.
 _WRITE_CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -222,7 +222,7 @@ def is_apart(path: str) -> bool:
 
 
 def _out_of_its_folder(path: Path) -> Path:
-    """The file beside those of the other kind: no partition of the table tells them apart."""
+    """The file next to files of the other kind: both are in the same partition of the table."""
     prefix = _APART_FILE if path.parent.name == f"{APART}=true" else ""
     # One task names its files of both kinds alike.
     return path.rename(path.parents[1] / f"{prefix}{path.name}")

@@ -85,13 +85,13 @@ def file_statistics(path: Path, columns: Mapping[str, str]) -> FileStatistics:
             smallest[name] = lower
         if upper is not None:
             largest[name] = upper
-    told = {
+    document = {
         "numRecords": footer.num_rows,
         "minValues": smallest,
         "maxValues": largest,
         "nullCount": nulls,
     }
-    text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return FileStatistics(footer.num_rows, text)
 
 
@@ -151,7 +151,7 @@ def _decimal(value: Decimal) -> float | None:
 
 
 def added_up(paths: Sequence[Path], column: str) -> int:
-    """The sum of a column of whole numbers over files; 0 where there are none."""
+    """The sum of a column of whole numbers over files; 0 without files."""
     if not paths:
         return 0
     files = ds.dataset([str(each) for each in paths], format="parquet")

@@ -34,7 +34,7 @@ from backfill.store.protocol import Cleaned, DataFile, Dates, MakeRecord, Replac
 class DeltaStore:
     """The tables of one job, each a Delta table in a folder of its name.
 
-    A run stages files, which nobody sees, and publishes them in one commit. Files that a commit
+    A run stages files, which stay invisible, and publishes them in one commit. Files that a commit
     replaces stay on disk: older versions remain readable.
 
     Attributes:

@@ -43,7 +43,7 @@ class DeltaVersion:
         for version in dict.fromkeys([self.version, *self._versions]):
             run_id = self._commit(version).metadata.get(RECORD)
             if run_id is not None:
-                # By an empty name a version that goes back to before all records has none.
+                # Empty for a version restored from before all records: it has none.
                 return read_record(self._folder, run_id) if run_id else None
         return None
 

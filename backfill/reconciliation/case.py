@@ -1,9 +1,9 @@
-"""Why a key's windows differ: the operator is replayed, and what gives the stream's rows is it.
+"""A key whose windows differ, the faults that may explain it, and the explanation.
 
-A cause is proved where the replay under it gives exactly what the stream wrote, and nothing else
-that was tried does so equally well. Causes are tried from the least to the most that they assume:
-the operator as it is described; then one fault besides, of the output, of its settings, of its
-input; then a fault of each of two of these kinds. `backfill.causes` lists them.
+A cause is proved if the replay under it gives exactly what the stream wrote, and nothing else that
+was tried does so as well. Causes that assume less are tried first: the operator as it is described;
+then one fault of its output, its settings or its input; then faults of two of these kinds.
+`backfill.causes` lists them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Explanation:
     rows: Sequence[Row] = ()
 
     def __post_init__(self) -> None:
-        # One that is not listed could not be accepted, nor drawn.
+        # A cause that is not listed could be neither accepted nor drawn.
         unknown = [each for each in self.causes if each not in CAUSES]
         if unknown:
             raise ValueError(f"not listed as causes: {', '.join(unknown)}")
@@ -100,7 +100,7 @@ class Case:
         return len(ours) == len(theirs) and all(map(self.same, ours, theirs))
 
     def meets(self, row: Row, hull: tuple[int, int]) -> bool:
-        """Whether a row has an instant of a span; windows that only touch have none in common."""
+        """Whether a row has an instant of a span; windows that only touch share none."""
         low, high = hull
         if self.sessions:
             return row.start <= high and row.end >= low
