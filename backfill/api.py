@@ -16,17 +16,18 @@ from backfill.columns import REASON, TIME, column, key_name
 from backfill.compute import Definition, Key, slice_events
 from backfill.engines import Engine
 from backfill.engines import engine as engine_named
-from backfill.errors import ColumnError
+from backfill.errors import ColumnError, WindowError
+from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
 from backfill.operators.session import breaks, reported_end
-from backfill.windows import SessionWindow, Window
+from backfill.windows import SessionWindow, SlidingWindow, Window
 
 _ADDED = ("session_id", "session_start", "session_end", "session_seq", "event_seq")
 
 
 def aggregate(
     events: DataFrame,
-    window: Window,
+    window: Window | SlidingWindow,
     *,
     key: str | Sequence[str],
     time: str,
@@ -39,6 +40,8 @@ def aggregate(
     combine: bool | None = None,
 ) -> DataFrame:
     """Returns one row for each key and window that contains an event.
+
+    Of a sliding window that is one row for each event.
 
     The result is lazy, as any DataFrame. Rows with an unusable key or time are left out (a job
     quarantines them).
@@ -65,11 +68,13 @@ def aggregate(
             0.6 times as long at 1 event, the same at 2, and 1.5 times as long at 5; a key with
             half of all events then becomes one large task. The data is not sampled here; a job
             takes a sample. Aggregates whose state is not a plain sum, minimum or maximum
-            (variance, lists, sketches) are always combined.
+            (variance, lists, sketches) are always combined. Not for sliding windows.
 
     Returns:
         The key columns, for sessions `session_id`, then `window_start` and `window_end`
-        (timestamps), and the aggregates by name.
+        (timestamps), and the aggregates by name. For a sliding window the key columns,
+        `event_time`, the id if there is one, and the aggregates; if its windows are `distinct`,
+        the key columns, `window_start`, `window_end` and the aggregates.
 
     Raises:
         ColumnError: if a column is missing or has an unsuitable type.
@@ -101,6 +106,15 @@ def aggregate(
     usable = _normalised(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
+    if isinstance(window, SlidingWindow):
+        if combine is not None:
+            raise WindowError(
+                "has no meaning for sliding windows",
+                field="combine",
+                value=combine,
+                way_out="Leave it out",
+            )
+        return slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
     definition = Definition(window, aggregates)
     sliced = slice_events(
         usable,

@@ -13,8 +13,10 @@ EVENTS = "_events"
 START = "_start"
 END = "_end"
 
+#: The time of the event that a sliding window belongs to.
+EVENT_TIME = "event_time"
 #: Columns that results and tables have of their own, besides the key's.
-RESERVED = frozenset({"date", "is_open", "session_id", "window_end", "window_start"})
+RESERVED = frozenset({"date", "event_time", "is_open", "session_id", "window_end", "window_start"})
 ROWS = "_rows"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
@@ -203,7 +203,7 @@ def slice_events(
         WindowError: if the engine refuses a window.
     """
     for each in definitions:
-        check_names(each, key)
+        check_names(each.aggregates, key)
     columns = [
         *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
         F.col(TIME),
@@ -251,9 +251,9 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
     return [*grids, *(each for each in every if not isinstance(each, Grid))]
 
 
-def check_names(definition: Definition, key: Sequence[str]) -> None:
+def check_names(aggregates: Iterable[str], key: Sequence[str]) -> None:
     """Raises AggregateError where a result would have two columns of one name."""
-    for name in definition.aggregates:
+    for name in aggregates:
         if name in RESERVED or name in key or name.startswith("_"):
             raise AggregateError(
                 "the name is reserved for the result's own columns",

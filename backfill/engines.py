@@ -16,6 +16,7 @@ from backfill.errors import JobFileError, WindowError, did_you_mean
 from backfill.streaming import STREAMING, Streaming
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
+    CountWindow,
     CumulatingWindow,
     EventWindow,
     HoppingWindow,
@@ -79,7 +80,7 @@ class Engine:
             WindowError: if the engine's constructor would refuse the window, or a duration is
                 not a whole number of its ticks.
         """
-        if isinstance(window, EventWindow):
+        if isinstance(window, CountWindow):
             raise WindowError(
                 "can't be computed in batch",
                 field="window",

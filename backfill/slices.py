@@ -46,7 +46,7 @@ def cut(
     placed = events.withColumns(grid)
     rows = F.count(F.lit(1))
     if deduplicate:
-        placed = _distinct(placed, [*keys, *grid])
+        placed = distinct(placed, [*keys, *grid])
         rows = F.sum(ROWS)
     return placed.groupBy(*keys, *grid).agg(
         F.min(TIME).alias(FIRST),
@@ -73,7 +73,7 @@ def apart(
     """
     rows = F.lit(1).cast("long").alias(ROWS)
     if deduplicate:
-        events, rows = _distinct(events, list(keys)), F.col(ROWS)
+        events, rows = distinct(events, list(keys)), F.col(ROWS)
     one = F.lit(1).cast("long").alias(EVENTS)
     return events.select(*keys, F.col(TIME).alias(FIRST), one, rows, *states)
 
@@ -83,7 +83,7 @@ def together(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.repartition(*columns) if columns else rows.coalesce(1)
 
 
-def _distinct(placed: DataFrame, place: list[str]) -> DataFrame:
+def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     """One row per event; of copies that differ, the one with the smallest (arrival, inputs).
 
     The events are exchanged by their place, key and slice, once: both this grouping and the one

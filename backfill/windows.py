@@ -174,29 +174,73 @@ class CumulatingWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindow:
-    """Windows that look back from each event (KIP-450, SQL's OVER ... RANGE).
+    """A window for each event, over the events of its key around it (SQL's OVER ... RANGE).
 
     Args:
-        length: how far back a window reaches, both ends included; a fixed duration, or None for
-            all earlier events (SQL's UNBOUNDED PRECEDING).
+        size: how far back a window reaches, both ends included: the window of an event at t is
+            [t - size, t], with all events at t. A fixed duration, or None for all earlier events
+            (SQL's UNBOUNDED PRECEDING).
+        before: only events that came before the event, in order of time and arrival; so neither
+            the event itself nor events with equal time and arrival.
+        following: how far the window also reaches ahead: [t - size, t + following].
+        distinct: the windows [t - size, t] and [t + 1 tick, t + 1 tick + size] around each event
+            that hold different sets of events, instead of one for each event (KIP-450).
 
     Raises:
-        WindowError: if the length is not positive, is a calendar span, or is not a duration.
+        WindowError: if a duration is not positive, is a calendar span, or is not a duration; if
+            `before`, `following` and `distinct` are combined, or `distinct` has no size.
 
     Example:
-        >>> print(SlidingWindow(length="24h"))
-        sliding(length=1d)
+        >>> print(SlidingWindow(size="24h"))
+        sliding(size=1d)
+        >>> print(SlidingWindow(size="24h", before=True))
+        sliding(size=1d, before)
     """
 
-    length: Fixed | None
+    size: Fixed | None
+    before: bool
+    following: Fixed | None
+    distinct: bool
 
-    def __init__(self, *, length: object) -> None:
-        if length is not None:
-            length = _positive(fixed(length, field="length"), field="length")
-        _set(self, length=length)
+    def __init__(
+        self,
+        *,
+        size: object,
+        before: bool = False,
+        following: object = None,
+        distinct: bool = False,
+    ) -> None:
+        _set(
+            self,
+            size=None if size is None else _positive(fixed(size, field="size"), field="size"),
+            before=_flag(before, field="before"),
+            following=None
+            if following is None
+            else _positive(fixed(following, field="following"), field="following"),
+            distinct=_flag(distinct, field="distinct"),
+        )
+        given = [each for each in ("before", "following", "distinct") if getattr(self, each)]
+        if len(given) > 1:
+            raise WindowError(
+                f"can't be combined with {given[0]}", field=given[1], way_out="Leave one out"
+            )
+        if self.distinct and self.size is None:
+            raise WindowError(
+                "distinct windows need a size", field="size", way_out='Use a value such as "1h"'
+            )
+
+    @property
+    def reach_us(self) -> int | None:
+        """From the start of a window to its end, both included, µs; None without a start."""
+        if self.size is None:
+            return None
+        return self.size.us + (0 if self.following is None else self.following.us)
 
     def __str__(self) -> str:
-        return f"sliding(length={self.length or 'unbounded'})"
+        more = [f"following={self.following}"] if self.following else []
+        more += [each for each in ("before", "distinct") if getattr(self, each)]
+        parts = [f"size={self.size or 'unbounded'}", *more]
+        return f"sliding({', '.join(parts)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +313,14 @@ def _events(value: object, *, field: str) -> int:
             field=field,
             value=value,
             way_out="Use a value such as 100",
+        )
+    return value
+
+
+def _flag(value: object, *, field: str) -> bool:
+    if not isinstance(value, bool):
+        raise WindowError(
+            "must be true or false", field=field, value=value, way_out="Use true or false"
         )
     return value
 

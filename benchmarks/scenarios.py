@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmarks import contenders as c
-from benchmarks import data
+from benchmarks import data, sliding
 from benchmarks.contenders import Contender
 from benchmarks.data import Dataset
 
@@ -105,6 +105,29 @@ SCENARIOS = (
     # So thin that no fewer windows come out than events go in: to write them takes most.
     _hopping("hopping-24h-month", "24 hours", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
     _hopping("hopping-1h-month", "1 hour", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
+    Scenario(
+        name="sliding",
+        title="six aggregates over the last 24 hours of each event",
+        dataset=data.DENSE,
+        ours=sliding.OURS,
+        rivals=(
+            Rival(contender=sliding.RANGE_FRAME, at_least=10),
+            Rival(contender=sliding.DUCKDB),
+        ),
+    ),
+    Scenario(
+        name="sliding-hot-key",
+        title="the same, half of the events on one key",
+        dataset=data.DENSE_HOT_KEY,
+        ours=sliding.OURS,
+        rivals=(
+            Rival(
+                contender=Contender("backfill, even keys", sliding.OURS.run),
+                at_least=1 / 2,
+                dataset=data.DENSE,
+            ),
+        ),
+    ),
     Scenario(
         name="job",
         title="a job with sessions, hourly and daily windows",

@@ -15,6 +15,7 @@ from backfill import (
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
+    SlidingWindow,
     TumblingWindow,
     aggregate,
     sessionize,
@@ -220,3 +221,17 @@ def test_a_time_is_read_once(
     assert scanned(usable.select("user", TIME, "amount")) == {"user", "at", "amount"}
     # Decimals take four times as long as whole numbers.
     assert time_format == "epoch_us" or "decimal" not in text
+
+
+def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
+    """Events once; slices, combined before that, twice. Events are sorted forward and backward."""
+    found = nodes(
+        aggregate(
+            events,
+            SlidingWindow(size="1h"),
+            aggregates={**FIXED_WIDTH, "sd": agg.stddev("amount")},
+            **COMMON,
+        )
+    )
+    assert (found["Exchange"], found["Sort"], found["Window"]) == (3, 3, 3)
+    assert not [each for each in found if "Python" in each or "Arrow" in each]

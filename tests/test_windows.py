@@ -81,9 +81,9 @@ def test_what_is_no_duration(text: object) -> None:
         ),
         (lambda: CumulatingWindow(size="24h", step="1 day"), "step"),
         (lambda: CumulatingWindow(size="1 day", step="1 month"), "step"),
-        (lambda: SlidingWindow(length="0s"), "length: must be greater than zero"),
-        (lambda: SlidingWindow(length="1 day"), "length: can't be a calendar span"),
-        (lambda: SlidingWindow(length=30), "length: a bare number"),
+        (lambda: SlidingWindow(size="0s"), "size: must be greater than zero"),
+        (lambda: SlidingWindow(size="1 day"), "size: can't be a calendar span"),
+        (lambda: SlidingWindow(size=30), "size: a bare number"),
         (lambda: CountWindow(size=0), "size: must be a whole number of events, at least 1"),
         (lambda: CountWindow(size=True), "size: must be a whole number"),
         (lambda: CountWindow(size=2, advance=0), "advance: must be a whole number"),
@@ -98,7 +98,7 @@ def test_windows_are_frozen_and_compare_by_what_they_mean() -> None:
     assert SessionWindow(gap="30m") == SessionWindow(gap=dt.timedelta(minutes=30))
     assert len({TumblingWindow(size="1h"), TumblingWindow(size="60m")}) == 1
     assert CountWindow(size=3) == CountWindow(size=3, advance=3)
-    assert str(SlidingWindow(length=None)) == "sliding(length=unbounded)"
+    assert str(SlidingWindow(size=None)) == "sliding(size=unbounded)"
     assert str(CountWindow(size=3, advance=1)) == "count(size=3, advance=1)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         SessionWindow(gap="30m").gap = Fixed(1)  # type: ignore[misc]

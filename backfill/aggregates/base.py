@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyspark.sql import Column
+from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -103,6 +103,23 @@ class Aggregate(ABC):
     def finish(self, states: States, events: Column) -> Column:
         """The value, from merged states; `events` is the number of events in the window."""
 
+    def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
+        """The states of the events of a window frame, by name; for sliding windows."""
+        return {name: state.over(frame) for name, state in self.partial(given).items()}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        """Merges two states in one row; those on the left are of earlier events.
+
+        Raises:
+            AggregateError: the aggregate has no such form.
+        """
+        raise AggregateError(
+            "is not available for sliding windows",
+            field="aggregates",
+            value=str(self),
+            way_out="Use an aggregate such as sum, mean, max, stddev, last, count_distinct",
+        )
+
     def revert(self, value: Column, states: Sequence[str]) -> dict[str, Column]:
         """The states of a published value; not asked of those that are `kept`."""
         return dict.fromkeys(states, value)
@@ -141,6 +158,30 @@ class Running(Aggregate):
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         function = getattr(F, self.running)
         return {name: function(state) for name, state in states.items()}
+
+    def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
+        return self.merge_over(self.lift(given), frame)
+
+    def merge_over(self, states: States, frame: WindowSpec) -> dict[str, Column]:
+        """Merges the states of the rows of a window frame."""
+        function = getattr(F, self.running)
+        return {name: function(state).over(frame) for name, state in states.items()}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {name: _JOINS[self.running](left[name], right[name]) for name in left}
+
+
+def _added(left: Column, right: Column) -> Column:
+    return F.coalesce(left + right, left, right)
+
+
+#: Merges two states in one row, as the aggregate functions of these names merge rows; NULL is no
+#: state.
+_JOINS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "sum": _added,
+    "min": lambda left, right: F.least(left, right),
+    "max": lambda left, right: F.greatest(left, right),
+}
 
 
 def positive_zero(value: Column, type: T.DataType) -> Column:

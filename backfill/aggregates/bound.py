@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, Input, Running, to_column
 from backfill.columns import EVENTS, FIRST, TIME, quoted
 from backfill.errors import AggregateError
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a window in one row: the number of its events, and its state columns by name."""
+
+    events: Column
+    states: Mapping[str, Column]
 
 
 @dataclass(frozen=True)
@@ -30,9 +38,9 @@ class Bound:
     type: T.DataType
     order: tuple[str, ...]
 
-    def partial(self) -> list[Column]:
-        """Aggregate expressions over events that make the state columns."""
-        return self._states(self._partial())
+    def partial(self, counted: Column | None = None) -> list[Column]:
+        """Aggregate expressions over events, or over those that count, for the state columns."""
+        return self._states(self._partial(counted))
 
     def lift(self) -> list[Column]:
         """The state columns of each event alone, of an aggregate that runs."""
@@ -44,6 +52,44 @@ class Bound:
     def merge(self) -> list[Column]:
         """Aggregate expressions over rows of state columns that make one row of them."""
         return self._states(self.aggregate.merge(self._current(), F.col(FIRST)))
+
+    def over(self, counted: Column, frame: WindowSpec) -> dict[str, Column]:
+        """The state columns of the events of a window frame that count."""
+        if self.input is None:
+            return {}
+        return self._named(self.aggregate.over(self._given(self.input, counted), frame))
+
+    def merge_over(self, frame: WindowSpec) -> dict[str, Column]:
+        """The state columns merged over a window frame, in its order; NULL where it is empty."""
+        states = self._current()
+        if not states:
+            return {}
+        if isinstance(self.aggregate, Running):
+            return self._named(self.aggregate.merge_over(states, frame))
+        rows = F.collect_list(F.struct(*(each.alias(name) for name, each in states.items())))
+        listed = rows.over(frame)
+        rest = F.slice(listed, 2, F.greatest(F.size(listed) - 1, F.lit(0)))
+        merged = F.aggregate(rest, F.get(listed, F.lit(0)), self._merge_two)
+        return self._named({name: merged[name] for name in states})
+
+    def combine(self, left: Part, right: Part) -> dict[str, Column]:
+        """The state columns of two parts of a window; a part without events has no say.
+
+        Args:
+            left: of the earlier events: how many, and the state columns.
+            right: of the later events.
+        """
+        own = self._partial()
+        given = [{each: part.states[self._name(each)] for each in own} for part in (left, right)]
+        both = self.aggregate.combine(*given)
+        return self._named(
+            {
+                name: F.when(left.events == 0, given[1][name])
+                .when(right.events == 0, given[0][name])
+                .otherwise(state)
+                for name, state in both.items()
+            }
+        )
 
     def finish(self, name: str) -> Column:
         """The value, under its name."""
@@ -71,11 +117,24 @@ class Bound:
         """The names of the state columns."""
         return [self._name(each) for each in self._partial()]
 
-    def _partial(self) -> dict[str, Column]:
-        return {} if self.input is None else self.aggregate.partial(self._given(self.input))
+    def _partial(self, counted: Column | None = None) -> dict[str, Column]:
+        if self.input is None:
+            return {}
+        return self.aggregate.partial(self._given(self.input, counted))
 
-    def _given(self, input: str) -> Input:
-        return Input(F.col(input), self.type, tuple(F.col(each) for each in self.order))
+    def _given(self, input: str, counted: Column | None = None) -> Input:
+        value = F.col(input) if counted is None else F.when(counted, F.col(input))
+        return Input(value, self.type, tuple(F.col(each) for each in self.order))
+
+    def _merge_two(self, left: Column, right: Column) -> Column:
+        names = list(self._partial())
+        merged = self.aggregate.combine(
+            {name: left[name] for name in names}, {name: right[name] for name in names}
+        )
+        return F.struct(*(state.alias(name) for name, state in merged.items()))
+
+    def _named(self, states: dict[str, Column]) -> dict[str, Column]:
+        return {self._name(each): state for each, state in states.items()}
 
     def _current(self) -> dict[str, Column]:
         return {each: F.col(self._name(each)) for each in self._partial()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyspark.sql import Column
+from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -60,6 +60,14 @@ class Sum(Running):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {name: _as_first(F.sum(state), name) for name, state in states.items()}
+
+    def merge_over(self, states: States, frame: WindowSpec) -> dict[str, Column]:
+        merged = super().merge_over(states, frame)
+        return {name: _as_first(state, name) for name, state in merged.items()}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        merged = super().combine(left, right)
+        return {name: _as_first(state, name) for name, state in merged.items()}
 
     def finish(self, states: States, events: Column) -> Column:
         if "high" in states:
@@ -170,6 +178,17 @@ class Variance(Aggregate):
         parts = F.filter(F.collect_list(states["moments"]), lambda part: part["n"] > 0)
         none = _moments(F.lit(0.0), F.lit(0.0), F.lit(0.0))
         return {"moments": F.aggregate(parts, none, _join_moments)}
+
+    def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
+        value = given.value.cast("double")
+        count = F.count(value).over(frame).cast("double")
+        mean, spread = F.avg(value).over(frame), F.var_pop(value).over(frame)
+        return {"moments": _moments(count, mean, spread * count)}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        joined = _join_moments(left["moments"], right["moments"])
+        nothing = right["moments"]["n"] == 0
+        return {"moments": F.when(nothing, left["moments"]).otherwise(joined)}
 
     def finish(self, states: States, events: Column) -> Column:
         moments = states["moments"]

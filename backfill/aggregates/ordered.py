@@ -42,6 +42,9 @@ class First(Aggregate):
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"event": F.min(states["event"])}
 
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {"event": F.least(left["event"], right["event"])}
+
     def finish(self, states: States, events: Column) -> Column:
         return states["event"]["value"]["value"]
 
@@ -58,6 +61,9 @@ class Last(First):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"event": F.max(states["event"])}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {"event": F.greatest(left["event"], right["event"])}
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,9 @@ class CollectList(Aggregate):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"events": joined(states["events"])}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {"events": F.concat(left["events"], right["events"])}
 
     def finish(self, states: States, events: Column) -> Column:
         return F.transform(F.sort_array(states["events"]), lambda event: event["value"])
@@ -96,6 +105,9 @@ class CollectSet(Aggregate):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"values": F.array_distinct(joined(states["values"]))}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {"values": F.array_union(left["values"], right["values"])}
 
     def finish(self, states: States, events: Column) -> Column:
         return F.sort_array(states["values"])
@@ -131,6 +143,9 @@ class ExactQuantile(Aggregate):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"values": joined(states["values"])}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {"values": F.concat(left["values"], right["values"])}
 
     def finish(self, states: States, events: Column) -> Column:
         values = F.sort_array(states["values"])

@@ -30,6 +30,9 @@ class ApproximateCountDistinct(Aggregate):
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"sketch": F.hll_union_agg(states["sketch"])}
 
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        return {"sketch": F.hll_union(left["sketch"], right["sketch"])}
+
     def finish(self, states: States, events: Column) -> Column:
         return F.hll_sketch_estimate(states["sketch"])
 
@@ -62,6 +65,10 @@ class ApproximateQuantile(Aggregate):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         return {"n": F.sum(states["n"]), "sketch": F.kll_merge_agg_double(states["sketch"])}
+
+    def combine(self, left: States, right: States) -> dict[str, Column]:
+        sketch = F.kll_sketch_merge_double(left["sketch"], right["sketch"])
+        return {"n": left["n"] + right["n"], "sketch": sketch}
 
     def finish(self, states: States, events: Column) -> Column:
         quantile = F.kll_sketch_get_quantile_double(states["sketch"], F.lit(self.share))

@@ -46,8 +46,14 @@ def choose(
         + (f" in its interface {api}" if api is not None else ""),
         field="window",
         value=str(window),
-        way_out=f"{' and '.join(has)} may have it" if api is not None and has else None,
+        way_out=f"{' and '.join(has)} may have it" if api is not None and has else _hint(window),
     )
+
+
+def _hint(window: Window | EventWindow) -> str | None:
+    if isinstance(window, SlidingWindow):
+        return "Kafka Streams has windows with distinct=True and a size, Flink SQL those without"
+    return None
 
 
 def _kind(window: Window | EventWindow) -> str:
@@ -64,7 +70,10 @@ def _kind(window: Window | EventWindow) -> str:
 
 def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> bool:
     if isinstance(window, SlidingWindow):
-        return window.length is not None or streaming.unbounded
+        if window.before or window.following is not None:
+            return False
+        bounded = window.size is not None or streaming.unbounded
+        return bounded and window.distinct == (streaming.operators["sliding"] == "stored_sliding")
     if isinstance(window, CountWindow):
         bounded = window.size is not None or streaming.operators["count"] == "rows"
         return bounded and (window.advance == 1 or streaming.strides)

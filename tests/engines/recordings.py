@@ -59,7 +59,9 @@ class Recording:
             case "cumulating":
                 return CumulatingWindow(**fields)
             case "sliding":
-                return SlidingWindow(length=fields["size"])
+                return SlidingWindow(
+                    size=fields["size"], distinct=self.folder.parent.name.startswith("kafka")
+                )
             case "last":
                 return CountWindow(size=fields["rows"], advance=1)
             case "count":

@@ -18,7 +18,7 @@ from tests.replay.stream import MS, arriving, event, run
 
 GAP = SessionWindow(gap="10ms")
 HOPS = HoppingWindow(size="20ms", advance="10ms")
-RANGE = SlidingWindow(length="10ms")
+RANGE = SlidingWindow(size="10ms")
 
 streams = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 90)), max_size=40)
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_replayed_apart() -> None:
     for window, more in [
         (GAP, {"caching": True}),
         (GAP, {"emit": "on_close"}),
-        (SlidingWindow(length="1ms"), {}),
+        (SlidingWindow(size="1ms", distinct=True), {}),
     ]:
         with pytest.raises(ReplayError, match="clock: with these windows and settings"):
             run(events, window, "kafka-streams", **more)

@@ -22,7 +22,8 @@ WINDOWS = {
     "hopping": HoppingWindow(size="1m", advance="20s"),
     "cumulating": CumulatingWindow(size="1m", step="20s"),
     "days": TumblingWindow(size="1 day"),
-    "sliding": SlidingWindow(length="10s"),
+    "sliding": SlidingWindow(size="10s"),
+    "distinct": SlidingWindow(size="10s", distinct=True),
     "count": CountWindow(size=2, advance=1),
 }
 TIMES = st.one_of(

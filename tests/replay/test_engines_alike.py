@@ -167,7 +167,7 @@ def test_processing_time_in_order(stream: Stream) -> None:
 def test_look_back_windows(engine: str, stream: Stream) -> None:
     events = events_of([(key, time + MS, value) for key, time, value in stream])
     settings = PATIENT[engine]
-    window = SlidingWindow(length="10ms")
+    window = SlidingWindow(size="10ms")
     result = replay(events, window, engine=engine, aggregates=AGGREGATES, **settings)
     own = referred(events)
     expected = Counter(

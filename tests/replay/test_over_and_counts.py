@@ -14,7 +14,7 @@ from tests.replay.stream import arriving, event, late, rows, run, sent, windows
 class TestRange:
     """OVER (ORDER BY t RANGE BETWEEN 10 ms PRECEDING AND CURRENT ROW)."""
 
-    LENGTH = SlidingWindow(length="10ms")
+    LENGTH = SlidingWindow(size="10ms")
 
     def test_one_row_for_each_with_its_peers(self) -> None:
         events = arriving(10, 5, 10, 20, 21)
@@ -51,7 +51,7 @@ class TestRange:
 
     def test_without_a_length_the_watermark_decides(self) -> None:
         events = arriving(("a", 10), ("a", -5), ("a", 10), ("a", 11), ("a", 30))
-        result = run(events, SlidingWindow(length=None), "flink", watermark_delay="1ms")
+        result = run(events, SlidingWindow(size=None), "flink", watermark_delay="1ms")
         assert late(result) == [(1, "late", 15)]
         assert rows(result.final) == [(10, 10, 2), (10, 10, 2), (10, 11, 3), (10, 30, 4)]
 
@@ -249,7 +249,7 @@ class TestProcessingTime:
 
 class TestPlain:
     def test_sliding_windows_are_of_rows(self) -> None:
-        result = run(arriving(10, -5, 5), SlidingWindow(length="10ms"), "plain")
+        result = run(arriving(10, -5, 5), SlidingWindow(size="10ms"), "plain")
         assert rows(result.final) == [(-15, -5, 1), (-5, 5, 2), (0, 10, 2)]
 
     def test_counts_are_by_time(self) -> None:

@@ -389,7 +389,7 @@ def test_plain_is_the_batch_result() -> None:
     assert all(e.arrival is None for e in result.emissions)
 
 
-@pytest.mark.parametrize("window", [TEN, SessionWindow(gap="10ms"), SlidingWindow(length=None)])
+@pytest.mark.parametrize("window", [TEN, SessionWindow(gap="10ms"), SlidingWindow(size=None)])
 def test_what_is_not_processed_brings_its_watermark_all_the_same(window: Any) -> None:
     events = [event(0, "k", 5), event(1, "k", None, watermark=100), event(2, "k", 6)]
     result = run(events, window, "flink", api="sql")

@@ -85,15 +85,17 @@ def test_settings_that_cannot_be(settings: Any, says: str) -> None:
     [
         ("storm", GAP),
         ("storm", CumulatingWindow(size="4ms", step="2ms")),
-        ("storm", SlidingWindow(length="1ms")),
+        ("storm", SlidingWindow(size="1ms")),
         ("spark", DAY),
         ("spark", CumulatingWindow(size="4ms", step="2ms")),
-        ("spark", SlidingWindow(length="1ms")),
+        ("spark", SlidingWindow(size="1ms")),
         ("spark", CountWindow(size=2)),
         ("beam", CountWindow(size=2)),
-        ("beam", SlidingWindow(length="1ms")),
+        ("beam", SlidingWindow(size="1ms")),
         ("samza", DAY),
-        ("samza", SlidingWindow(length="1ms")),
+        ("samza", SlidingWindow(size="1ms")),
+        ("flink", SlidingWindow(size="1ms", distinct=True)),
+        ("plain", SlidingWindow(size="1ms", following="1ms")),
     ],
     ids=str,
 )
@@ -106,7 +108,7 @@ def test_windows_that_an_engine_has_not(engine: str, window: Any) -> None:
     ("api", "window"),
     [
         ("datastream", DAY),
-        ("datastream", SlidingWindow(length="1ms")),
+        ("datastream", SlidingWindow(size="1ms")),
         ("sql-group", CumulatingWindow(size="4ms", step="2ms")),
         ("sql", CountWindow(size=2)),
     ],
@@ -120,8 +122,8 @@ def test_windows_that_an_interface_has_not(api: str, window: Any) -> None:
 def test_what_a_constructor_refuses_is_refused() -> None:
     with pytest.raises(WindowError, match="advance: is larger"):
         run(ZERO, HoppingWindow(size="5ms", advance="6ms"), "spark")
-    with pytest.raises(WindowError, match="length: must be whole milliseconds"):
-        run(ZERO, SlidingWindow(length="1us"), "kafka-streams")
+    with pytest.raises(WindowError, match="size: must be whole milliseconds"):
+        run(ZERO, SlidingWindow(size="1us", distinct=True), "kafka-streams")
     with pytest.raises(JobFileError, match="kafka-streams"):
         run(ZERO, GAP, "kafka-stream")
 
@@ -188,7 +190,7 @@ def test_every_operator_is_some_engines_and_is_there() -> None:
 
 
 def test_aggregate_and_jobs_say_that_replay_computes_them() -> None:
-    for window in (SlidingWindow(length="1h"), CountWindow(size=3)):
+    for window in (CountWindow(size=3),):
         for engine in ENGINES.values():
             with pytest.raises(WindowError, match=r"can't be computed in batch.*backfill\.replay"):
                 engine.rules_for(window)

@@ -111,7 +111,9 @@ def test_a_retention_shorter_than_size_and_grace_is_refused() -> None:
         TumblingWindow(size="1h", offset="1m"),
         CumulatingWindow(size="1h", step="1m"),
         CountWindow(size=3),
-        SlidingWindow(length=None),
+        SlidingWindow(size=None),
+        SlidingWindow(size="1s"),
+        SlidingWindow(size="1s", before=True),
     ],
     ids=str,
 )
@@ -120,7 +122,7 @@ def test_what_it_has_not_is_refused(window: Any) -> None:
         run(arriving(1), window, KAFKA)
 
 
-SLIDING = SlidingWindow(length="10ms")
+SLIDING = SlidingWindow(size="10ms", distinct=True)
 
 
 def distinct_windows(times: Iterable[int], length: int) -> set[tuple[int, int, int]]:
@@ -187,7 +189,7 @@ class TestSliding:
     def test_without_drops_they_are_those_of_the_definition(
         self, times: list[int], length: int
     ) -> None:
-        window = SlidingWindow(length=f"{length}ms")
+        window = SlidingWindow(size=f"{length}ms", distinct=True)
         result = run(arriving(*times), window, KAFKA, grace="1h")
         assert not result.dropped_windows
         assert set(rows(result.final)) == distinct_windows(times, length)

@@ -136,7 +136,7 @@ class RangeOver(_Over):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         assert isinstance(setup.window, SlidingWindow)
-        length = setup.window.length
+        length = setup.window.size
         self._length = None if length is None else length.us
 
     def late_by(self, held: _Rows, time: int) -> int:

@@ -170,8 +170,8 @@ class StoredSliding(Stored):
 
     def __init__(self, setup: Setup) -> None:
         assert isinstance(setup.window, SlidingWindow)
-        assert setup.window.length is not None
-        super().__init__(setup, setup.window.length.us, spans=2, strict=True)
+        assert setup.window.size is not None
+        super().__init__(setup, setup.window.size.us, spans=2, strict=True)
         self._kept = False
 
     def process(self, event: Event, time: int) -> None:

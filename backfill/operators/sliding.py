@@ -1,0 +1,188 @@
+"""Sliding windows: an aggregate for each event over the events of its key that surround it.
+
+A window that ends at an instant consists of three parts: the head of the slice that the instant
+is in, whole slices before that, and the tail of the slice in which the window starts. Heads and
+tails are running aggregates within a slice; whole slices are merged from their states. So an event
+costs the same however many events its window holds, and the events of one key are spread over as
+many tasks as it has slices.
+
+To be found by one sort, an event that leaves the window is a second row, at the instant at which
+it leaves: the tail of a window is what leaves at its end or later. No state is ever subtracted
+from another, so sums of doubles do not drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.aggregates.bound import Bound, Part
+from backfill.columns import EVENTS, TIME
+from backfill.operators.grids import floor_to
+from backfill.windows import SlidingWindow
+
+#: The instant at which a row of a window's key counts, leaves, or asks; µs.
+AT = "_at"
+_KIND, _SLICE, _GROUP = "_kind", "_slice", "_group"
+#: In this order at the same instant: an event is not part of what came before it.
+_ASKS, _COUNTS, _BOTH, _LEAVES = 0, 1, 2, 3
+#: About this many slices to a window: of 1,000 events, a slice has 32, and merging 32 slices costs
+#: as much as going through one.
+_SLICES = 32
+#: The slices of windows that have no start.
+_DAY = 86_400_000_000
+
+
+# The columns of a window's parts: the prefixes of their names.
+_HEAD, _WHOLE, _TAIL = "_head", "_whole", "_tail"
+
+
+def sliding(
+    events: DataFrame,
+    window: SlidingWindow,
+    keys: Sequence[str],
+    aggregates: Sequence[Bound],
+    *,
+    arrival: Sequence[str],
+    also: Sequence[str],
+    tick: int,
+    clips: bool,
+    null_key: bool,
+) -> DataFrame:
+    """Aggregates, for each event, over the window that belongs to it.
+
+    Args:
+        events: key, time and arrival columns, and the aggregates' inputs, as `bind` gives them.
+        window: which events belong to an event's window.
+        keys: the key columns.
+        aggregates: whose states to compute.
+        arrival: the columns that order events with equal times.
+        also: further columns to keep.
+        tick: the resolution of time, µs.
+        clips: windows that would start before 1970 start there.
+        null_key: a key column can be NULL.
+
+    Returns:
+        A row for each event, or for each distinct window: key, AT (the window's end, µs), TIME,
+        the columns of `also`, the number of events, merged states.
+    """
+    total = window.reach_us
+    width, count = _slices(total)
+    group = list(keys)
+    rows = _rows(events, window, tick, clips)
+    if null_key and keys:
+        # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
+        group = [_GROUP]
+        rows = rows.withColumn(_GROUP, F.struct(*keys))
+    rows = rows.withColumn(_SLICE, floor_to(F.col(AT), width, 0))
+    placed = rows.repartition(*group, _SLICE)
+    within = Over.partitionBy(*group, _SLICE)
+    before = (Over.unboundedPreceding, Over.currentRow)
+    order = [AT, *arrival, _KIND] if window.before else [AT]
+    heads = within.orderBy(*order).rangeBetween(*before)
+    found = placed.withColumns(_running(_HEAD, aggregates, heads, (_COUNTS, _BOTH)))
+    parts = [_HEAD]
+    if total is not None:
+        tails = within.orderBy(F.col(AT).desc()).rangeBetween(*before)
+        found = found.withColumns(_running(_TAIL, aggregates, tails, (_LEAVES,)))
+        parts.insert(0, _TAIL)
+    found = found.where(F.col(_KIND).isin(_ASKS, _BOTH))
+    if count != 1:
+        slices = Over.partitionBy(*group).orderBy(_SLICE)
+        if total is None:
+            frame = slices.rowsBetween(Over.unboundedPreceding, -1)
+        else:
+            frame = slices.rangeBetween(-(count - 1) * width, -width)
+        whole = _whole(rows, group, aggregates, frame)
+        found = found.join(whole, [*group, _SLICE])
+        parts.insert(1 if total is not None else 0, _WHOLE)
+    joined = found.select(*keys, AT, TIME, *also, *_joined(parts, aggregates))
+    if window.distinct:
+        joined = joined.where(F.col(EVENTS) > 0).dropDuplicates([*keys, AT])
+    return joined
+
+
+def _slices(total: int | None) -> tuple[int, int]:
+    """The width of slices, and how many a window has; they divide it, or there is one."""
+    if total is None:
+        return _DAY, 0
+    counts = [each for each in range(_SLICES // 2, 2 * _SLICES + 1) if total % each == 0]
+    count = min(counts, key=lambda each: abs(each - _SLICES), default=1)
+    return total // count, count
+
+
+def _rows(events: DataFrame, window: SlidingWindow, tick: int, clips: bool) -> DataFrame:
+    """The events, once for each instant at which they count, leave, or ask for a window."""
+    time, total = F.col(TIME), window.reach_us
+    row = [(_LEAVES, time + total)] if total is not None else []
+    if window.distinct:
+        assert total is not None
+        end = F.greatest(time, F.lit(total)) if clips else time
+        row += [(_COUNTS, time), (_ASKS, end), (_ASKS, time + tick + total)]
+    elif window.before or window.following is not None:
+        ahead = 0 if window.following is None else window.following.us
+        row += [(_COUNTS, time), (_ASKS, time + ahead)]
+    else:
+        row += [(_BOTH, time)]
+    kinds = [F.struct(F.lit(kind).alias(_KIND), at.alias(AT)) for kind, at in row]
+    return events.withColumn("_row", F.explode(F.array(*kinds))).select(*events.columns, "_row.*")
+
+
+def _running(
+    part: str, aggregates: Sequence[Bound], frame: WindowSpec, kinds: Sequence[int]
+) -> dict[str, Column]:
+    """The states of a head or a tail: of the rows of these kinds in a frame."""
+    counted = F.col(_KIND).isin(*kinds)
+    states = {EVENTS: F.sum(F.when(counted, F.lit(1).cast("long"))).over(frame)}
+    for each in aggregates:
+        states |= each.over(counted, frame)
+    return {part + name: state for name, state in states.items()}
+
+
+def _whole(
+    rows: DataFrame, group: Sequence[str], aggregates: Sequence[Bound], frame: WindowSpec
+) -> DataFrame:
+    """For each slice the merged states of the whole slices before it that its windows hold."""
+    counted = F.col(_KIND).isin(_COUNTS, _BOTH)
+    states = [state for each in aggregates for state in each.partial(counted)]
+    # From the events again: combined before the exchange, that costs less than to go through the
+    # exchanged rows twice.
+    slices = (
+        rows.where(F.col(_KIND) != _LEAVES)
+        .groupBy(*group, _SLICE)
+        .agg(F.count_if(counted).alias(EVENTS), *states)
+    )
+    merged = {EVENTS: F.sum(EVENTS).over(frame)}
+    for each in aggregates:
+        merged |= each.merge_over(frame)
+    return slices.select(
+        *group, _SLICE, *(state.alias(_WHOLE + name) for name, state in merged.items())
+    )
+
+
+def _joined(parts: Sequence[str], aggregates: Sequence[Bound]) -> list[Column]:
+    """The states of windows, from those of their parts, in order of time."""
+    columns = [name for each in aggregates for name in each.states()]
+    found = [
+        Part(
+            F.coalesce(F.col(part + EVENTS), F.lit(0)),
+            {name: F.col(part + name) for name in columns},
+        )
+        for part in parts
+    ]
+    whole = reduce(lambda left, right: _both(left, right, aggregates), found)
+    return [
+        whole.events.alias(EVENTS),
+        *(state.alias(name) for name, state in whole.states.items()),
+    ]
+
+
+def _both(left: Part, right: Part, aggregates: Sequence[Bound]) -> Part:
+    states: dict[str, Column] = {}
+    for each in aggregates:
+        states |= each.combine(left, right)
+    return Part(left.events + right.events, states)
