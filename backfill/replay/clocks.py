@@ -25,7 +25,7 @@ class StreamTime:
 
 
 class WallClock:
-    """The wall clock as events tell of it: the latest at which one was processed.
+    """The wall clock as the events report it: the latest time at which one was processed.
 
     Where an event does not say when that was, its own time is used.
     """

@@ -118,7 +118,7 @@ class Folding:
             ) from None
 
     def merge(self, left: State, right: State) -> State:
-        """Two windows as one: the left one, changed; the right one is no more."""
+        """Merges the right window into the left one, in place; the right one is no longer valid."""
         left.count += right.count
         left.latest = max(left.latest, right.latest)
         for i, (_, form, _, _) in enumerate(self._parts):
@@ -128,7 +128,7 @@ class Folding:
         return left
 
     def copy(self, state: State) -> State:
-        """A window of its own with the same content."""
+        """An independent copy of a window."""
         parts = [
             form.copy(part) for (_, form, _, _), part in zip(self._parts, state.parts, strict=True)
         ]

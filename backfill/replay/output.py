@@ -63,11 +63,11 @@ class Output:
         self._superseded.append((len(self.emissions), (key, start, end)))
 
     def removed(self, key: Any, start: int, end: int) -> None:
-        """A window does not stand in the output any more, though no record says so."""
+        """A window is no longer in the output, though no record says so."""
         self._removed.append((len(self.emissions), (key, start, end, None)))
 
     def replaced(self, key: Any, start: int, end: int) -> None:
-        """A window takes the place of one of the same bounds that was not found any more."""
+        """A window replaces one with the same bounds that could no longer be found."""
         self._replaced.add((key, start, end))
 
     def sums(self, key: Any, start: int, end: int, total: State) -> None:

@@ -147,7 +147,7 @@ class Operator(ABC):
         """Hands on what it held back, after the event of this arrival."""
 
     def restart(self) -> None:  # noqa: B027 - most lose nothing
-        """Loses what is no state."""
+        """Loses everything that is not kept in state."""
 
     def end_batch(self, arrival: Any) -> bool:
         """A micro-batch ended; whether one without data would have something to do."""
