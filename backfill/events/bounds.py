@@ -1,4 +1,4 @@
-"""Between which times the events of each input lie, from what is known without reading it."""
+"""The range of event times of each input, from what is known without reading it."""
 
 from __future__ import annotations
 

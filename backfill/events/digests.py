@@ -1,4 +1,4 @@
-"""What files hold, as a hash: a file that was rewritten with the same bytes is the same input."""
+"""Hashes of file contents: a file that was rewritten with the same bytes is the same input."""
 
 from __future__ import annotations
 

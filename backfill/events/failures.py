@@ -47,7 +47,7 @@ class _Raised:
 
 
 def translate(error: BaseException, snapshot: Snapshot | None = None) -> BackfillError | None:
-    """The one-line error for what Spark raised, or None where this is nothing known.
+    """The one-line error for an exception of Spark, or None for an unknown one.
 
     Spark reads late: an unreadable file, a bad cast in an expression or an overflow shows only
     while a job runs, and differently in classic Spark (also as Py4J's own exception) and in Spark
@@ -87,7 +87,7 @@ def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[
 
 @contextmanager
 def spark_errors(snapshot: Snapshot | None = None) -> Iterator[None]:
-    """Within this, what Spark raises and `translate` knows comes out as one line."""
+    """Within this context, Spark exceptions that `translate` knows become one-line errors."""
     try:
         yield
     except Exception as error:

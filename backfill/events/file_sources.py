@@ -182,7 +182,7 @@ def _files(listings: tuple[Listing, ...]) -> tuple[InputFile, ...]:
 
 
 def _base(listing: Listing) -> dict[str, str]:
-    """Without folders that are columns there is none: then files may lie anywhere."""
+    """There is none if no folder is a column: then the files may be anywhere."""
     return {"basePath": listing.base} if listing.columns else {}
 
 

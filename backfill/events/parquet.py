@@ -17,7 +17,7 @@ from backfill.events.model import InputFile
 def check_footers(
     files: tuple[InputFile, ...], given: Iterable[str] | None, folders: Collection[str] = ()
 ) -> None:
-    """Refuse files that Spark could not read, or would fill up with NULLs without a word.
+    """Refuse files that Spark could not read, or would silently fill with NULLs.
 
     Spark takes the schema of one file and reads columns that another does not have as NULL. So
     local files must have equal columns (order aside), unless `source.schema` says which columns

@@ -17,7 +17,7 @@ def has_zone(pattern: str) -> bool:
 
 
 def check_pattern(spark: SparkSession, pattern: str) -> None:
-    """Refuse what is no pattern, before any row is read.
+    """Refuse an invalid pattern before any row is read.
 
     Raises:
         JobFileError: it is none, or its zone is optional (without it, Spark would take the

@@ -1,4 +1,4 @@
-"""Rows that are no events, kept with their reason."""
+"""Rows that are not events, kept with their reason."""
 
 from __future__ import annotations
 

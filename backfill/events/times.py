@@ -49,7 +49,7 @@ _ISO = (
 
 @dataclass(frozen=True)
 class Reading:
-    """An event time, as columns, in two steps: what is costly is read once, into a column.
+    """An event time, as columns, in two steps: the costly part is computed once, into a column.
 
     Attributes:
         raw: what is read.

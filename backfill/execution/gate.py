@@ -1,4 +1,4 @@
-"""The gate before publishing: what a run has written is checked, and only then seen.
+"""The gate before publishing: what a run has written is checked before anyone can see it.
 
 The built-in checks are numbers, each table's from one pass over its new files, and are compared
 with their limits. A user's own expectations see the rows, and Great Expectations judges them.
@@ -181,5 +181,5 @@ def with_examples(
 
 
 def _numbers(builtin: Mapping[str, Builtin], metrics: Mapping[str, float]) -> list[Check]:
-    """The expectations of the numbers that there are."""
+    """The expectations of the numbers that were measured."""
     return [as_check(each) for name, each in builtin.items() if name in metrics]

@@ -59,7 +59,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Merged:
-    """What late events of tables that have counted the same came to.
+    """The result of merging late events into tables that have counted the same inputs.
 
     Attributes:
         horizon: µs.
@@ -279,7 +279,7 @@ def _near(
 
 
 def _reached(context: Context, definition: Definition, first: int, last: int) -> tuple[int, int]:
-    """Between which instants windows lie that the late events can touch, µs, inclusive."""
+    """The first and last instant of windows that the late events can touch, µs, inclusive."""
     window = definition.window
     if isinstance(window, SessionWindow):
         return first - window.gap.us, last + window.gap.us

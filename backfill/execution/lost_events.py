@@ -1,4 +1,4 @@
-"""Windows that a run removes: whether what it wrote in their place holds what they held."""
+"""Checks that the windows a run writes hold the events of the windows that it removes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fewer(removed: DataFrame, written: Built) -> DataFrame:
 
 
 def outside(slices: DataFrame, written: Built) -> DataFrame:
-    """The slices, of events that must all be in windows written, that are not.
+    """The slices that are in no window written, although all of them must be.
 
     Args:
         slices: of sessions, where none is cut by the end of a session.
@@ -60,7 +60,7 @@ def outside(slices: DataFrame, written: Built) -> DataFrame:
 
 
 def unlike(found: DataFrame, written: Built) -> DataFrame:
-    """The windows, each as it must be, that were not written so: key, start, end.
+    """The expected windows that were not written as expected: key, start, end.
 
     Args:
         found: key, start, end and number of events.
@@ -73,7 +73,7 @@ def unlike(found: DataFrame, written: Built) -> DataFrame:
 
 
 def _joined(one: DataFrame, other: DataFrame, names: list[str], how: str) -> DataFrame:
-    """Joined where these columns are alike, NULL being like NULL."""
+    """Joined where these columns are equal; NULL equals NULL."""
     theirs = other.select(
         *(F.col(each).alias(f"{_THERE}{each}") for each in names),
         *(each for each in other.columns if each not in names),

@@ -45,7 +45,7 @@ from backfill.windows import SessionWindow
 
 @dataclass(frozen=True)
 class _Computed:
-    """What a part of the tables came to.
+    """The result for some of the tables.
 
     Attributes:
         past: what is beyond retention.
@@ -262,7 +262,7 @@ def _session(
 
 
 def _check(name: str, windows: DataFrame, slices: DataFrame) -> tuple[int, int]:
-    """How many events the sessions hold, and how many there are: as many."""
+    """The number of events in the sessions, and in the slices, which must be equal."""
     held, assigned = (each.agg(F.sum(EVENTS)).collect()[0][0] or 0 for each in (windows, slices))
     check_held(name, held, assigned)
     return held, assigned

@@ -47,7 +47,7 @@ def ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
 
 
 def beyond(events: DataFrame, windows: Iterable[Built], limit: int) -> DataFrame:
-    """The events all of whose windows have ended before the limit; with that as their reason.
+    """The events whose windows have all ended before the limit, with that as their reason.
 
     Args:
         events: normalised and usable.

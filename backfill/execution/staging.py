@@ -1,4 +1,4 @@
-"""What a run has written and not published: gone at its end, unless it is kept as evidence."""
+"""What a run has written and not published: deleted at its end, unless it is kept as evidence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Staging:
         self._stack.close()
 
     def keep(self) -> None:
-        """What was written stays, unpublished, as evidence of why it was not published."""
+        """Keeps what was written, unpublished, as evidence of why it was not published."""
         self._evidence = True
 
     def persisted(self, frame: DataFrame) -> DataFrame:
@@ -54,7 +54,7 @@ class Staging:
         return held
 
     def windows(self, name: str, rows: DataFrame, *, task_bytes: int | None = None) -> Staged:
-        """Writes rows of a window's table, of which a task takes about so many bytes."""
+        """Writes rows of a window's table; a task takes about this many bytes."""
         spec = self._context.spec
         order = (*spec.key, "window_start")
         marked = with_edges_apart(rows, spec.windows[name].window, spec.engine, spec.timezone)

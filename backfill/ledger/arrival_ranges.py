@@ -1,4 +1,4 @@
-"""What arrived since, in a source that has no files to tell: a catalog's table, by its arrival."""
+"""What has arrived since, in a source without files: a catalog's table, by its arrival column."""
 
 from __future__ import annotations
 

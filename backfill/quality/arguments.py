@@ -67,7 +67,7 @@ def check_arguments(expectation: Any, arguments: Mapping[str, Any]) -> None:
 
 
 def _told(errors: Sequence[Any], arguments: Mapping[str, Any], expectation: str) -> JobFileError:
-    """The first argument's error; that of all arguments together follows from the others'."""
+    """The error of the first argument; that of all arguments together follows from it."""
     name = str(errors[0]["loc"][0])
     about = [each for each in errors if each["loc"][0] == name]
     first = about[0]

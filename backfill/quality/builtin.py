@@ -1,4 +1,4 @@
-"""The checks that every job has, without being asked for.
+"""The checks that every job has by default.
 
 Each is about a number that a run measures along the way (`metrics`); what breaks it is counted
 in one pass over what was written, and the numbers are compared with their limits.
@@ -129,5 +129,5 @@ BUILTINS: Mapping[str, Builtin] = {
 
 
 def scopes(window: Window) -> tuple[Scope, ...]:
-    """What of the checks is about a window's table."""
+    """The checks that concern a window's table."""
     return "windows", ("sessions" if isinstance(window, SessionWindow) else "aligned")

@@ -37,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of one check.
+    """The outcome of one check.
 
     Attributes:
         table: `events`, a window's name, or `reconciliation`.
@@ -59,13 +59,13 @@ class Outcome:
 
     @property
     def stops(self) -> bool:
-        """Whether it is a failure that is no mere warning."""
+        """Whether it is a failure, and not just a warning."""
         return not self.success and self.check.severity == "error"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """What came of all checks of one table.
+    """The outcomes of all checks of one table.
 
     Attributes:
         table: `events`, a window's name, or `reconciliation`.

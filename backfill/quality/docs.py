@@ -21,7 +21,7 @@ _PAGES = "validations"
 
 
 def build_docs(validations: Sequence[Mapping[str, Any]], folder: Path, *, title: str) -> Path:
-    """Builds the pages; those of validations that are no longer given go.
+    """Builds the pages; pages of validations that no longer exist are deleted.
 
     They need no network: styles stand in the pages, which have no scripts. A page that is there
     already is kept, so that a long history costs what is new in it.
@@ -108,7 +108,7 @@ def _digest(validation: Mapping[str, Any], look: str) -> str:
 
 
 def _write(page: Path, text: str) -> None:
-    """Whole or not at all: a page that is there is taken for done."""
+    """Whole or not at all: a page that exists counts as done."""
     unfinished = page.with_suffix(".part")
     unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
     unfinished.replace(page)

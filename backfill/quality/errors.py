@@ -11,7 +11,7 @@ from backfill.quality.checks import Outcome
 
 
 class ChecksFailed(BackfillError):
-    """Checks that are no mere warnings failed, and nothing was published.
+    """Checks failed that are not just warnings; nothing was published.
 
     Attributes:
         run_id: of the run; what it wrote is kept under it.

@@ -1,4 +1,4 @@
-"""What a run's events are measured by, over their slices: nothing is read again for it.
+"""Measures of a run's events, from their slices: nothing is read again.
 
 Only whether an event was counted twice needs the events' ids, and so another look at them; that
 is taken for some of the keys, whole, where there are many events.
@@ -77,7 +77,7 @@ def measure_events(counted: Counted) -> dict[str, float]:
 
 
 def _twice(counted: Counted, id: str) -> int:
-    """Events that are counted, less different ones that there are; of many events, some keys'."""
+    """Events counted, minus distinct events; for many events, only of some keys."""
     sliced, events = counted.sliced, counted.events
     slices = sliced.frame
     own = [

@@ -1,4 +1,4 @@
-"""Great Expectations, imported when it is needed: quiet, and with no word to anybody."""
+"""Great Expectations, imported when it is needed: without output and without telemetry."""
 
 from __future__ import annotations
 

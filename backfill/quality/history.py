@@ -1,4 +1,4 @@
-"""Whether what there is of a date is near what there was of the same weekday before."""
+"""Compares the rows and events of a date with those of the same weekday in the past."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def weekdays_before(dates: Collection[dt.date]) -> set[dt.date]:
 def published_counts(
     table: Table, dates: Collection[dt.date], without: Collection[str]
 ) -> dict[dt.date, Counts]:
-    """What a version has of some dates: its files' statistics, and one column of them.
+    """The rows and events of some dates in a version, from its files' statistics and one column.
 
     Args:
         table: the version.

@@ -39,7 +39,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class SessionsTooNear(TableMetricProvider):
-    """Of how many sessions how many follow another of their key too closely, and some of them.
+    """The number of sessions, how many follow another of their key too closely, and examples.
 
     On Spark it takes one job with a sort, and one more for the examples where there are any.
     """
@@ -86,7 +86,7 @@ class SessionsTooNear(TableMetricProvider):
 
 
 class EventsSum(ColumnAggregateMetricProvider):
-    """The exact sum of a column of whole numbers, as text: no float comes between."""
+    """The exact sum of a column of whole numbers, as text, never as a float."""
 
     metric_name = EVENTS_SUM
 

@@ -41,7 +41,7 @@ def printable_result(found: Any) -> Any:
 
 
 def statistics(successes: Sequence[bool]) -> dict[str, Any]:
-    """How many checks there were, and how many of them hold."""
+    """The number of checks, and how many passed."""
     good, every = sum(successes), len(successes)
     return {
         "evaluated_expectations": every,
@@ -85,7 +85,7 @@ def _examples(check: Check, result: Mapping[str, Any]) -> list[Mapping[str, Any]
 
 
 def _raised(info: Mapping[str, Any]) -> str | None:
-    """What was raised: once for all, or for each metric that the expectation needs."""
+    """The exception: one for all, or one for each metric that the expectation needs."""
     for each in [info] if "raised_exception" in info else info.values():
         if each["raised_exception"]:
             return str(each["exception_message"])

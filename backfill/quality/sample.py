@@ -1,4 +1,4 @@
-"""Some of the keys, whole ones: for what costs too much to look up for all."""
+"""A sample of whole keys, for checks that cost too much over all keys."""
 
 from __future__ import annotations
 

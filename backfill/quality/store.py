@@ -17,7 +17,7 @@ PAGES = f"{_FOLDER}/docs"
 
 
 def keep(root: Path, run_id: str, validations: Iterable[Validation]) -> None:
-    """Writes what came of a run's checks; whole or not at all."""
+    """Writes the outcomes of a run's checks; whole or not at all."""
     at = dt.datetime.now(dt.timezone.utc).isoformat()
     kept = [
         {"table": each.table, "run_id": run_id, "at": at, "document": each.document}
@@ -31,7 +31,7 @@ def keep(root: Path, run_id: str, validations: Iterable[Validation]) -> None:
 
 
 def kept(root: Path) -> list[dict[str, Any]]:
-    """What came of the checks of all runs, in order of time."""
+    """The outcomes of the checks of all runs, in order of time."""
     found: list[dict[str, Any]] = []
     for path in sorted((root / _FOLDER).glob("*.json")):
         found += json.loads(path.read_text())

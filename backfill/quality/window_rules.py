@@ -1,4 +1,4 @@
-"""What a window's table is measured by: which rows break a check, counted in one pass by date."""
+"""Measures of a window's table: the rows that break each check, counted by date in one pass."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class WindowRules:
-    """What the rows of a window's table have to be like.
+    """The rules for the rows of a window's table.
 
     Attributes:
         definition: of the window.
@@ -79,7 +79,7 @@ class WindowRules:
     zone: str
 
     def flagged(self, rows: DataFrame) -> DataFrame:
-        """Rows of the table with a column of truth values for each check: whether they break it.
+        """Rows of the table with a boolean column for each check: whether they break it.
 
         They are sorted by key and start for it.
         """
@@ -154,7 +154,7 @@ class Look:
         return self.rules.flagged(self.rows)
 
     def counts(self, table: str) -> DataFrame:
-        """By date, the rows and what they hold, and how many break each check."""
+        """By date, the number of rows, of their events, and of rows that break each check."""
         checks = self.rules.checks()
         total = F.count(F.lit(1)), F.sum(EVENTS)
         if self.beside is None:

@@ -1,4 +1,4 @@
-"""Which files of a table the parts of a window come from, a bit for each."""
+"""Which files of a table the parts of a window come from, with one bit per file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BITS = 63
 
 @dataclass(frozen=True)
 class FileBitmap:
-    """Files, by the place of their bit.
+    """Files, each with the position of its bit.
 
     Sets of them are added up by hashing, in columns of fixed width; sets of strings, as
     `collect_set` makes them, would be sorted.

@@ -24,7 +24,7 @@ MakeRecord = Callable[[dict[str, Any] | None], dict[str, Any]]
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a version, the unit that is rewritten, and between which values its rows lie.
+    """A file of a version, the unit that is rewritten, with the bounds of its rows' values.
 
     Attributes:
         path: names it within its table.

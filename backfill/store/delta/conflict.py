@@ -1,4 +1,4 @@
-"""When two runs cannot both stand: the dates that they replace meet, or the files."""
+"""When two runs conflict: they replace the same dates or files."""
 
 from __future__ import annotations
 

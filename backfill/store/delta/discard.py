@@ -1,4 +1,4 @@
-"""Taking back what a run staged and did not publish."""
+"""Discards what a run staged and did not publish."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def local_folder(path: str | Path) -> Path:
 
 
 def checked_name(name: str, what: str) -> str:
-    """The name, where it can name a folder anywhere: letters, digits, `_`, `.` and `-`."""
+    """The name, if it is valid as a folder name everywhere: letters, digits, `_`, `.` and `-`."""
     if not _NAME.fullmatch(name):
         raise TableError(
             "may contain only letters, digits, '_', '.' and '-'", field=what, value=name

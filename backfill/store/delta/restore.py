@@ -1,4 +1,4 @@
-"""Going back to an older version, by a commit on top of the newest."""
+"""Restores an older version, by a commit on top of the newest."""
 
 from __future__ import annotations
 

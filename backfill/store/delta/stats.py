@@ -96,7 +96,7 @@ def file_statistics(path: Path, columns: Mapping[str, str]) -> FileStatistics:
 
 
 def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
-    """The smallest and largest value as JSON has them; None for a bound that is left out."""
+    """The smallest and largest value as JSON values; None for a bound that is left out."""
     if kind in _INTEGERS:
         return min(g.min_raw for g in groups), max(g.max_raw for g in groups)
     if kind in _TIMESTAMPS:
