@@ -37,7 +37,9 @@ class Contender:
     end_shift_us: int = 0
 
 
-def _spark(build: Callable[[DataFrame], DataFrame]) -> Run:
+def written(build: Callable[[DataFrame], DataFrame]) -> Run:
+    """Computes from Parquet with Spark, and writes the result."""
+
     def run(spark: SparkSession, source: Path, out: Path) -> None:
         build(spark.read.parquet(str(source))).write.parquet(str(out))
 
@@ -64,7 +66,7 @@ def our_sessions(
             combine=combine,
         )
 
-    return _spark(build)
+    return written(build)
 
 
 def our_hopping(size: str, advance: str) -> Run:
@@ -77,7 +79,7 @@ def our_hopping(size: str, advance: str) -> Run:
             aggregates=MEASURES,
         )
 
-    return _spark(build)
+    return written(build)
 
 
 def _measures() -> tuple[Column, Column]:
@@ -121,7 +123,7 @@ def _lag(events: DataFrame) -> DataFrame:
 
 
 def _hopping_window(size: str, advance: str) -> Run:
-    return _spark(lambda events: _by_window(events, F.window("event_time", size, advance)))
+    return written(lambda events: _by_window(events, F.window("event_time", size, advance)))
 
 
 _DUCKDB_EVENTS = """
@@ -212,11 +214,11 @@ def _job(more: str) -> Run:
 
 OURS = Contender("backfill", our_sessions())
 OURS_WITH_ID = Contender("backfill, with id", our_sessions(id="event_id"))
-SESSION_WINDOW = Contender("session_window", _spark(_session_window), end_shift_us=GAP_US)
+SESSION_WINDOW = Contender("session_window", written(_session_window), end_shift_us=GAP_US)
 DROP_DUPLICATES = Contender(
-    "dropDuplicates + session_window", _spark(_deduplicated), end_shift_us=GAP_US
+    "dropDuplicates + session_window", written(_deduplicated), end_shift_us=GAP_US
 )
-LAG = Contender("lag + cumulative sum", _spark(_lag))
+LAG = Contender("lag + cumulative sum", written(_lag))
 DUCKDB = Contender("DuckDB", _duckdb(_DUCKDB_EVENTS))
 DUCKDB_SLICES = Contender("DuckDB over slices", _duckdb(_DUCKDB_SLICES))
 POLARS = Contender("Polars", _polars)

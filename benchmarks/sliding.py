@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -13,7 +12,7 @@ from pyspark.sql.window import Window as Over
 import backfill
 from backfill import SlidingWindow
 from backfill import aggregates as agg
-from benchmarks.contenders import Contender, Run
+from benchmarks.contenders import Contender, written
 
 _DAY_US = 86_400_000_000
 
@@ -77,13 +76,6 @@ def _duckdb(spark: SparkSession, source: Path, out: Path) -> None:
         """)
 
 
-def _written(build: Callable[[DataFrame], DataFrame]) -> Run:
-    def run(spark: SparkSession, source: Path, out: Path) -> None:
-        build(spark.read.parquet(str(source))).write.parquet(str(out))
-
-    return run
-
-
-OURS = Contender("backfill", _written(_ours))
-RANGE_FRAME = Contender("RANGE frame", _written(_spark))
+OURS = Contender("backfill", written(_ours))
+RANGE_FRAME = Contender("RANGE frame", written(_spark))
 DUCKDB = Contender("DuckDB", _duckdb)
