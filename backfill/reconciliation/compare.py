@@ -30,7 +30,7 @@ from backfill.reconciliation.syndromes import POWERS, weights
 _BUCKET_BITS = 15
 #: So many further bits of its hash are a key's weight, and so many of a window's hash are summed:
 #: a long holds the sum of 2^24 windows that are one and the same, by the highest power.
-_WEIGHT_BITS, _SUMMED_BITS = 6, 22
+_WEIGHT_BITS, _SUMMED_BITS = 8, 24
 #: Stands for a NULL, its place added: a number that no value happens to be.
 _ABSENT = 0x5BD1E995_27D4EB2F
 _TO_THE_MICROSECOND = {
@@ -38,7 +38,8 @@ _TO_THE_MICROSECOND = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 _BATCH, _STREAM, _WINDOWS = "_batch_windows", "_stream_windows", "_windows"
-_KEY, _BITS, _BUCKET, _WEIGHT = "_key_bits", "_bits", "_bucket", "_weight"
+_KEY, _BITS, _PART = "_key_bits", "_bits", "_part"
+_BUCKET, _WEIGHT = "_bucket", "_weight"
 _DIFFERS, _MORE, _XOR, _SUMS = (
     "_differs",
     "_more",
@@ -54,13 +55,15 @@ class Totals:
     Attributes:
         batch: how many there are.
         stream: how many the stream has.
-        off: of each bucket of keys where they differ, what has to be accounted for, its hashes
-            and how many windows the stream has more, and what is left of its sums.
+        off: of each bucket of keys where they differ, what has to be accounted for: its hashes,
+            and how many windows the stream has more.
+        weights: of these buckets' keys that differ, where that can be told.
     """
 
     batch: int
     stream: int
-    off: Mapping[int, tuple[tuple[int, int], Sequence[int]]]
+    off: Mapping[int, tuple[int, int]]
+    weights: Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,20 @@ class Sides:
 
     def totals(self) -> Totals:
         """Looks at all windows, once."""
-        found = self._summed(self._marked(), _BUCKET, POWERS)
+        rows = self._marked().withColumn(_BUCKET, _leading(_BUCKET_BITS))
+        found = self._summed(rows, _BUCKET, POWERS)
         rows = found.select("*", _differs().alias(_DIFFERS)).toArrow()
         batch, stream = (pc.sum(rows[name]).as_py() or 0 for name in (_BATCH, _STREAM))
         rows = rows.filter(rows[_DIFFERS])
-        names = (_BUCKET, _XOR, _MORE, *_SUMS)
-        bucket, xor, more, *sums = (rows[name].to_pylist() for name in names)
-        left = zip(zip(xor, more, strict=True), zip(*sums, strict=True), strict=True)
-        return Totals(batch, stream, dict(zip(bucket, left, strict=True)))
+        bucket, xor, more = (rows[name].to_pylist() for name in (_BUCKET, _XOR, _MORE))
+        told = weights([rows[name].to_numpy() for name in _SUMS], _WEIGHT_BITS)
+        left = zip(xor, more, strict=True)
+        return Totals(
+            batch,
+            stream,
+            off=dict(zip(bucket, left, strict=True)),
+            weights=dict(zip(bucket, told, strict=True)),
+        )
 
     def differing(self, totals: Totals, held: Callable[[DataFrame], DataFrame]) -> Found:
         """Looks at all windows once more, for those of the keys that differ.
@@ -125,14 +134,14 @@ class Sides:
         near = held(self._near(totals, whole))
         # By the keys' hashes, for numbers group faster than text.
         off = held(self._summed(near, _KEY).where(_differs()).select(_KEY, _XOR, _MORE))
-        left = off.groupBy(F.shiftrightunsigned(_KEY, 64 - _BUCKET_BITS).alias(_BUCKET)).agg(
+        left = off.groupBy(_leading(_BUCKET_BITS)).agg(
             F.count(F.lit(1)), F.bit_xor(_XOR), F.sum(_MORE)
         )
         buckets, keys, xor, more = (each.to_pylist() for each in left.toArrow())
         found = dict(zip(buckets, zip(xor, more, strict=True), strict=True))
         # A table has no window twice. So of what differs either the hashes leave something, or the
         # stream has more: nothing else can leave nothing of both.
-        missed = {each for each, (due, _) in totals.off.items() if found.get(each) != due}
+        missed = {each for each, due in totals.off.items() if found.get(each) != due}
         windows = near.join(off.select(_KEY), _KEY, "left_semi").drop(_KEY)
         return Found(windows, sum(keys)), missed
 
@@ -140,15 +149,14 @@ class Sides:
         """The windows of keys of which some differ."""
         off = [
             {"_off_bucket": bucket, "_off_weight": weight}
-            for bucket, (_, sums) in totals.off.items()
-            for weight in ([None] if bucket in whole else weights(sums, _WEIGHT_BITS))
+            for bucket, told in totals.weights.items()
+            for weight in ([None] if bucket in whole or not told else told)
         ]
         schema = pa.schema([("_off_bucket", pa.int64()), ("_off_weight", pa.int64())])
         wanted = self.batch.sparkSession.createDataFrame(pa.Table.from_pylist(off, schema))
-        one = F.col("_off_weight").isNull() | (F.col("_off_weight") == F.col(_WEIGHT))
-        same = (F.col("_off_bucket") == F.col(_BUCKET)) & one
-        rows = self._marked().join(F.broadcast(wanted), same, "left_semi")
-        return rows.drop(_BUCKET, _WEIGHT)
+        one = F.col("_off_weight").isNull() | (F.col("_off_weight") == _weight())
+        same = (F.col("_off_bucket") == _leading(_BUCKET_BITS)) & one
+        return self._marked().join(F.broadcast(wanted), same, "left_semi")
 
     def _marked(self) -> DataFrame:
         ours, theirs = (
@@ -157,33 +165,27 @@ class Sides:
         )
         types = {field.name: field.dataType for field in self.batch.schema.fields}
         key = F.xxhash64(F.lit(0), *_told([_flat(F.col(each), types[each]) for each in self.keys]))
-        bits = F.shiftrightunsigned(_KEY, 64 - _BUCKET_BITS - _WEIGHT_BITS)
-        return (
-            ours.unionByName(theirs)
-            .withColumn(_KEY, key)
-            .withColumns(
-                {
-                    _BUCKET: F.shiftrightunsigned(bits, _WEIGHT_BITS),
-                    _WEIGHT: bits.bitwiseAND((1 << _WEIGHT_BITS) - 1),
-                }
-            )
-        )
+        return ours.unionByName(theirs).withColumn(_KEY, key)
 
     def _summed(self, rows: DataFrame, by: str, powers: int = 1) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""
         values = [_flat(column(name), type) for name, type in self.values.items()]
         # Of the key too: windows of two keys in a bucket may be alike but for it.
         window = F.xxhash64(_KEY, START, END, *_told(values))
-        weights = [_WEIGHT] if powers > 1 else []
+        part = F.shiftright(_BITS, 64 - _SUMMED_BITS)
         return (
-            rows.select(by, SIDE, *weights, window.alias(_BITS))
+            rows.select(by, SIDE, _weight().alias(_WEIGHT), window.alias(_BITS))
+            .select("*", F.when(F.col(SIDE), -part).otherwise(part).alias(_PART))
             .groupBy(by)
             .agg(
                 # Both numbers in one, for the fewer sums the faster.
                 F.sum(F.when(F.col(SIDE), 1 << 32).otherwise(1)).alias(_WINDOWS),
                 F.bit_xor(_BITS).alias(_XOR),
                 # Two rows of one side that are alike cancel each other out above; here they do not.
-                *(_sum(power).alias(_SUMS[power]) for power in range(powers)),
+                *(
+                    F.sum(reduce(mul, [F.col(_WEIGHT)] * power, F.col(_PART))).alias(_SUMS[power])
+                    for power in range(powers)
+                ),
             )
             .withColumns(
                 {
@@ -195,11 +197,13 @@ class Sides:
         )
 
 
-def _sum(power: int) -> Column:
-    """Of parts of hashes, from which the other side's are taken away."""
-    part = F.shiftright(_BITS, 64 - _SUMMED_BITS)
-    signed = F.when(F.col(SIDE), -part).otherwise(part)
-    return F.sum(reduce(mul, [F.col(_WEIGHT)] * power, signed))
+def _leading(bits: int) -> Column:
+    """So many bits of a key's hash."""
+    return F.shiftrightunsigned(_KEY, 64 - bits)
+
+
+def _weight() -> Column:
+    return _leading(_BUCKET_BITS + _WEIGHT_BITS).bitwiseAND((1 << _WEIGHT_BITS) - 1)
 
 
 def _told(parts: Sequence[Column]) -> Sequence[Column]:

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-#: By so many powers of its key's weight a window is weighed, from 0: two keys are four unknowns.
-POWERS = 4
+import numpy as np
+import numpy.typing as npt
+
+#: By so many powers of its key's weight a window is weighed, from 0.
+POWERS = 3
 
 
-def weights(sums: Sequence[int], bits: int) -> Sequence[int | None]:
-    """The weights of the keys that left these sums, if they are of one or two weights.
+def weights(sums: Sequence[npt.NDArray[np.int64]], bits: int) -> Sequence[Sequence[int]]:
+    """The weights of the keys that left these sums, where they are of one or two weights.
 
     What a bucket's two sides have in common is no longer in their difference. What is, is weighed
     by the powers of a number of each key's, as the syndromes of a code weigh its errors (Peterson,
     IRE Transactions on Information Theory 6, 1960, with the integers for a field).
 
     Args:
-        sums: what is left of each power's, from 0.
+        sums: what is left of each power's, from 0, of each bucket.
         bits: a weight's.
 
     Returns:
-        the weights; [None] where they are more, or where the sums tell nothing.
+        for each bucket the weights, with others where the sums allow for several answers; none
+        where they are more than two, or where the sums tell nothing.
     """
-    s0, s1, s2, s3 = sums
-    # Of weights v and w that leave a and b the sums are a + b, av + bw, avv + bww, avvv + bwww.
-    scale = s0 * s2 - s1 * s1
-    if scale:
-        total, rest = divmod(s0 * s3 - s1 * s2, scale)
-        product, other = divmod(s1 * s3 - s2 * s2, scale)
-        square = total * total - 4 * product
-        root = math.isqrt(max(0, square))
-        whole = not rest and not other and square == root * root
-        found = [(total - root) // 2, (total + root) // 2]
-    else:
-        weight, rest = divmod(s1, s0) if s0 else (-1, 0)
-        found, whole = [weight], not rest
-    return found if whole and 0 <= found[0] <= found[-1] < 1 << bits else [None]
+    s0, s1, s2 = sums
+    pairs = np.zeros((len(s0), 1 << bits), dtype=bool)
+    alone = np.zeros_like(pairs)
+    for weight in range(1 << bits):
+        # Of weights v and w that leave a and b the sums are a + b, av + bw, avv + bww.
+        one, two = s1 - weight * s0, s2 - weight * s1
+        alone[:, weight] = (one == 0) & (two == 0) & (s0 != 0)
+        # Taking a's part away leaves b(w - v) and bw(w - v), whose ratio is w.
+        some = one != 0
+        other, rest = np.divmod(two, np.where(some, one, 1))
+        whole = some & (rest == 0) & (other >= 0) & (other < 1 << bits)
+        pairs[:, weight] |= whole
+        pairs[np.flatnonzero(whole), other[whole]] = True
+    found = np.where(alone.any(axis=1, keepdims=True), alone, pairs)
+    return [np.flatnonzero(each).tolist() for each in found]
