@@ -172,28 +172,33 @@ def bind(
         arrival: how many arrival columns there are.
 
     Returns:
-        The events with `columns` and one input column for each aggregate, and the aggregates
-        bound to them.
+        The events with `columns` and the inputs of the aggregates, equal ones once, and the
+        aggregates bound to them.
 
     Raises:
         AggregateError: if an expression or a predicate does not fit the events' columns.
     """
     order = (TIME, *(f"_arrival{i}" for i in range(arrival)))
     distinct = list(dict.fromkeys(aggregates))
-    inputs = {i: each.input() for i, each in enumerate(distinct)}
-    for i, each in enumerate(distinct):
-        _check_resolves(events, each, inputs[i])
-    named = [each.alias(f"_in{i}") for i, each in inputs.items() if each is not None]
-    frame = events.select(*columns, *named)
+    names: dict[object, str] = {}
+    inputs = []
+    for each in distinct:
+        value = each.input()
+        _check_resolves(events, each, value)
+        seen = (each.expression, each.where, each.sees_nulls)
+        if value is not None and seen not in names:
+            names[seen] = f"_in{len(names)}"
+            inputs.append(value.alias(names[seen]))
+    frame = events.select(*columns, *inputs)
     types = {field.name: field.dataType for field in frame.schema.fields}
     bound = {}
     for i, each in enumerate(distinct):
-        type = types.get(f"_in{i}", T.IntegerType())
+        name = names.get((each.expression, each.where, each.sees_nulls))
+        type = T.IntegerType() if name is None else types[name]
         inner = (
             type["value"].dataType if each.sees_nulls and isinstance(type, T.StructType) else type
         )
         each.check(inner)
-        name = None if inputs[i] is None else f"_in{i}"
         bound[each] = Bound(each, i, name, type, order)
     return frame, bound
 

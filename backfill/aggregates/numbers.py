@@ -158,41 +158,49 @@ class Mean(Running):
 class Variance(Aggregate):
     """The sample variance, a double; NULL for fewer than two values.
 
-    The state is count, mean and m2 (the sum of squared deviations), merged pairwise as Chan,
+    The state is count, mean and spread (the mean of squared deviations), merged pairwise as Chan,
     Golub and LeVeque do, which stays accurate where a sum of squares cancels.
     """
 
     name: ClassVar[str] = "variance"
     python: ClassVar[str | None] = "variance"
-    kept: ClassVar[tuple[str, ...]] = ("moments",)
+    kept: ClassVar[tuple[str, ...]] = ("n", "mean", "spread")
 
     def check(self, type: T.DataType) -> None:
         self._check_numeric(type)
 
     def partial(self, given: Input) -> dict[str, Column]:
         value = given.value.cast("double")
-        count = F.count(value).cast("double")
-        return {"moments": _moments(count, F.avg(value), F.var_pop(value) * count)}
+        # Counted as `Mean` counts, which sliding windows then do once for both.
+        n = F.sum(_one(given.value))
+        return {"n": n, "mean": F.avg(value), "spread": F.var_pop(value)}
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
-        parts = F.filter(F.collect_list(states["moments"]), lambda part: part["n"] > 0)
-        none = _moments(F.lit(0.0), F.lit(0.0), F.lit(0.0))
-        return {"moments": F.aggregate(parts, none, _join_moments)}
-
-    def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
-        value = given.value.cast("double")
-        count = F.count(value).over(frame).cast("double")
-        mean, spread = F.avg(value).over(frame), F.var_pop(value).over(frame)
-        return {"moments": _moments(count, mean, spread * count)}
+        parts = F.collect_list(F.struct(*(each.alias(name) for name, each in states.items())))
+        some = F.filter(parts, lambda part: part["n"] > 0)
+        none = F.struct(
+            F.lit(0).cast("long").alias("n"), F.lit(0.0).alias("mean"), F.lit(0.0).alias("spread")
+        )
+        # With nothing on the left, its mean of 0 must not touch infinities on the right.
+        merged = F.aggregate(
+            some,
+            none,
+            lambda left, right: F.when(left["n"] == 0, right).otherwise(
+                F.struct(*(each.alias(name) for name, each in _join_moments(left, right).items()))
+            ),
+        )
+        return {name: merged[name] for name in states}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        joined = _join_moments(left["moments"], right["moments"])
-        nothing = right["moments"]["n"] == 0
-        return {"moments": F.when(nothing, left["moments"]).otherwise(joined)}
+        return {
+            name: F.when(left["n"] == 0, right[name])
+            .when(right["n"] == 0, left[name])
+            .otherwise(state)
+            for name, state in _join_moments(left, right).items()
+        }
 
     def finish(self, states: States, events: Column) -> Column:
-        moments = states["moments"]
-        return F.when(moments["n"] > 1, moments["m2"] / (moments["n"] - 1))
+        return F.when(states["n"] > 1, states["spread"] * states["n"] / (states["n"] - 1))
 
 
 @dataclass(frozen=True)
@@ -206,18 +214,13 @@ class Stddev(Variance):
         return F.sqrt(super().finish(states, events))
 
 
-def _moments(count: Column, mean: Column, m2: Column) -> Column:
-    return F.struct(count.alias("n"), mean.alias("mean"), m2.alias("m2"))
-
-
-def _join_moments(left: Column, right: Column) -> Column:
+def _join_moments(left: States | Column, right: States | Column) -> dict[str, Column]:
     count = left["n"] + right["n"]
     apart = right["mean"] - left["mean"]
     share = right["n"] / count
-    joined = _moments(
-        count,
-        left["mean"] + apart * share,
-        left["m2"] + right["m2"] + apart * apart * left["n"] * share,
-    )
-    # With nothing on the left, its mean of 0 must not touch infinities on the right.
-    return F.when(left["n"] == 0, right).otherwise(joined)
+    between = apart * apart * (1 - share) * share
+    return {
+        "n": count,
+        "mean": left["mean"] + apart * share,
+        "spread": left["spread"] * (1 - share) + right["spread"] * share + between,
+    }

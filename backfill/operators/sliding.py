@@ -14,7 +14,6 @@ from another, so sums of doubles do not drift.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
@@ -30,15 +29,16 @@ AT = "_at"
 _KIND, _SLICE, _GROUP = "_kind", "_slice", "_group"
 #: In this order at the same instant: an event is not part of what came before it.
 _ASKS, _COUNTS, _BOTH, _LEAVES = 0, 1, 2, 3
-#: About this many slices to a window: of 1,000 events, a slice has 32, and merging 32 slices costs
-#: as much as going through one.
-_SLICES = 32
+#: About this many slices to a window.
+_SLICES = 8
 #: The slices of windows that have no start.
 _DAY = 86_400_000_000
 
 
 # The columns of a window's parts: the prefixes of their names.
 _HEAD, _WHOLE, _TAIL = "_head", "_whole", "_tail"
+#: What has been joined of them.
+_SO_FAR = "_so_far"
 
 
 def sliding(
@@ -84,11 +84,11 @@ def sliding(
     before = (Over.unboundedPreceding, Over.currentRow)
     order = [AT, *arrival, _KIND] if window.before else [AT]
     heads = within.orderBy(*order).rangeBetween(*before)
-    found = placed.withColumns(_running(_HEAD, aggregates, heads, (_COUNTS, _BOTH)))
+    found = _with_running(placed, _HEAD, aggregates, heads, (_COUNTS, _BOTH))
     parts = [_HEAD]
     if total is not None:
         tails = within.orderBy(F.col(AT).desc()).rangeBetween(*before)
-        found = found.withColumns(_running(_TAIL, aggregates, tails, (_LEAVES,)))
+        found = _with_running(found, _TAIL, aggregates, tails, (_LEAVES,))
         parts.insert(0, _TAIL)
     found = found.where(F.col(_KIND).isin(_ASKS, _BOTH))
     if count != 1:
@@ -100,7 +100,7 @@ def sliding(
         whole = _whole(rows, group, aggregates, frame)
         found = found.join(whole, [*group, _SLICE])
         parts.insert(1 if total is not None else 0, _WHOLE)
-    joined = found.select(*keys, AT, TIME, *also, *_joined(parts, aggregates))
+    joined = _joined(found, parts, [*keys, AT, TIME, *also], aggregates)
     if window.distinct:
         joined = joined.where(F.col(EVENTS) > 0).dropDuplicates([*keys, AT])
     return joined
@@ -132,15 +132,25 @@ def _rows(events: DataFrame, window: SlidingWindow, tick: int, clips: bool) -> D
     return events.withColumn("_row", F.explode(F.array(*kinds))).select(*events.columns, "_row.*")
 
 
-def _running(
-    part: str, aggregates: Sequence[Bound], frame: WindowSpec, kinds: Sequence[int]
-) -> dict[str, Column]:
-    """The states of a head or a tail: of the rows of these kinds in a frame."""
+def _with_running(
+    rows: DataFrame,
+    part: str,
+    aggregates: Sequence[Bound],
+    frame: WindowSpec,
+    kinds: Sequence[int],
+) -> DataFrame:
+    """The rows with the states of a head or a tail: of the rows of these kinds in a frame."""
     counted = F.col(_KIND).isin(*kinds)
     states = {EVENTS: F.sum(F.when(counted, F.lit(1).cast("long"))).over(frame)}
     for each in aggregates:
         states |= each.over(counted, frame)
-    return {part + name: state for name, state in states.items()}
+    # Aggregates share states, such as the number of values. Spark would compute each of them.
+    # What is written alike is alike here: states are made of inputs, which have names of their own.
+    first: dict[str, str] = {}
+    shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
+    found = rows.withColumns({part + name: states[name] for name in first.values()})
+    copies = {name: of for name, of in shared.items() if name != of}
+    return found.withColumns({part + name: F.col(part + of) for name, of in copies.items()})
 
 
 def _whole(
@@ -164,25 +174,28 @@ def _whole(
     )
 
 
-def _joined(parts: Sequence[str], aggregates: Sequence[Bound]) -> list[Column]:
+def _joined(
+    found: DataFrame, parts: Sequence[str], kept: Sequence[str], aggregates: Sequence[Bound]
+) -> DataFrame:
     """The states of windows, from those of their parts, in order of time."""
-    columns = [name for each in aggregates for name in each.states()]
-    found = [
-        Part(
-            F.coalesce(F.col(part + EVENTS), F.lit(0)),
-            {name: F.col(part + name) for name in columns},
-        )
-        for part in parts
-    ]
-    whole = reduce(lambda left, right: _both(left, right, aggregates), found)
-    return [
-        whole.events.alias(EVENTS),
-        *(state.alias(name) for name, state in whole.states.items()),
-    ]
+    columns = [EVENTS, *(name for each in aggregates for name in each.states())]
+    left, *later = parts
+    for right in later:
+        # One step after the other: in a single expression the steps' terms would multiply.
+        states = _both(_part(left, columns), _part(right, columns), aggregates)
+        found = found.withColumns({_SO_FAR + name: state for name, state in states.items()})
+        left = _SO_FAR
+    return found.select(*kept, *(F.col(left + name).alias(name) for name in columns))
 
 
-def _both(left: Part, right: Part, aggregates: Sequence[Bound]) -> Part:
-    states: dict[str, Column] = {}
+def _part(part: str, columns: Sequence[str]) -> Part:
+    """A part of a window; NULL where there are no events."""
+    events = F.coalesce(F.col(part + EVENTS), F.lit(0))
+    return Part(events, {name: F.col(part + name) for name in columns})
+
+
+def _both(left: Part, right: Part, aggregates: Sequence[Bound]) -> dict[str, Column]:
+    states = {EVENTS: left.events + right.events}
     for each in aggregates:
         states |= each.combine(left, right)
-    return Part(left.events + right.events, states)
+    return states
