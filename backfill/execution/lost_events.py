@@ -20,7 +20,8 @@ from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.slicing import computed_once, slices
 from backfill.planning.time_spans import hull
-from backfill.windows import SessionWindow
+from backfill.reach import Span
+from backfill.windows import EventWindow, SessionWindow
 
 _THERE = "_there"
 
@@ -67,9 +68,20 @@ def unlike(found: DataFrame, written: Built) -> DataFrame:
         written: the windows that were computed.
     """
     same = [*written.sliced.key.inner, START, END]
-    now = written.frame.select(*same, F.col(EVENTS).alias(_THERE))
-    joined = _joined(found, now, same, "left")
+    # Events at the same time have a row each.
+    expected = found.groupBy(*same).agg(F.sum(EVENTS).alias(EVENTS))
+    now = written.frame.groupBy(*same).agg(F.sum(EVENTS).alias(_THERE))
+    joined = _joined(expected, now, same, "left")
     return joined.where(~F.col(EVENTS).eqNullSafe(F.col(_THERE))).select(*same)
+
+
+def _needed(lost: DataFrame, written: Built) -> DataFrame:
+    """From when to when events are needed to compute these windows again: key, start, end."""
+    start, end = F.col(START), F.col(END)
+    if isinstance(written.definition.window, EventWindow):
+        start = end
+    start, end = written.kind.needs(start, end)
+    return lost.withColumns({START: start, END: end})
 
 
 def _joined(one: DataFrame, other: DataFrame, names: list[str], how: str) -> DataFrame:
@@ -89,7 +101,7 @@ def check_removed(
     part: RangeInput,
     written: Built,
     old_windows: ReplacedWindows,
-    between: tuple[int, int],
+    between: Span,
 ) -> None:
     """Checks that events of replaced windows that are in the source are in the windows written.
 
@@ -110,20 +122,24 @@ def check_removed(
     if removed is None:
         return
     lost = computed_once(fewer(removed, written))
-    bounds = hull(lost)
+    wanted = computed_once(_needed(lost, written))
+    bounds = hull(wanted)
     if bounds is None:
         return
     low, high = bounds
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
     events = events_within(
-        context.reader.events(counted, (low, high + 1)), written.sliced.key, lost
+        context.reader.events(counted, (low, high + 1)), written.sliced.key, wanted
     )
-    sliced = slices(context, events, [state.name])
+    sliced = slices(context, events, [state.name], computed_once)
     if isinstance(written.definition.window, SessionWindow):
         wrong = outside(sliced.frame, written)
     else:
         again = sliced.build(written.definition)
+        extents = lost
+        if isinstance(written.definition.window, EventWindow):
+            extents = lost.withColumn(START, F.col(END))
         wrong = unlike(
-            match_rows(again.frame, again, ReplacedWindows(None, lost), "left_semi"), written
+            match_rows(again.frame, again, ReplacedWindows(None, extents), "left_semi"), written
         )
     check_none_lost(state.name, wrong.count())

@@ -109,16 +109,30 @@ def rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     """
     final, extents = _rebuilt(of, wanted)
     final = computed_once(final)
-    lost = hull(fewer(wanted, Built(final, of.definition, of.sliced)))
+    check_still_there(of.context, wanted, Built(final, of.definition, of.sliced))
+    return final, extents
+
+
+def check_still_there(context: Context, before: DataFrame, written: Built) -> None:
+    """Checks that the windows computed hold what was published, where only events have come.
+
+    Args:
+        context: of the run.
+        before: key, start, end and number of events of windows that are replaced.
+        written: those in their place.
+
+    Raises:
+        SourceError: the source no longer holds events that were counted.
+    """
+    lost = hull(fewer(before, written))
     if lost is not None:
-        (low, high), *_ = dates_between(*lost, of.context.spec.timezone).ranges
+        (low, high), *_ = dates_between(*lost, context.spec.timezone).ranges
         raise SourceError(
             "no longer holds events that were counted; they cannot be removed by merging",
             field="source",
-            value=shown(of.context.spec.source.path),
+            value=shown(context.spec.source.path),
             way_out=f"Run these dates: backfill run JOB --from {low} --to {high}",
         )
-    return final, extents
 
 
 def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -9,6 +9,7 @@ from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates
 from backfill.planning.range_input import followed, range_inputs, sliced_input
 from backfill.planning.stages import Beyond, RangeStage
+from backfill.planning.time_spans import touched
 from backfill.time.dates import Dates
 from backfill.windows import SessionWindow
 
@@ -33,10 +34,11 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
             if isinstance(definition.window, SessionWindow):
                 found = followed(chosen, state, sliced, part)
                 keys = found.steps[0].keys if found.steps else 0
-                low, high = found.low, found.high
+                low, high = first, last = found.low, found.high
+            else:
+                first, last = touched(context, part.span, definition)
             built = Built(sliced.frame, definition, sliced)
-            last = None if high is None else high - 1
-            files = candidates(context, state, built, low, last)
+            files = candidates(context, state, built, first, None if last is None else last - 1)
             rewritten = (
                 len(files),
                 sum(each.rows for each in files),

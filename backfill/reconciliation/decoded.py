@@ -22,7 +22,7 @@ from backfill.reconciliation.decoders.columns import decode_columns, ordering
 from backfill.reconciliation.decoders.kafka import decode_records
 from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.reconciliation.stream_files import read_written
-from backfill.windows import SessionWindow, Window
+from backfill.windows import AnyWindow, SessionWindow
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]
 
@@ -92,7 +92,7 @@ class Decoded:
 def decode(
     spark: SparkSession,
     options: StreamOptions,
-    window: Window,
+    window: AnyWindow,
     *,
     key: Key,
     aggregates: Mapping[str, T.DataType],

@@ -10,7 +10,7 @@ from backfill.engines import PLAIN, Engine
 from backfill.reconciliation.rows import Row
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
-from backfill.windows import SessionWindow, Window
+from backfill.windows import AnyWindow, SessionWindow
 
 
 class Among(Protocol):
@@ -39,7 +39,7 @@ class Operator:
         among: the key, if it depends on other keys; None if it is replayed alone.
     """
 
-    window: Window
+    window: AnyWindow
     engine: Engine
     aggregates: Mapping[str, Aggregated]
     timezone: str = "UTC"
@@ -101,12 +101,12 @@ class Operator:
             back = self.window.gap.us if ends_later else 0
         return [Row(each.start, each.end - back, each.values, each.events) for each in windows]
 
-    def with_window(self, window: Window) -> Operator:
+    def with_window(self, window: AnyWindow) -> Operator:
         """The same with another window."""
         return replace(self, window=window)
 
 
-def without_loss(engine: Engine, window: Window) -> Engine:
+def without_loss(engine: Engine, window: AnyWindow) -> Engine:
     """An engine that cuts windows as a batch under this one does: nothing is late, none pending."""
     return replace(
         PLAIN,

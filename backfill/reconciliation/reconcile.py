@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.compute import Definition, bounds
+from backfill.compute import Definition
 from backfill.compute import Key as KeyColumns
 from backfill.engines import Engine
 from backfill.errors import JobFileError
+from backfill.kinds import kind_of
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import floored
@@ -220,7 +221,7 @@ class _Reconciling:
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
         keys, tick = keys_of(self.context), self.system.tick_us
         rows = published_table(self.context, self.name).read(self.context.spark)
-        start, end = bounds(self.definition.window, self.spec.engine)
+        start, end = kind_of(self.definition.window, self.spec.engine, self.spec.timezone).bounds()
         names = list(self.definition.aggregates)
         batch = rows.select(
             *(column(own).alias(inner) for own, inner in zip(self.spec.key, keys, strict=True)),

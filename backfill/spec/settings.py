@@ -33,11 +33,12 @@ from backfill.spec.parts import (
 from backfill.spec.stream import Stream
 from backfill.time.durations import Fixed
 from backfill.windows import (
+    AnyWindow,
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
+    SlidingWindow,
     TumblingWindow,
-    Window,
 )
 
 _TIME_FORMATS = ("iso", "epoch_s", "epoch_ms", "epoch_us")
@@ -165,11 +166,21 @@ class Cumulating(Part):
     phase: Span | None = None
 
 
-_KINDS: Mapping[str, Callable[..., Window]] = {
+class Sliding(Part):
+    """The parameters of `SlidingWindow`."""
+
+    size: FixedSpan | None
+    before: bool = False
+    following: FixedSpan | None = None
+    distinct: bool = False
+
+
+_KINDS: Mapping[str, Callable[..., AnyWindow]] = {
     "session": SessionWindow,
     "tumbling": TumblingWindow,
     "hopping": HoppingWindow,
     "cumulating": CumulatingWindow,
+    "sliding": SlidingWindow,
 }
 
 
@@ -180,10 +191,11 @@ class WindowTable(Part):
     tumbling: Tumbling | None = None
     hopping: Hopping | None = None
     cumulating: Cumulating | None = None
+    sliding: Sliding | None = None
     aggregates: Aggregates
 
     @property
-    def window(self) -> Window:
+    def window(self) -> AnyWindow:
         """The one window that is defined."""
         (kind,) = self._kinds()
         return _KINDS[kind](**dict(getattr(self, kind)))

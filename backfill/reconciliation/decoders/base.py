@@ -18,7 +18,13 @@ from backfill.operators.session import last_event
 from backfill.reconciliation.decoders.values import Read, failing, instant
 from backfill.reconciliation.stream_files import Once, Value, Written
 from backfill.time.durations import Fixed
-from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
+from backfill.windows import (
+    AnyWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 
 GONE = "_gone"
 ORDER = "_order"
@@ -39,7 +45,7 @@ class Wanted:
         zone: of times without one.
     """
 
-    window: Window
+    window: AnyWindow
     key: Key
     aggregates: Mapping[str, T.DataType]
     engine: Engine
@@ -56,6 +62,8 @@ class Wanted:
         if isinstance(self.window, TumblingWindow | HoppingWindow):
             size = self.window.size
             return size.us if isinstance(size, Fixed) else None
+        if isinstance(self.window, SlidingWindow) and self.window.distinct:
+            return self.window.reach_us
         return None
 
 
