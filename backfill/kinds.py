@@ -22,7 +22,14 @@ from backfill.operators.aligned import Layout, layout
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import last_event, reported_end, session_is_open
 from backfill.reach import Reach, Span, reach_of
-from backfill.windows import AnyWindow, CountWindow, EventWindow, SessionWindow, SlidingWindow
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    SessionWindow,
+    SlidingWindow,
+    is_distinct,
+)
 
 _START_AND_END = ("window_start", "window_end")
 #: No event is so long before or after 1970, µs, and added to an instant it does not overflow.
@@ -36,7 +43,7 @@ def times_of(window: AnyWindow) -> tuple[str, str]:
 
 def of_each_event(window: AnyWindow) -> bool:
     """Whether each row of the table belongs to one event, whose time and id it has."""
-    return isinstance(window, EventWindow) and not getattr(window, "distinct", False)
+    return isinstance(window, EventWindow) and not is_distinct(window)
 
 
 class Kind(Protocol):

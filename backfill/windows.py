@@ -285,6 +285,11 @@ EventWindow = SlidingWindow | CountWindow
 AnyWindow = Window | EventWindow
 
 
+def is_distinct(window: AnyWindow) -> bool:
+    """Whether windows hold different sets of events, which several events can share (KIP-450)."""
+    return isinstance(window, SlidingWindow) and window.distinct
+
+
 def durations_of(window: AnyWindow) -> dict[str, Duration]:
     """The window's durations by name."""
     values = {field.name: getattr(window, field.name) for field in fields(window)}

@@ -109,7 +109,7 @@ def surrounding(
 def distinct_windows(
     events: list[Event], size: int, *, tick: int = 1
 ) -> dict[tuple[str | None, int], list[Event]]:
-    """By key and end, the windows [t - size, t] and [t + tick, t + tick + size] that hold events."""
+    """By key and end, the windows [t - size, t] and [t + 1 tick, t + 1 tick + size] of events."""
     ends = {(e.key, end) for e in events for end in (e.time, e.time + tick + size)}
     found = {
         (key, end): [e for e in events if e.key == key and end - size <= e.time <= end]

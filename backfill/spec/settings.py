@@ -23,6 +23,7 @@ from backfill.spec.checks import Settings
 from backfill.spec.parts import (
     Columns,
     FixedSpan,
+    Flag,
     Part,
     Span,
     Text,
@@ -50,6 +51,7 @@ class Context:
 
     engine: engines.Engine
     key: tuple[str, ...]
+    id: str | None = None
 
 
 def _zone(value: str) -> str:
@@ -170,9 +172,9 @@ class Sliding(Part):
     """The parameters of `SlidingWindow`."""
 
     size: FixedSpan | None
-    before: bool = False
+    before: Flag = False
     following: FixedSpan | None = None
-    distinct: bool = False
+    distinct: Flag = False
 
 
 _KINDS: Mapping[str, Callable[..., AnyWindow]] = {
@@ -210,6 +212,8 @@ class WindowTable(Part):
             info.context.engine.rules_for(self.window)
         except BackfillError as error:
             raise error.within(kinds[0]) from None
+        if kinds == ["sliding"] and self.sliding is not None and not self.sliding.distinct:
+            names.check_id(info.context.id, info.context.key, self.aggregates)
         return self
 
     def _kinds(self) -> list[str]:
@@ -250,6 +254,7 @@ def context(value: Mapping[str, Any]) -> Context:
     events = value.get("events")
     key = listed(events.get("key")) if isinstance(events, dict) else None
     columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []
+    id = events.get("id") if isinstance(events, dict) else None
     name = value.get("engine")
     known = engines.ENGINES.get(name) if isinstance(name, str) else None
-    return Context(known or engines.PLAIN, tuple(columns))
+    return Context(known or engines.PLAIN, tuple(columns), id if isinstance(id, str) else None)
