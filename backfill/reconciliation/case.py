@@ -117,14 +117,16 @@ class Case:
     def within(self, event: Event, hull: tuple[int, int]) -> bool:
         """Whether an event is in a span, as it would be in a window of these bounds.
 
-        Or of a row of this time, if each event has one.
+        Or of a row of this time, if each event has one; or whether a distinct window is there for
+        the sake of the event, a tick after it.
         """
         time = self.floored(event)
         if time is None:
             return False
         low, high = hull
         if self.inclusive:
-            return low <= time <= high
+            before = 0 if self.sessions else self.operator.engine.tick_us
+            return low - before <= time <= high
         if of_each_event(self.operator.window):
             back = self.operator.back_us
             return (back is None or low - back <= time) and time < high
