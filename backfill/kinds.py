@@ -84,8 +84,14 @@ class Kind(Protocol):
     def affected(self, span: Span) -> Column:
         """Whether an event of the span can be in the window, or make it."""
 
+    def place(self) -> Column:
+        """START of the extent that holds the window and ends at its END."""
+
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
         """From when to when events are needed to compute the windows of an extent, inclusive."""
+
+    def events_of(self, span: Span) -> Span:
+        """The same for extents within a span."""
 
     def met(self, start: Column, end: Column) -> Column:
         """Whether a window is one of those that an extent replaces."""
@@ -140,9 +146,17 @@ class Sessions:
             None if high is None else F.col(START) < high,
         )
 
+    def place(self) -> Column:
+        """As `Kind` has it."""
+        return F.col(START)
+
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
         """As `Kind` has it."""
         return start, end
+
+    def events_of(self, span: Span) -> Span:
+        """As `Kind` has it."""
+        return span
 
     def met(self, start: Column, end: Column) -> Column:
         """As `Kind` has it."""
@@ -196,9 +210,17 @@ class AlignedWindows:
             None if high is None else F.col(START) + shift < high,
         )
 
+    def place(self) -> Column:
+        """As `Kind` has it."""
+        return F.col(START)
+
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
         """As `Kind` has it."""
         return start, end
+
+    def events_of(self, span: Span) -> Span:
+        """As `Kind` has it."""
+        return span
 
     def met(self, start: Column, end: Column) -> Column:
         """As `Kind` has it."""
@@ -261,6 +283,14 @@ class EventRows:
             None if low is None else F.col(END) >= low,
             None if high is None else F.col(END) < high,
         )
+
+    def place(self) -> Column:
+        """As `Kind` has it."""
+        return F.col(END)
+
+    def events_of(self, span: Span) -> Span:
+        """As `Kind` has it."""
+        return self.reach.events(span)
 
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
         """As `Kind` has it."""

@@ -74,7 +74,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         if gone is not None and limit is not None:
             built = replace(built, frame=built.frame.where(~ended(built, limit)))
         staged = staging.windows(name, built.table(sums.horizon))
-        held = staged.sum_of(built.kind.held)
+        count = staged.sum_of(EVENTS)
+        held = count if built.kind.held == EVENTS else staged.sum_of(built.kind.held)
         held_of_all = held + (gone.held[name] if gone else 0)
         check_held(name, held_of_all, sums.assigned[name])
         context.progress(f"{name}: {staged.rows:,} rows written")
@@ -84,7 +85,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
                 staged=staged,
                 replaces="all",
                 rows=staged.rows,
-                events=staged.sum_of(EVENTS),
+                events=count,
                 covered=covered,
                 closure=None,
                 horizon=sums.horizon,

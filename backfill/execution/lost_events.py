@@ -21,7 +21,7 @@ from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.slicing import computed_once, slices
 from backfill.planning.time_spans import hull
 from backfill.reach import Span
-from backfill.windows import EventWindow, SessionWindow
+from backfill.windows import SessionWindow
 
 _THERE = "_there"
 
@@ -75,15 +75,6 @@ def unlike(found: DataFrame, written: Built) -> DataFrame:
     return joined.where(~F.col(EVENTS).eqNullSafe(F.col(_THERE))).select(*same)
 
 
-def _needed(lost: DataFrame, written: Built) -> DataFrame:
-    """From when to when events are needed to compute these windows again: key, start, end."""
-    start, end = F.col(START), F.col(END)
-    if isinstance(written.definition.window, EventWindow):
-        start = end
-    start, end = written.kind.needs(start, end)
-    return lost.withColumns({START: start, END: end})
-
-
 def _joined(one: DataFrame, other: DataFrame, names: list[str], how: str) -> DataFrame:
     """Joined where these columns are equal; NULL equals NULL."""
     theirs = other.select(
@@ -121,25 +112,25 @@ def check_removed(
     removed = rows_to_replace(context, state, written, old_windows, between)
     if removed is None:
         return
-    lost = computed_once(fewer(removed, written))
-    wanted = computed_once(_needed(lost, written))
-    bounds = hull(wanted)
+    kind = written.kind
+    lost = computed_once(fewer(removed, written).withColumn(START, kind.place()))
+    bounds = hull(lost)
     if bounds is None:
         return
     low, high = bounds
+    start, end = kind.needs(F.col(START), F.col(END))
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
     events = events_within(
-        context.reader.events(counted, (low, high + 1)), written.sliced.key, wanted
+        context.reader.events(counted, kind.events_of((low, high + 1))),
+        written.sliced.key,
+        lost.withColumns({START: start, END: end}),
     )
     sliced = slices(context, events, [state.name], computed_once)
     if isinstance(written.definition.window, SessionWindow):
         wrong = outside(sliced.frame, written)
     else:
         again = sliced.build(written.definition)
-        extents = lost
-        if isinstance(written.definition.window, EventWindow):
-            extents = lost.withColumn(START, F.col(END))
         wrong = unlike(
-            match_rows(again.frame, again, ReplacedWindows(None, extents), "left_semi"), written
+            match_rows(again.frame, again, ReplacedWindows(None, lost), "left_semi"), written
         )
     check_none_lost(state.name, wrong.count())

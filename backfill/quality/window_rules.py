@@ -95,20 +95,16 @@ class WindowRules:
         They are sorted by key and start for it.
         """
         start, end = self.kind.bounds()
-        same = [START, END]
-        # Of events at the same time, those with the same id are one.
-        of_event = of_each_event(self.definition.window)
-        same += [self.id] if of_event and self.id is not None else []
-        in_order = Over.partitionBy(*map(column, self.key)).orderBy(*map(column, same))
+        before = {_START_BEFORE: START, _END_BEFORE: END}
+        if self.id is not None and of_each_event(self.definition.window):
+            # Of events at the same time, those with the same id are one.
+            before[_ID_BEFORE] = self.id
+        in_order = Over.partitionBy(*map(column, self.key)).orderBy(*map(column, before.values()))
         return (
             rows.withColumns({START: start, END: end})
             # Columns, not a struct of them: a struct would be carried through the sort as well.
             .withColumns(
-                {
-                    _START_BEFORE: F.lag(START).over(in_order),
-                    _END_BEFORE: F.lag(END).over(in_order),
-                    _ID_BEFORE: F.lag(column(same[-1])).over(in_order),
-                }
+                {name: F.lag(column(each)).over(in_order) for name, each in before.items()}
             )
             .withColumns(
                 {_flag(name): F.coalesce(each, F.lit(True)) for name, each in self._flags()}

@@ -45,7 +45,7 @@ def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
         look = Look(rules=rules(HOURLY), rows=rows, beside=some(rows))
         measured = measure({"hourly": look})["hourly"]
         # What else there is to tell is told of all rows.
-        assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220)}
+        assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220, 220)}
         assert {**measured.broken, "unique": 0} == dict.fromkeys(look.rules.checks(), 0)
         found.append(measured.broken["unique"])
     assert found[0] == 10
@@ -64,7 +64,7 @@ def test_some_keys_are_looked_at_for_sessions_that_are_cut(
         monkeypatch.setattr(sample, "SAMPLED", each)
         look = Look(rules=rules(SessionWindow(gap="30m")), rows=frame, beside=some(frame))
         measured = measure({"sessions": look})["sessions"]
-        assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200)}
+        assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200, 200)}
         assert {**measured.broken, "gap": 0} == dict.fromkeys(look.rules.checks(), 0)
         found.append(measured.broken["gap"])
     assert found[0] == 100
