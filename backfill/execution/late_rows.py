@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import END, START, TIME
+from backfill.columns import END, OWN, START, TIME
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.event_rows import own_end
 from backfill.execution.change import ComputedWindows
-from backfill.execution.rebuild import check_still_there
+from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
@@ -27,13 +27,13 @@ from backfill.kinds import EventRows
 from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
 from backfill.planning.context import Context
-from backfill.planning.published_windows import rows_to_replace
+from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.slicing import computed_once, slices
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.reach import Span
 from backfill.time.dates import ALL, NONE
-from backfill.windows import EventWindow
+from backfill.windows import EventWindow, SlidingWindow
 
 _OTHER = "_other"
 
@@ -69,9 +69,6 @@ def late_rows(
     first = F.col(START) if limit is None else F.greatest(START, F.lit(limit))
     replaced = ReplacedWindows(None, sent(extents.withColumn(START, first), sums.accepted))
     between = (span[0], None if span[1] is None else span[1] - 1)
-    before = rows_to_replace(context, state, every, replaced, between)
-    if before is not None:
-        check_still_there(context, before, every)
     starts = starts_on(state.settled.covered, zone) & lasting(context, every, horizon)
     ours = replace(every, frame=every.frame.where(starts))
     rewrite = rewrite_files(context, staging, state, ours, replaced, between, horizon)
@@ -107,8 +104,49 @@ def _computed(
     events = context.reader.events(counted, kind.reach.events(span))
     own = events_within(events, late.key, wanted)
     built = slices(context, own, [state.name], computed_once).build(definition)
+    gone = _gone(context, state, built, wanted, kind.reach.events(span))
+    if gone is not None:
+        check_none_gone(context, gone)
     rows = match_rows(built.frame, built, ReplacedWindows(None, sent(extents, most)), "left_semi")
     return replace(built, frame=computed_once(rows))
+
+
+def _gone(
+    context: Context, state: State, built: Built, extents: DataFrame, span: Span
+) -> DataFrame | None:
+    """Where the source has fewer events than there are published rows of them: start and end, µs.
+
+    Args:
+        context: of the run.
+        state: the table.
+        built: has the events of these extents.
+        extents: key, start and end, µs.
+        span: that they are in.
+
+    Returns:
+        None where nothing is published of them.
+    """
+    window, sliced = built.definition.window, built.sliced
+    assert sliced.events is not None
+    assert isinstance(window, EventWindow)
+    low, high = span
+    files = candidates(context, state, built, low, None if high is None else high - 1)
+    if not files:
+        return None
+    rows = published(context, state, built, files)
+    if isinstance(window, SlidingWindow) and window.distinct and sliced.engine.rules.clips_at_epoch:
+        # Events from before the extent have the first window in common with those in it.
+        assert window.size is not None
+        rows = rows.where(F.col(END) > window.size.us)
+    rows = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
+    same = [*sliced.key.inner, END]
+    before = rows.groupBy(*same).agg(F.sum(OWN).alias(OWN))
+    ends = sliced.events.withColumn(END, own_end(window, sliced.engine))
+    now = ends.groupBy(*(F.col(each).alias(f"{_OTHER}{each}") for each in same)).count()
+    alike = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in same]
+    joined = before.join(now, reduce(and_, alike), "left")
+    lost = joined.where(F.coalesce("count", F.lit(0)) < F.col(OWN))
+    return lost.select(F.col(END).alias(START), END)
 
 
 def _with_row(late: Sliced, rows: Built) -> int:

@@ -109,24 +109,23 @@ def rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     """
     final, extents = _rebuilt(of, wanted)
     final = computed_once(final)
-    check_still_there(of.context, wanted, Built(final, of.definition, of.sliced))
+    check_none_gone(of.context, fewer(wanted, Built(final, of.definition, of.sliced)))
     return final, extents
 
 
-def check_still_there(context: Context, before: DataFrame, written: Built) -> None:
-    """Checks that the windows computed hold what was published, where only events have come.
+def check_none_gone(context: Context, lost: DataFrame) -> None:
+    """Checks that the source holds what was counted.
 
     Args:
         context: of the run.
-        before: key, start, end and number of events of windows that are replaced.
-        written: those in their place.
+        lost: start and end (µs) of windows that now lack events.
 
     Raises:
-        SourceError: the source no longer holds events that were counted.
+        SourceError: there are such windows.
     """
-    lost = hull(fewer(before, written))
-    if lost is not None:
-        (low, high), *_ = dates_between(*lost, context.spec.timezone).ranges
+    bounds = hull(lost)
+    if bounds is not None:
+        (low, high), *_ = dates_between(*bounds, context.spec.timezone).ranges
         raise SourceError(
             "no longer holds events that were counted; they cannot be removed by merging",
             field="source",

@@ -168,7 +168,6 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     check_lasting(world, limit)
     world.write("late", [Event("a", limit - 10, 5), Event("a", limit + HOUR, 5)])
     world.job.recompute(spark)
-    world._count_all()
     check_lasting(world, limit)
     world.windows = ("moving", "around", "shared")
     world.write_job()
@@ -181,7 +180,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 def check_lasting(world: World, limit: int) -> None:
     """Every row that has not ended before the limit is there, as of all events."""
-    expected = world.expected(world.counting(set()))
+    expected = world.expected(world.usable())
     for name in world.windows:
         end = 2 if name == "shared" else 1
         assert sorted(world.rows(name), key=repr) == sorted(
