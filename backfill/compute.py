@@ -167,11 +167,12 @@ class Built:
         Args:
             horizon: the largest event time in the snapshot, in µs.
         """
+        # Rows of events are never merged.
+        merged = not isinstance(self.definition.window, EventWindow)
         kept = [
             state
-            for name, each in self.definition.aggregates.items()
+            for name, each in (self.definition.aggregates.items() if merged else ())
             for state in self.sliced.bound[each].kept(name)
-            if self.definition.mergeable
         ]
         return self.frame.select(
             *self._result_columns(),

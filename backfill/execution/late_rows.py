@@ -56,18 +56,20 @@ def late_rows(
         SourceError: the source no longer holds events that were counted.
     """
     name, zone = state.name, context.spec.timezone
-    extents = computed_once(affected(late, context, name))
+    kind = Built(late.frame, context.definitions[name], late).kind
+    assert isinstance(kind, EventRows)
+    extents = computed_once(_affected(late, kind))
     span: Span = (0, 0)
-    kind = _kind(late, context, name)
     if sums.first is not None and sums.horizon is not None:
         span = kind.reach.rows((sums.first, sums.horizon + 1))
-    every = _computed(context, state, late, extents, span, sums.accepted)
+    extents = sent(extents, sums.accepted)
+    every = _computed(context, state, kind, late, extents, span)
     assigned = sums.assigned[name]
     held = _with_row(late, every)
     check_held(name, held, assigned)
     limit = context.limit(horizon)
     first = F.col(START) if limit is None else F.greatest(START, F.lit(limit))
-    replaced = ReplacedWindows(None, sent(extents.withColumn(START, first), sums.accepted))
+    replaced = ReplacedWindows(None, extents.withColumn(START, first))
     between = (span[0], None if span[1] is None else span[1] - 1)
     starts = starts_on(state.settled.covered, zone) & lasting(context, every, horizon)
     ours = replace(every, frame=every.frame.where(starts))
@@ -78,10 +80,10 @@ def late_rows(
     )
 
 
-def affected(late: Sliced, context: Context, name: str) -> DataFrame:
+def _affected(late: Sliced, kind: EventRows) -> DataFrame:
     """Where the rows stand that events can affect: key, start and end (µs), apart in each key."""
     assert late.events is not None
-    keys, kind = late.key.inner, _kind(late, context, name)
+    keys = late.key.inner
     start, end = kind.reached(F.col(TIME))
     each = late.events.select(*keys, start.alias(START), end.alias(END))
     in_order = Over.partitionBy(*keys).orderBy(START)
@@ -94,12 +96,12 @@ def affected(late: Sliced, context: Context, name: str) -> DataFrame:
 
 
 def _computed(
-    context: Context, state: State, late: Sliced, extents: DataFrame, span: Span, most: int
+    context: Context, state: State, kind: EventRows, late: Sliced, extents: DataFrame, span: Span
 ) -> Built:
     """The rows that stand in extents, from the events that they need and no others."""
-    definition, kind = context.definitions[state.name], _kind(late, context, state.name)
+    definition = context.definitions[state.name]
     start, end = kind.needs(F.col(START), F.col(END))
-    wanted = sent(extents.withColumns({START: start, END: end}), most)
+    wanted = extents.withColumns({START: start, END: end})
     counted = dict.fromkeys(context.inputs, ALL)
     events = context.reader.events(counted, kind.reach.events(span))
     own = events_within(events, late.key, wanted)
@@ -107,7 +109,7 @@ def _computed(
     gone = _gone(context, state, built, wanted, kind.reach.events(span))
     if gone is not None:
         check_none_gone(context, gone)
-    rows = match_rows(built.frame, built, ReplacedWindows(None, sent(extents, most)), "left_semi")
+    rows = match_rows(built.frame, built, ReplacedWindows(None, extents), "left_semi")
     return replace(built, frame=computed_once(rows))
 
 
@@ -159,9 +161,3 @@ def _with_row(late: Sliced, rows: Built) -> int:
     others = rows.frame.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, END)))
     same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in (*keys, END)]
     return own.join(others, reduce(and_, same), "left_semi").count()
-
-
-def _kind(late: Sliced, context: Context, name: str) -> EventRows:
-    kind = Built(late.frame, context.definitions[name], late).kind
-    assert isinstance(kind, EventRows)
-    return kind
