@@ -75,10 +75,11 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
             perhaps others.
         limit: µs.
     """
-    kept = {
-        name: replace(each, frame=computed_once(each.frame.where(ended(each, limit))))
-        for name, each in windows.items()
-    }
+    kept = {}
+    for name, each in windows.items():
+        wanted = (*each.sliced.key.inner, START, END, each.kind.held)
+        over = each.frame.where(ended(each, limit)).select(*wanted)
+        kept[name] = replace(each, frame=computed_once(over))
     found = beyond(events, kept.values(), limit)
     if context.spec.id is None:
         rows = count = found.count()
