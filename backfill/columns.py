@@ -18,6 +18,8 @@ EVENT_TIME = "event_time"
 #: Columns that results and tables have of their own, besides the key's.
 RESERVED = frozenset({"date", "event_time", "is_open", "session_id", "window_end", "window_start"})
 ROWS = "_rows"
+#: How many events have this row as their own, in a table of windows around single events.
+OWN = "_own"
 
 
 def quoted(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
@@ -12,33 +12,42 @@ from pyspark.sql import types as T
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind, running
-from backfill.columns import END, EVENTS, FIRST, LAST, RESERVED, START, TIME, column, key_name
+from backfill.columns import (
+    EVENTS,
+    FIRST,
+    LAST,
+    RESERVED,
+    ROWS,
+    START,
+    TIME,
+    column,
+    key_name,
+)
 from backfill.engines import Engine
 from backfill.errors import AggregateError
+from backfill.event_rows import event_rows, with_own
+from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
-from backfill.operators.session import (
-    last_event,
-    reported_end,
-    session_id,
-    session_is_open,
-    sessions,
-)
-from backfill.windows import SessionWindow, Window
+from backfill.operators.session import session_id, sessions
+from backfill.time.durations import DAY_US
+from backfill.windows import Aligned, AnyWindow, EventWindow, SessionWindow
 
 
 @dataclass(frozen=True)
 class Definition:
     """A window of a job, and its aggregates by the names of their columns."""
 
-    window: Window
+    window: AnyWindow
     aggregates: Mapping[str, Aggregate]
 
     @property
     def mergeable(self) -> bool:
         """Late events can be merged into published windows without the events of these."""
-        return all(each.mergeable for each in self.aggregates.values())
+        return not isinstance(self.window, EventWindow) and all(
+            each.mergeable for each in self.aggregates.values()
+        )
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,10 @@ class Sliced:
 
     Attributes:
         last: the column of a slice's last event.
+        events: the events themselves, each once, for windows around single events; None where
+            there are no such windows.
+        id: the name of the events' id.
+        arrival: the columns of the order of arrival, among those of `events`.
     """
 
     frame: DataFrame
@@ -77,6 +90,9 @@ class Sliced:
     zone: str
     bound: Mapping[Aggregate, Bound]
     last: str = LAST
+    events: DataFrame | None = None
+    id: str | None = None
+    arrival: tuple[str, ...] = ()
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition and in order of time, once for all windows.
@@ -88,24 +104,41 @@ class Sliced:
         return replace(self, frame=keyed.sortWithinPartitions(*self.key.inner, FIRST))
 
     def takes_events(self, definition: Definition) -> bool:
-        """Whether its windows are built from single events as well as from slices of more."""
-        own = self._bound(definition)
-        return running(own) is not None and (
-            isinstance(definition.window, SessionWindow)
-            or _takes_events(definition.window, self.engine, self.zone, own)
+        """Whether its windows are built from slices of single events as well as of more."""
+        own, window = self._bound(definition), definition.window
+        if isinstance(window, EventWindow) or running(own) is None:
+            return False
+        return isinstance(window, SessionWindow) or _takes_events(
+            window, self.engine, self.zone, own
         )
 
     def build(self, definition: Definition) -> Built:
-        """Merges the slices into one definition's windows."""
+        """Merges the slices into one definition's windows, or computes its rows from events."""
         window = definition.window
         own = self._bound(definition)
-        if isinstance(window, SessionWindow):
+        if isinstance(window, EventWindow):
+            merged = self._rows(window, own)
+        elif isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
             merged = sessions(self.frame, window, rules, self.key.inner, own, last=self.last)
         else:
             where = layout(window, self.engine, self.zone)
             merged = aligned(self.frame, where, self.key.inner, own)
         return Built(merged, definition, self)
+
+    def _rows(self, window: EventWindow, aggregates: list[Bound]) -> DataFrame:
+        assert self.events is not None
+        keys = self.key.inner
+        rows = event_rows(
+            self.events,
+            window,
+            keys,
+            aggregates,
+            arrival=self.arrival,
+            also=[slicing.ID] if self.id is not None and of_each_event(window) else [],
+            engine=self.engine,
+        )
+        return with_own(rows, self.events, window, keys, self.engine)
 
     def _bound(self, definition: Definition) -> list[Bound]:
         return [self.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
@@ -119,8 +152,13 @@ class Built:
     definition: Definition
     sliced: Sliced
 
+    @property
+    def kind(self) -> Kind:
+        """Of the windows."""
+        return kind_of(self.definition.window, self.sliced.engine, self.sliced.zone)
+
     def result(self) -> DataFrame:
-        """Key, [session_id,] window_start, window_end, and the aggregates by name."""
+        """Key, [session_id,] what says when the window is, [id,] the aggregates by name."""
         return self.frame.select(*self._result_columns())
 
     def table(self, horizon: int) -> DataFrame:
@@ -129,49 +167,39 @@ class Built:
         Args:
             horizon: the largest event time in the snapshot, in µs.
         """
+        # Rows of events are never merged.
+        merged = not isinstance(self.definition.window, EventWindow)
         kept = [
             state
-            for name, each in self.definition.aggregates.items()
+            for name, each in (self.definition.aggregates.items() if merged else ())
             for state in self.sliced.bound[each].kept(name)
         ]
         return self.frame.select(
             *self._result_columns(),
-            self._is_open(horizon).alias("is_open"),
-            F.col(EVENTS),
+            self.kind.is_open(horizon).alias("is_open"),
+            *dict.fromkeys([EVENTS, self.kind.held]),
             *kept,
             local_date(F.col(START), self.sliced.zone).alias("date"),
         )
 
     def _result_columns(self) -> list[Column]:
-        window, end = self.definition.window, F.col(END)
+        window, id = self.definition.window, self.sliced.id
         ids = []
         if isinstance(window, SessionWindow):
-            end = reported_end(end, window, self.sliced.engine.rules_for(window))
             ids = [self.sliced.key.session_id(F.col(START)).alias("session_id")]
+        own = []
+        if id is not None and id not in self.sliced.key.names and of_each_event(window):
+            own = [F.col(slicing.ID).alias(id)]
         return [
             *self.sliced.key.named(),
             *ids,
-            F.timestamp_micros(START).alias("window_start"),
-            F.timestamp_micros(end).alias("window_end"),
+            *self.kind.reported(),
+            *own,
             *(
                 self.sliced.bound[each].finish(name)
                 for name, each in self.definition.aggregates.items()
             ),
         ]
-
-    def _is_open(self, horizon: int) -> Column:
-        window, engine = self.definition.window, self.sliced.engine
-        if isinstance(window, SessionWindow):
-            return session_is_open(F.col(END), window, engine.rules_for(window), horizon)
-        return layout(window, engine, self.sliced.zone).is_open(F.col(END), horizon)
-
-
-def bounds(window: Window, engine: Engine) -> tuple[Column, Column]:
-    """The start, and the last event of a session or the end of an aligned window; µs."""
-    start, end = F.unix_micros("window_start"), F.unix_micros("window_end")
-    if isinstance(window, SessionWindow):
-        end = last_event(end, window, engine.rules_for(window))
-    return start, end
 
 
 def slice_events(
@@ -184,6 +212,7 @@ def slice_events(
     id: str | None,
     arrival: Sequence[str],
     combine: bool | None = True,
+    keep: Callable[[DataFrame], DataFrame] = lambda events: events,
 ) -> Sliced:
     """Cuts usable events into the slices that all the definitions are built from.
 
@@ -197,6 +226,8 @@ def slice_events(
         arrival: columns that give the order of arrival.
         combine: put the events of a slice together first; if not, each is a slice by itself,
             where all aggregates have states of a single event; None: as the only window asks.
+        keep: keeps the events that windows around single events are computed from, which the
+            slices are cut from as well: so the source is read once.
 
     Raises:
         AggregateError: if an aggregate does not fit the events, or its name is taken.
@@ -204,36 +235,51 @@ def slice_events(
     """
     for each in definitions:
         check_names(each.aggregates, key)
+    arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
     columns = [
         *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
         F.col(TIME),
         *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(f"_arrival{i}") for i, name in enumerate(arrival)),
+        *(column(name).alias(inner) for name, inner in zip(arrival, arrived, strict=True)),
     ]
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     frame, bound = bind(events, columns, wanted, len(arrival))
     types = {field.name: field.dataType for field in frame.schema.fields}
     keys = Key(tuple(key), tuple(types[key_name(i)] for i in range(len(key))))
-    aggregates = list(bound.values())
+    spans = [each for each in definitions if not isinstance(each.window, EventWindow)]
+    own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
+    aggregates = [bound[each] for each in own]
+    deduplicate, single = id is not None, None
+    if len(spans) < len(definitions):
+        one = F.lit(1).cast("bigint")
+        single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
+        single = frame = keep(single)
+        deduplicate = False
+    sliced = Sliced(frame, keys, engine, zone, bound, events=single, id=id, arrival=arrived)
     if combine is None:
-        combine = id is not None or not _takes_events(
-            definitions[0].window, engine, zone, aggregates
+        window = definitions[0].window
+        combine = (
+            id is not None
+            or isinstance(window, EventWindow)
+            or not _takes_events(window, engine, zone, aggregates)
         )
-    if not combine and running(aggregates) is not None:
+    if not combine and single is None and running(aggregates) is not None:
         states = [state for each in aggregates for state in each.lift()]
-        single = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=id is not None)
-        return Sliced(single, keys, engine, zone, bound, last=FIRST)
-    sliced = slicing.cut(
+        slices = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=deduplicate)
+        return replace(sliced, frame=slices, last=FIRST)
+    slices = slicing.cut(
         frame,
         keys=keys.inner,
         cuttings=cuttings(definitions, engine, zone),
         aggregates=aggregates,
-        deduplicate=id is not None,
+        deduplicate=deduplicate,
     )
-    return Sliced(sliced, keys, engine, zone, bound)
+    return replace(sliced, frame=slices)
 
 
-def _takes_events(window: Window, engine: Engine, zone: str, aggregates: Sequence[Bound]) -> bool:
+def _takes_events(
+    window: SessionWindow | Aligned, engine: Engine, zone: str, aggregates: Sequence[Bound]
+) -> bool:
     if isinstance(window, SessionWindow):
         return False
     return takes_events(layout(window, engine, zone), aggregates)
@@ -244,9 +290,12 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
     every = [
         layout(each.window, engine, zone).cutting()
         for each in definitions
-        if not isinstance(each.window, SessionWindow)
+        if not isinstance(each.window, SessionWindow | EventWindow)
     ]
     gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
+    if any(isinstance(each.window, EventWindow) for each in definitions):
+        # Nothing is built from their slices, which are counted, and tell which dates have events.
+        gaps.append(DAY_US // 2)
     grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
     return [*grids, *(each for each in every if not isinstance(each, Grid))]
 

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 from backfill.columns import EVENTS, FIRST, LAST, ROWS
 from backfill.compute import Definition, Sliced
 from backfill.errors import ConservationError
-from backfill.operators.aligned import layout
-from backfill.windows import SessionWindow
+from backfill.kinds import kind_of
 
 _WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"
 
@@ -26,7 +25,8 @@ class Totals:
         rows: rows, duplicates counted each.
         first: the smallest event time in µs, or None if there is no event.
         horizon: the largest one.
-        assigned: per window definition, the sum over events of the number of windows they are in.
+        assigned: per window definition, the sum over events of the number of windows that they
+            are counted in.
     """
 
     accepted: int
@@ -65,10 +65,8 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:
-    if isinstance(definition.window, SessionWindow):
-        return F.sum(EVENTS)
-    where = layout(definition.window, sliced.engine, sliced.zone)
-    return F.sum(F.col(EVENTS) * where.count(F.col(at)))
+    kind = kind_of(definition.window, sliced.engine, sliced.zone)
+    return F.sum(F.col(EVENTS) * kind.windows_each(F.col(at)))
 
 
 def check_rows(read: int, totals: Totals, quarantined: int) -> None:

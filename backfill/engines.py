@@ -16,6 +16,7 @@ from backfill.errors import JobFileError, WindowError, did_you_mean
 from backfill.streaming import STREAMING, Streaming
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
+    AnyWindow,
     CountWindow,
     CumulatingWindow,
     EventWindow,
@@ -73,7 +74,7 @@ class Engine:
     cumulating: bool = False
     streaming: Mapping[str, Streaming] = field(default_factory=dict, hash=False)
 
-    def rules_for(self, window: Window) -> Rules:
+    def rules_for(self, window: AnyWindow) -> Rules:
         """The rules for this window: the engine's own, or the plain ones for kinds that it lacks.
 
         Raises:
@@ -88,9 +89,11 @@ class Engine:
                 way_out="backfill.replay computes it event by event",
             )
         self.check(window)
+        if isinstance(window, EventWindow):
+            return self.rules
         return self.rules if self.has(window) else PLAIN.rules
 
-    def check(self, window: Window | EventWindow) -> None:
+    def check(self, window: AnyWindow) -> None:
         """Raises WindowError if the engine's constructor would refuse the window.
 
         Or if a duration is not a whole number of the engine's ticks.
@@ -109,7 +112,7 @@ class Engine:
             return self.cumulating
         return self.offsets or window.offset.us == 0
 
-    def _check_ticks(self, window: Window | EventWindow) -> None:
+    def _check_ticks(self, window: AnyWindow) -> None:
         for name, value in durations_of(window).items():
             if isinstance(value, Fixed) and value.us % self.tick_us:
                 raise WindowError(
@@ -119,7 +122,7 @@ class Engine:
                     way_out="Round it, or use the engine plain",
                 )
 
-    def _check_advance(self, window: Window | EventWindow) -> None:
+    def _check_advance(self, window: AnyWindow) -> None:
         if not isinstance(window, HoppingWindow) or self.rules.gaps_between_windows:
             return
         size, advance = window.size, window.advance

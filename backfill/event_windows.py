@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import bind
-from backfill.columns import EVENT_TIME, TIME, column, key_name
+from backfill.columns import END, EVENT_TIME, START, TIME, column, key_name
 from backfill.compute import Key, check_names
 from backfill.engines import Engine
 from backfill.errors import AggregateError
-from backfill.operators.sliding import AT, sliding
+from backfill.event_rows import event_rows
 from backfill.windows import SlidingWindow
 
 
@@ -66,25 +66,22 @@ def slide(
     named = Key(tuple(key), tuple(types[each] for each in keys))
     if id is not None:
         frame = slicing.distinct(frame, keys)
-    found = sliding(
+    found = event_rows(
         frame,
         window,
         keys,
         list(bound.values()),
         arrival=arrived,
         also=[slicing.ID] if id and not window.distinct else [],
-        tick=engine.tick_us,
-        clips=engine.rules.clips_at_epoch,
-        null_key=engine.null_key,
+        engine=engine,
     )
     if window.distinct:
-        assert window.size is not None
         places = [
-            F.timestamp_micros(F.col(AT) - window.size.us).alias("window_start"),
-            F.timestamp_micros(AT).alias("window_end"),
+            F.timestamp_micros(START).alias("window_start"),
+            F.timestamp_micros(END).alias("window_end"),
         ]
     else:
-        places = [F.timestamp_micros(TIME).alias(EVENT_TIME)]
+        places = [F.timestamp_micros(END).alias(EVENT_TIME)]
         places += [F.col(slicing.ID).alias(id)] if id else []
     values = [bound[each].finish(name) for name, each in aggregates.items()]
     return found.select(*named.named(), *places, *values)

@@ -20,6 +20,7 @@ from backfill.execution.execute import execute
 from backfill.execution.expire import Expired, expire
 from backfill.execution.run_result import RunResult
 from backfill.execution.validate import validate
+from backfill.kinds import times_of
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE, states
@@ -543,8 +544,9 @@ class Job:
             >>> job.clean(spark=spark)["hourly"].removed.files
             0
         """
-        order = (*self.spec.key, "window_start")
-        tables = {**dict.fromkeys(self.spec.windows, order), QUARANTINE: ("source",)}
+        key, windows = self.spec.key, self.spec.windows
+        orders = {name: (*key, times_of(each.window)[0]) for name, each in windows.items()}
+        tables = {**orders, QUARANTINE: ("source",)}
         return clean(
             spark or _session(),
             self.store,

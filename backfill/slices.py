@@ -31,7 +31,8 @@ def cut(
 
     Args:
         events: usable events as `aggregates.bound.bind` gives them: key, time and arrival
-            columns and the aggregates' inputs; with `deduplicate` the id.
+            columns and the aggregates' inputs; with `deduplicate` the id; ROWS, where each has
+            been counted once already.
         keys: the key columns.
         cuttings: the grids; an event belongs to one slice for each, and slices with equal places
             in all of them are one row.
@@ -44,10 +45,9 @@ def cut(
     """
     grid = {f"_grid{i}": each.cut(F.col(TIME)) for i, each in enumerate(dict.fromkeys(cuttings))}
     placed = events.withColumns(grid)
-    rows = F.count(F.lit(1))
     if deduplicate:
         placed = distinct(placed, [*keys, *grid])
-        rows = F.sum(ROWS)
+    rows = F.sum(ROWS) if ROWS in placed.columns else F.count(F.lit(1))
     return placed.groupBy(*keys, *grid).agg(
         F.min(TIME).alias(FIRST),
         F.max(TIME).alias(LAST),

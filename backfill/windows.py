@@ -282,9 +282,15 @@ Aligned = TumblingWindow | HoppingWindow | CumulatingWindow
 Window = SessionWindow | Aligned
 #: Windows of single events rather than of spans of time.
 EventWindow = SlidingWindow | CountWindow
+AnyWindow = Window | EventWindow
 
 
-def durations_of(window: Window | EventWindow) -> dict[str, Duration]:
+def is_distinct(window: AnyWindow) -> bool:
+    """Whether windows hold different sets of events, which several events can share (KIP-450)."""
+    return isinstance(window, SlidingWindow) and window.distinct
+
+
+def durations_of(window: AnyWindow) -> dict[str, Duration]:
     """The window's durations by name."""
     values = {field.name: getattr(window, field.name) for field in fields(window)}
     return {name: each for name, each in values.items() if isinstance(each, Duration)}

@@ -235,7 +235,7 @@ def _check_apart(name: str, other: MemoryVersion, dates: Dates, replace: Sequenc
 
 def _file(path: str, rows: pa.Table, partition_by: Sequence[str]) -> Rows:
     least, most = {}, {}
-    for name in ("window_start", "window_end", *partition_by):
+    for name in ("window_start", "window_end", "event_time", *partition_by):
         if name in rows.schema.names:
             values = rows[name]
             if pa.types.is_timestamp(values.type):

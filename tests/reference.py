@@ -81,6 +81,43 @@ def grouped(
     return found
 
 
+def surrounding(
+    events: list[Event], back: int | None, ahead: int = 0, *, before: bool = False
+) -> list[tuple[Event, list[Event]]]:
+    """Each event with those of its key from so long before it to so long after it.
+
+    With `before`, only those that came before it, in order of time and arrival.
+    """
+    by_key: dict[str | None, list[Event]] = {}
+    for e in events:
+        by_key.setdefault(e.key, []).append(e)
+    return [
+        (
+            e,
+            [
+                o
+                for o in by_key[e.key]
+                if (back is None or o.time >= e.time - back)
+                and o.time <= e.time + ahead
+                and (not before or (o.time, o.arrival) < (e.time, e.arrival))
+            ],
+        )
+        for e in events
+    ]
+
+
+def distinct_windows(
+    events: list[Event], size: int, *, tick: int = 1
+) -> dict[tuple[str | None, int], list[Event]]:
+    """By key and end, the windows [t - size, t] and [t + 1 tick, t + 1 tick + size] of events."""
+    ends = {(e.key, end) for e in events for end in (e.time, e.time + tick + size)}
+    found = {
+        (key, end): [e for e in events if e.key == key and end - size <= e.time <= end]
+        for key, end in ends
+    }
+    return {place: own for place, own in found.items() if own}
+
+
 def hopping(
     size: int, advance: int, offset: int = 0, *, right: int = 0, clipped: bool = False
 ) -> Callable[[int], list[tuple[int, int]]]:

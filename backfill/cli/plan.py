@@ -76,6 +76,7 @@ def _document(plan: Plan, spec: JobSpec) -> dict[str, Any]:
                 "keys": each.keys,
                 "read_from": None if each.low is None else iso_utc(each.low),
                 "read_to": None if each.high is None else iso_utc(each.high),
+                "affected": each.affected,
                 "rewritten": dict(zip(("files", "rows", "bytes"), each.rewritten, strict=True)),
             }
             for each in plan.reads
@@ -119,7 +120,7 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     print_line()
     if not plan.windows:
         for stage in plan.stages:
-            _print_stage(stage)
+            _print_stage(stage, spec)
         if not plan.stages:
             print_line("Nothing to do.")
         return
@@ -146,7 +147,7 @@ def _print(plan: Plan, spec: JobSpec) -> None:
         print_line(f"This run would be refused. {plan.refused}")
         return
     for stage in plan.stages:
-        _print_stage(stage)
+        _print_stage(stage, spec)
     for part in dict.fromkeys(
         (each.dates, each.low, each.high) for each in plan.reads if not each.keys
     ):
@@ -156,11 +157,11 @@ def _print(plan: Plan, spec: JobSpec) -> None:
             "session gaps that cross its boundaries."
         )
     for beyond in plan.reads:
-        _print_beyond(beyond)
+        _print_beyond(beyond, spec)
     print_line(f"Read {plan.files:,} files, {plan.size:,} bytes.")
 
 
-def _print_stage(stage: Stage) -> None:
+def _print_stage(stage: Stage, spec: JobSpec) -> None:
     from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage
 
     if isinstance(stage, MergeStage):
@@ -169,6 +170,12 @@ def _print_stage(stage: Stage) -> None:
                 f"Merge {late.events or 0:,} events of {len(late.inputs):,} inputs into "
                 f"{', '.join(late.tables)}: the windows that they belong to or join are replaced."
             )
+            for name in late.tables:
+                if _endless(spec, name):
+                    print_line(
+                        f"{name}: a late event changes all later rows of its key, since its "
+                        "windows have no start; all of the key's events are read."
+                    )
         return
     if isinstance(stage, ExpireStage):
         print_line(
@@ -188,11 +195,26 @@ def _print_stage(stage: Stage) -> None:
             print_line(f"  They are {way}: {stage.combining.why}.")
 
 
-def _print_beyond(beyond: Beyond) -> None:
+def _endless(spec: JobSpec, name: str) -> bool:
+    """Whether an event is in the window of every later one of its key."""
+    from backfill.reach import reach_of
+    from backfill.windows import EventWindow
+
+    window = spec.windows[name].window
+    return isinstance(window, EventWindow) and reach_of(window, 1).ahead is None
+
+
+def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
     if beyond.keys:
         print_line(
             f"{beyond.window}: {beyond.keys:,} keys have windows open across the boundary; their "
             f"events are read {_span(beyond.low, beyond.high)}."
+        )
+    if beyond.affected is not None:
+        which = "all later rows" if _endless(spec, beyond.window) else "rows"
+        print_line(
+            f"{beyond.window}: {beyond.affected:,} rows outside [{beyond.dates[0]}, "
+            f"{beyond.dates[1]}) are computed again: {which} that its events can be in."
         )
     files, rows, size = beyond.rewritten
     if files:

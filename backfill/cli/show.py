@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 import typer
@@ -74,7 +74,6 @@ def show(
     path = spec.tables / window
     if run is None:
         _check_published(path, job)
-    first = "reason" if window == _QUARANTINE else "window_start"
     found = look_up(
         path,
         key=_key(spec, key or []),
@@ -82,7 +81,7 @@ def show(
         end_us=end_us,
         end_inclusive=window in spec.windows and _end_inclusive(spec, window),
         limit=limit + 1,
-        order_by=[(first, "ascending") if top is None else (top, "descending")],
+        order_by=_order(window, top),
         run=run,
     )
     rows: list[dict[str, Any]] = found.slice(0, limit).to_pylist()
@@ -121,11 +120,21 @@ def _key(spec: JobSpec, values: list[str]) -> dict[str, str]:
     return dict(zip(spec.key, values, strict=False))
 
 
+def _order(
+    window: str, top: str | None
+) -> list[tuple[str, Literal["ascending", "descending"]]] | None:
+    if top is not None:
+        return [(top, "descending")]
+    return [("reason", "ascending")] if window == _QUARANTINE else None
+
+
 def _end_inclusive(spec: JobSpec, name: str) -> bool:
     """Whether the end that this window reports belongs to it, by the engine's rules."""
-    from backfill.windows import SessionWindow
+    from backfill.windows import EventWindow, SessionWindow
 
     window = spec.windows[name].window
+    if isinstance(window, EventWindow):
+        return True
     rules = spec.engine.rules_for(window)
     if isinstance(window, SessionWindow):
         return rules.session_end == "last_event"

@@ -9,21 +9,21 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.compute import bounds
 from backfill.engines import Engine
+from backfill.kinds import kind_of
 from backfill.operators.calendar import local_date
 from backfill.store import APART
-from backfill.windows import SessionWindow, Window
+from backfill.windows import AnyWindow, SessionWindow
 
 
-def with_edges_apart(rows: DataFrame, window: Window, engine: Engine, zone: str) -> DataFrame:
+def with_edges_apart(rows: DataFrame, window: AnyWindow, engine: Engine, zone: str) -> DataFrame:
     """Rows of a table; those of sessions with APART: an event of another date could join them.
 
-    Aligned windows hold events of as many dates as they are long, all of them alike.
+    Other windows hold events of as many dates as they are long, all of them alike.
     """
     if not isinstance(window, SessionWindow):
         return rows
-    (start, last), gap = bounds(window, engine), window.gap.us
+    (start, last), gap = kind_of(window, engine, zone).bounds(), window.gap.us
     edges = (start - gap, last + gap)
     first, final = (local_date(each, zone) != F.col("date") for each in edges)
     return rows.withColumn(APART, F.coalesce(first | final, F.lit(True)))

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.execution.date_edges import with_edges_apart
+from backfill.kinds import times_of
 from backfill.ledger.record import Record
 from backfill.ledger.state import State, states
 from backfill.planning.expiry import plan_expiry
@@ -78,13 +79,14 @@ def _expire(
         return Expired(0, limit, None)
     assert state.table is not None
     # Files all of whose rows have ended need not be read.
-    lasting = state.table.read(spark, stage.mixed).where(F.unix_micros("window_end") >= limit)
+    starts, ends = times_of(spec.windows[name].window)
+    lasting = state.table.read(spark, stage.mixed).where(F.unix_micros(ends) >= limit)
     kept = store.stage(
         name,
         with_edges_apart(lasting, spec.windows[name].window, spec.engine, spec.timezone),
         run_id=run_id,
         partition_by=("date",),
-        sort_by=(*spec.key, "window_start"),
+        sort_by=(*spec.key, starts),
     )
     try:
         replaced = {*stage.whole, *stage.mixed}

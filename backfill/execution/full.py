@@ -18,7 +18,7 @@ from backfill.execution.retention import duplicates_of, ended, ended_windows, pa
 from backfill.execution.staging import Staging
 from backfill.planning.context import Context
 from backfill.planning.slicing import slices, with_combining
-from backfill.planning.time_spans import dates_between, dates_over, widened
+from backfill.planning.time_spans import dates_between, dates_over, first_start
 from backfill.quality.events import Counted
 
 
@@ -39,7 +39,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     context = with_combining(context, context.inputs, list(definitions))
     context.progress(f"reading {_inputs(context.source.snapshot)} into slices")
     # Kept for all windows: the source is scanned once.
-    sliced = slices(context, observed, list(definitions)).by_key()
+    sliced = slices(context, observed, list(definitions), staging.persisted).by_key()
     sliced = replace(sliced, frame=staging.persisted(sliced.frame))
     sums = totals(sliced, definitions)
     # First, for of what Spark finds to be empty it need not have observed anything.
@@ -58,7 +58,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         gone = past(context, usable, ended_before, limit)
     quarantine = all_unusable(staging, events if unusable else None, gone)
     check_rows(read, sums, quarantine.rows - (gone.rows if gone else 0))
-    low, _ = widened(context, (sums.first, sums.first + 1), definitions.values())
+    low = first_start(context, (sums.first, sums.first + 1), list(definitions.values()))
     covered = dates_between(low, sums.horizon, zone)
     accepted = sums.accepted - (gone.events if gone else 0)
     duplicates = duplicates_of(sums, gone)
@@ -74,7 +74,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         if gone is not None and limit is not None:
             built = replace(built, frame=built.frame.where(~ended(built, limit)))
         staged = staging.windows(name, built.table(sums.horizon))
-        held = staged.sum_of(EVENTS)
+        count = staged.sum_of(EVENTS)
+        held = count if built.kind.held == EVENTS else staged.sum_of(built.kind.held)
         held_of_all = held + (gone.held[name] if gone else 0)
         check_held(name, held_of_all, sums.assigned[name])
         context.progress(f"{name}: {staged.rows:,} rows written")
@@ -84,7 +85,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
                 staged=staged,
                 replaces="all",
                 rows=staged.rows,
-                events=held,
+                events=count,
                 covered=covered,
                 closure=None,
                 horizon=sums.horizon,

@@ -112,7 +112,8 @@ class Gate:
     def _rules(self, name: str) -> WindowRules:
         each = self.spec.windows[name]
         definition = Definition(each.window, each.aggregates)
-        return WindowRules(definition, self.spec.key, self.spec.engine, self.spec.timezone)
+        spec = self.spec
+        return WindowRules(definition, spec.key, spec.engine, spec.timezone, spec.id)
 
     def _builtin(self, rules: WindowRules) -> dict[str, Builtin]:
         return self.spec.checks.about(scopes(rules.definition.window))
@@ -133,7 +134,7 @@ class Gate:
         if measured is not None:
             metrics = dict[str, float](measured.broken)
             if rows.assigned is not None:
-                held = measured.events if rows.held is None else rows.held
+                held = measured.held if rows.held is None else rows.held
                 metrics["conservation"] = abs(held - rows.assigned)
             if "history" in builtin:
                 strange = self._unusual(rows, measured, builtin["history"])

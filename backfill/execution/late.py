@@ -15,6 +15,7 @@ from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, ComputedWindows, TableChange
+from backfill.execution.late_rows import late_rows
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
 from backfill.execution.rebuild import Rebuild, behind, rebuilt
@@ -34,7 +35,7 @@ from backfill.planning.time_spans import dates_between, dates_over, hull, starts
 from backfill.quality.events import Counted
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
-from backfill.windows import SessionWindow
+from backfill.windows import EventWindow, SessionWindow
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
 MANY = FEW
@@ -223,6 +224,8 @@ def _window(
 ) -> ComputedWindows:
     """The windows that the late events change, written with the other windows of their files."""
     definition, record = context.definitions[state.name], state.settled
+    if isinstance(definition.window, EventWindow):
+        return late_rows(context, staging, state, sliced, sums, horizon)
     built = Built(sliced.frame, definition, sliced)
     bitmap, rows = _near(context, state, built, sums)
     # If states can't be merged, merging still finds the windows to be built from events.

@@ -20,6 +20,7 @@ from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.slicing import computed_once, slices
 from backfill.planning.time_spans import hull
+from backfill.reach import Span
 from backfill.windows import SessionWindow
 
 _THERE = "_there"
@@ -67,8 +68,10 @@ def unlike(found: DataFrame, written: Built) -> DataFrame:
         written: the windows that were computed.
     """
     same = [*written.sliced.key.inner, START, END]
-    now = written.frame.select(*same, F.col(EVENTS).alias(_THERE))
-    joined = _joined(found, now, same, "left")
+    # Events at the same time have a row each.
+    expected = found.groupBy(*same).agg(F.sum(EVENTS).alias(EVENTS))
+    now = written.frame.groupBy(*same).agg(F.sum(EVENTS).alias(_THERE))
+    joined = _joined(expected, now, same, "left")
     return joined.where(~F.col(EVENTS).eqNullSafe(F.col(_THERE))).select(*same)
 
 
@@ -89,7 +92,7 @@ def check_removed(
     part: RangeInput,
     written: Built,
     old_windows: ReplacedWindows,
-    between: tuple[int, int],
+    between: Span,
 ) -> None:
     """Checks that events of replaced windows that are in the source are in the windows written.
 
@@ -109,16 +112,20 @@ def check_removed(
     removed = rows_to_replace(context, state, written, old_windows, between)
     if removed is None:
         return
-    lost = computed_once(fewer(removed, written))
+    kind = written.kind
+    lost = computed_once(fewer(removed, written).withColumn(START, kind.place()))
     bounds = hull(lost)
     if bounds is None:
         return
     low, high = bounds
+    start, end = kind.needs(F.col(START), F.col(END))
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
     events = events_within(
-        context.reader.events(counted, (low, high + 1)), written.sliced.key, lost
+        context.reader.events(counted, kind.events_of((low, high + 1))),
+        written.sliced.key,
+        lost.withColumns({START: start, END: end}),
     )
-    sliced = slices(context, events, [state.name])
+    sliced = slices(context, events, [state.name], computed_once)
     if isinstance(written.definition.window, SessionWindow):
         wrong = outside(sliced.frame, written)
     else:

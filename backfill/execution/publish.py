@@ -143,7 +143,9 @@ def _changed(context: Context, change: TableChange) -> int | None:
     window = context.definitions[state.name].window
     rules = context.spec.engine.rules_for(window)
     try:
-        found = changes(old, new, key=context.spec.key, window=window, rules=rules)
+        found = changes(
+            old, new, key=context.spec.key, window=window, rules=rules, id=context.spec.id
+        )
     except ColumnError:
         return None
     return found.count()

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, START
-from backfill.compute import Sliced
+from backfill.columns import END, EVENTS, START, TIME
+from backfill.compute import Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.full import nothing_usable
@@ -23,12 +23,12 @@ from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
+from backfill.ledger.reader import inside_span
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.late import unseen_inputs
 from backfill.planning.range_input import (
     RangeInput,
-    Span,
     covered_after,
     followed,
     range_inputs,
@@ -37,10 +37,19 @@ from backfill.planning.range_input import (
 )
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
 from backfill.planning.slicing import computed_once
-from backfill.planning.time_spans import dates_between, dates_over, hull, starts_on
+from backfill.planning.time_spans import (
+    dates_between,
+    dates_of_span,
+    dates_over,
+    hull,
+    needed,
+    starts_on,
+    touched,
+)
 from backfill.quality.events import Counted
+from backfill.reach import Span
 from backfill.time.dates import Dates, Range, midnight
-from backfill.windows import SessionWindow
+from backfill.windows import EventWindow, SessionWindow
 
 
 @dataclass(frozen=True)
@@ -197,19 +206,24 @@ def _window(
     definition = context.definitions[state.name]
     if isinstance(definition.window, SessionWindow):
         return _session(context, staging, state, sliced, part, horizon, covered)
+    assigned = sums.assigned[state.name]
+    if isinstance(definition.window, EventWindow):
+        sliced, assigned = _needed_events(context, definition, sliced, part)
     built = sliced.build(definition)
     every = computed_once(built.frame)
-    (events,) = every.agg(F.sum(EVENTS)).collect()[0]
-    assigned = sums.assigned[state.name]
+    (events,) = every.agg(F.sum(built.kind.held)).collect()[0]
     check_held(state.name, events or 0, assigned)
     inside = replace(built, frame=every.where(overlaps(built, part.span)))
-    old_windows, between = ReplacedWindows(part.span, None), _inclusive(part.read)
+    reached = touched(context, part.span, definition)
+    old_windows, between = ReplacedWindows(part.span, None), _inclusive(reached)
     check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, built, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
     rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon)
-    reached = dates_between(*_inclusive(part.read), context.spec.timezone)
-    closure = part.dates | reached
+    zone = context.spec.timezone
+    closure = (
+        part.dates | dates_of_span(reached, zone) | dates_between(part.begins, part.span[0], zone)
+    )
     return ComputedWindows(
         rewrite=rewrite,
         closure=closure,
@@ -217,6 +231,16 @@ def _window(
         held=events or 0,
         assigned=assigned,
     )
+
+
+def _needed_events(
+    context: Context, definition: Definition, sliced: Sliced, part: RangeInput
+) -> tuple[Sliced, int]:
+    """The events that the rows need which an event of the range can affect, and their number."""
+    assert sliced.events is not None
+    own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
+    near = sliced.events.where(own)
+    return replace(sliced, events=near), near.count()
 
 
 def _session(
@@ -269,4 +293,5 @@ def _check(name: str, windows: DataFrame, slices: DataFrame) -> tuple[int, int]:
 
 
 def _inclusive(span: Span) -> Span:
-    return span[0], span[1] - 1
+    low, high = span
+    return low, None if high is None else high - 1

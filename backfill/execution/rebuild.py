@@ -109,16 +109,29 @@ def rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     """
     final, extents = _rebuilt(of, wanted)
     final = computed_once(final)
-    lost = hull(fewer(wanted, Built(final, of.definition, of.sliced)))
-    if lost is not None:
-        (low, high), *_ = dates_between(*lost, of.context.spec.timezone).ranges
+    check_none_gone(of.context, fewer(wanted, Built(final, of.definition, of.sliced)))
+    return final, extents
+
+
+def check_none_gone(context: Context, lost: DataFrame) -> None:
+    """Checks that the source holds what was counted.
+
+    Args:
+        context: of the run.
+        lost: start and end (µs) of windows that now lack events.
+
+    Raises:
+        SourceError: there are such windows.
+    """
+    bounds = hull(lost)
+    if bounds is not None:
+        (low, high), *_ = dates_between(*bounds, context.spec.timezone).ranges
         raise SourceError(
             "no longer holds events that were counted; they cannot be removed by merging",
             field="source",
-            value=shown(of.context.spec.source.path),
+            value=shown(context.spec.source.path),
             way_out=f"Run these dates: backfill run JOB --from {low} --to {high}",
         )
-    return final, extents
 
 
 def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:

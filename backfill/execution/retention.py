@@ -12,36 +12,32 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, FIRST, REASON, START, TIME
+from backfill.columns import END, FIRST, REASON, START, TIME
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, totals
 from backfill.execution.run_result import Past
+from backfill.kinds import kind_of
 from backfill.ledger.reader import events_of
-from backfill.operators.aligned import layout
-from backfill.operators.session import reported_end
 from backfill.planning.context import Context
 from backfill.planning.slicing import computed_once, slices
-from backfill.windows import SessionWindow
 
 BEYOND = "beyond_retention"
 
 
 def ended(built: Built, limit: int) -> Column:
     """Whether a window, as it is reported, has ended before the limit (µs)."""
-    end, window = F.col(END), built.definition.window
-    if isinstance(window, SessionWindow):
-        end = reported_end(end, window, built.sliced.engine.rules_for(window))
-    return end < limit
+    return built.kind.reported_end() < limit
 
 
 def ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
     """The windows of these slices that have ended before the limit.
 
-    Only slices that can be part of them are read.
+    Only slices and events that can be part of them are read.
     """
-    window = definition.window
-    reach = window.gap.us if isinstance(window, SessionWindow) else 0
-    old = replace(sliced, frame=sliced.frame.where(F.col(FIRST) <= limit + reach))
+    latest = limit + kind_of(definition.window, sliced.engine, sliced.zone).open_us
+    old = replace(sliced, frame=sliced.frame.where(F.col(FIRST) <= latest))
+    if sliced.events is not None:
+        old = replace(old, events=sliced.events.where(F.col(TIME) <= latest))
     built = old.build(definition)
     return replace(built, frame=built.frame.where(ended(built, limit)))
 
@@ -52,22 +48,20 @@ def beyond(events: DataFrame, windows: Iterable[Built], limit: int) -> DataFrame
     Args:
         events: normalised and usable.
         windows: for each definition, at least the windows of these events that have ended. Only
-            those of sessions are looked up; an aligned window's end follows from the time.
+            those of sessions are looked up; when others end follows from the event's time.
         limit: µs.
     """
     old = events.where(F.col(TIME) < limit)
     for built in windows:
-        window, sliced = built.definition.window, built.sliced
-        if isinstance(window, SessionWindow):
+        sliced, all_ended = built.sliced, built.kind.all_ended(F.col(TIME), limit)
+        if all_ended is None:
             inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (
                 F.col(TIME) <= F.col(f"_wanted{END}")
             )
             gone = built.frame.where(ended(built, limit)).select(*sliced.key.inner, START, END)
             old = events_of(old, sliced.key, gone, inside)
         else:
-            own = layout(window, sliced.engine, sliced.zone).windows(F.col(TIME))
-            last = F.array_max(F.transform(own, lambda each: each[END]))
-            old = old.where(F.coalesce(last < limit, F.lit(True)))
+            old = old.where(all_ended)
     return old.withColumn(REASON, F.lit(BEYOND))
 
 
@@ -81,10 +75,11 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
             perhaps others.
         limit: µs.
     """
-    kept = {
-        name: replace(each, frame=computed_once(each.frame.where(ended(each, limit))))
-        for name, each in windows.items()
-    }
+    kept = {}
+    for name, each in windows.items():
+        wanted = (*each.sliced.key.inner, START, END, each.kind.held)
+        over = each.frame.where(ended(each, limit)).select(*wanted)
+        kept[name] = replace(each, frame=computed_once(over))
     found = beyond(events, kept.values(), limit)
     if context.spec.id is None:
         rows = count = found.count()
@@ -92,7 +87,10 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
         names = list(context.definitions)
         sums = totals(slices(context, found, names), context.definitions)
         rows, count = sums.rows, sums.accepted
-    held = {name: each.frame.agg(F.sum(EVENTS)).collect()[0][0] or 0 for name, each in kept.items()}
+    held = {
+        name: each.frame.agg(F.sum(each.kind.held)).collect()[0][0] or 0
+        for name, each in kept.items()
+    }
     return Past(found, rows, count, held)
 
 

@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, column
+from backfill.columns import EVENTS, column
 from backfill.compute import Built
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
-from backfill.operators.aligned import layout
-from backfill.operators.session import session_is_open
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
 from backfill.planning.slicing import computed_once
 from backfill.store import FILE, DataFile, Staged
-from backfill.windows import SessionWindow
 
 #: A rewritten part is often of one date, which one task would write at Spark's setting, 64 MiB.
 _TASK = 8 * 1024 * 1024
@@ -84,7 +81,7 @@ def rewrite_files(
     moved = before is not None and before != horizon
     files: list[DataFile] = []
     if before is not None and moved:
-        edge = min(before, horizon) - _reach(built)
+        edge = min(before, horizon) - built.kind.open_us - context.spec.engine.tick_us
         files += candidates(context, state, built, edge, None)
     if known is None:
         new = computed_once(new)
@@ -109,21 +106,13 @@ def rewrite_files(
     return FileRewrite(staged, tuple(sorted(replaced)), rows, events or 0)
 
 
-def _still_open(built: Built, horizon: int) -> Column:
-    """`is_open` of a published row at a horizon (µs), from its start and end."""
-    window, engine = built.definition.window, built.sliced.engine
-    if isinstance(window, SessionWindow):
-        return session_is_open(F.col(END), window, engine.rules_for(window), horizon)
-    return layout(window, engine, built.sliced.zone).is_open(F.col(END), horizon)
-
-
 def _remaining(
     rows: DataFrame, built: Built, old_windows: ReplacedWindows, horizon: int
 ) -> DataFrame:
     """The rows of rewritten files, without those that are replaced."""
     kept = rows if old_windows.span is None else rows.where(~overlaps(built, old_windows.span))
     kept = match_rows(kept, built, old_windows, "left_anti")
-    return kept.withColumn("is_open", _still_open(built, horizon))
+    return kept.withColumn("is_open", built.kind.is_open(horizon))
 
 
 def _touched(
@@ -135,7 +124,7 @@ def _touched(
         found.append(match_rows(rows, built, old_windows, "left_semi").select(FILE))
     conditions = [] if old_windows.span is None else [overlaps(built, old_windows.span)]
     if horizon is not None:
-        conditions.append(F.col("is_open") != _still_open(built, horizon))
+        conditions.append(F.col("is_open") != built.kind.is_open(horizon))
     if conditions:
         found.append(rows.where(reduce(or_, conditions)).select(FILE))
     every = reduce(DataFrame.unionByName, found).distinct().collect()
@@ -146,10 +135,3 @@ def _as_published(new: DataFrame, like: DataFrame) -> DataFrame:
     """The rows with the columns and types that the table has."""
     types = {field.name: field.dataType for field in like.schema.fields}
     return new.select(*(column(name).cast(kind).alias(name) for name, kind in types.items()))
-
-
-def _reach(built: Built) -> int:
-    """How long before the horizon a window that is open can have ended, µs."""
-    window = built.definition.window
-    gap = window.gap.us if isinstance(window, SessionWindow) else 0
-    return gap + built.sliced.engine.tick_us

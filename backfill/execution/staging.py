@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill.events import quarantine_rows
 from backfill.execution.date_edges import with_edges_apart
+from backfill.kinds import times_of
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context
 from backfill.store import Staged
@@ -56,8 +57,9 @@ class Staging:
     def windows(self, name: str, rows: DataFrame, *, task_bytes: int | None = None) -> Staged:
         """Writes rows of a window's table; a task takes about this many bytes."""
         spec = self._context.spec
-        order = (*spec.key, "window_start")
-        marked = with_edges_apart(rows, spec.windows[name].window, spec.engine, spec.timezone)
+        window = spec.windows[name].window
+        order = (*spec.key, times_of(window)[0])
+        marked = with_edges_apart(rows, window, spec.engine, spec.timezone)
         return self._stage(name, marked, ("date",), order, task_bytes)
 
     def quarantine(

@@ -15,7 +15,7 @@ from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, State
 from backfill.planning.context import Context
 from backfill.planning.slicing import of, slices, with_combining
-from backfill.planning.time_spans import dates_between, dates_over, widened
+from backfill.planning.time_spans import dates_between, dates_over, first_start
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
 from backfill.quality.events import Counted
@@ -85,7 +85,7 @@ def _counted(
     )
     whole = False
     if sums.first is not None and sums.horizon is not None:
-        low, _ = widened(context, (sums.first, sums.first + 1), definitions.values())
+        low = first_start(context, (sums.first, sums.first + 1), list(definitions.values()))
         every = dates_between(low, sums.horizon, zone)
         whole = all(not every - each.covered for each in records.values())
     expired = any(each.expired is not None for each in records.values())

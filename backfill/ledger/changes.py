@@ -10,26 +10,37 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import LAST, START, column, key_name
+from backfill.columns import EVENT_TIME, LAST, START, column, key_name
 from backfill.engines import Rules
 from backfill.errors import ColumnError
+from backfill.kinds import of_each_event, times_of
 from backfill.operators.session import last_event
-from backfill.windows import SessionWindow, Window
+from backfill.windows import AnyWindow, SessionWindow
 
 #: What `change` says.
 KINDS = ("inserted", "updated", "deleted", "merged", "split")
 
 _OLD, _NEW = "_old", "_new"
 _IS_NEW = "_is_new"
+_ID, _NUMBER = "_id", "_number"
 _OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
 
 
 def changes(
-    old: DataFrame, new: DataFrame, *, key: Sequence[str], window: Window, rules: Rules
+    old: DataFrame,
+    new: DataFrame,
+    *,
+    key: Sequence[str],
+    window: AnyWindow,
+    rules: Rules,
+    id: str | None = None,
 ) -> DataFrame:
     """Compares two versions of a window's table.
 
-    Aligned windows are the same window where key, start and end are equal. Sessions have no such
+    Aligned windows are the same window where key, start and end are equal, and so are the distinct
+    windows that events share. Rows of single events are the same row where key, time and id are
+    equal; rows that have no id, where they have the same place among those of that time, in the
+    order of their values. Sessions have no such
     name, since a late event can move their start and with it their id: an old and a new session of
     one key are linked where their spans, from the first to the last event, meet. There is one row
     for each link that shows a difference, and one for each window without a link:
@@ -52,21 +63,29 @@ def changes(
         key: the key's columns.
         window: the definition; whether it is a session decides how windows are linked.
         rules: the engine's, for this window.
+        id: the column of the events' id.
 
     Returns:
         `change`; `key`, a struct of the key columns; `old` and `new`, structs of what else can be
-        seen of the window in its table, or NULL: [session_id,] window_start, window_end, the
-        aggregates, is_open; `changed`, the names of the columns that differ between the two,
-        empty where one is NULL. Structs, since an aggregate or a key may have any name.
+        seen of the window in its table, or NULL: [session_id,] window_start, window_end (or
+        event_time, [id]), the aggregates, is_open; `changed`, the names of the columns that differ
+        between the two, empty where one is NULL. Structs, since an aggregate or a key may have any
+        name.
 
     Raises:
         ColumnError: the key, or the kind of window, is not the same in both versions.
     """
     keys = [key_name(i) for i in range(len(key))]
     ids = ["session_id"] if "session_id" in {*old.columns, *new.columns} else []
-    _check_same(old, new, [*key, *ids, "window_start", "window_end"])
+    own = [id] if id is not None and of_each_event(window) else []
+    _check_same(old, new, [*key, *ids, *times_of(window), *own])
     rows = _sides(old, new, key, window, rules)
-    linked = _linked(rows, keys if isinstance(window, SessionWindow) else [*keys, START, LAST])
+    same = [*keys, START, LAST]
+    if isinstance(window, SessionWindow):
+        same = keys
+    elif of_each_event(window):
+        rows, same = _numbered(rows, same, own, key), [*same, _ID, _NUMBER]
+    linked = _linked(rows, same)
     names = dict.fromkeys([*_values(old, key), *_values(new, key)])
     both = F.col(_OLD).isNotNull() & F.col(_NEW).isNotNull()
     differing = F.array_compact(
@@ -93,10 +112,12 @@ def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], d
         The rows as nested dicts, instants with their zone, and the number of rows by kind.
     """
     counted = Observation()
-    start = F.coalesce(F.col("new.window_start"), F.col("old.window_start"))
+    fields = found.select("new.*").columns
+    at = "window_start" if "window_start" in fields else EVENT_TIME
+    start = F.coalesce(F.col(f"new.{at}"), F.col(f"old.{at}"))
     first = (
         found.observe(counted, *(F.count_if(F.col("change") == kind).alias(kind) for kind in KINDS))
-        .orderBy("key", start, "old.window_start")
+        .orderBy("key", start, f"old.{at}")
         .limit(limit)
     )
     rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
@@ -126,12 +147,12 @@ def _values(frame: DataFrame, key: Sequence[str]) -> list[str]:
 
 
 def _sides(
-    old: DataFrame, new: DataFrame, key: Sequence[str], window: Window, rules: Rules
+    old: DataFrame, new: DataFrame, key: Sequence[str], window: AnyWindow, rules: Rules
 ) -> DataFrame:
     """Both versions' rows: key, which side, span in µs, the values under `_old` or `_new`."""
 
     def side(frame: DataFrame, name: str) -> DataFrame:
-        start, last = F.unix_micros("window_start"), F.unix_micros("window_end")
+        start, last = map(F.unix_micros, times_of(window))
         if isinstance(window, SessionWindow):
             # An older version may have had a smaller gap than is taken off here.
             last = F.greatest(start, last_event(last, window, rules))
@@ -144,6 +165,25 @@ def _sides(
         )
 
     return side(old, _OLD).unionByName(side(new, _NEW), allowMissingColumns=True)
+
+
+def _numbered(
+    rows: DataFrame, same: Sequence[str], own: Sequence[str], key: Sequence[str]
+) -> DataFrame:
+    """Rows of single events with the id, and their numbers among those of a side that are alike."""
+    sides = [F.col(side)[name] for side in (_OLD, _NEW) for name in _sorted_by(rows, side)]
+    id = [F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for each in own if each not in key]
+    named = rows.withColumn(_ID, id[0] if id else F.lit(None).cast("string"))
+    # A side's rows have NULL for the values of the other one.
+    alike = Over.partitionBy(*same, _ID, _IS_NEW).orderBy(*sides)
+    return named.withColumn(_NUMBER, F.row_number().over(alike))
+
+
+def _sorted_by(rows: DataFrame, side: str) -> list[str]:
+    """The fields that Spark can sort by."""
+    kind = rows.schema[side].dataType
+    assert isinstance(kind, T.StructType)
+    return [each.name for each in kind.fields if "map<" not in each.dataType.simpleString()]
 
 
 def _linked(rows: DataFrame, by: Sequence[str]) -> DataFrame:

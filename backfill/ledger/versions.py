@@ -121,7 +121,9 @@ def changes_since(
     then = set() if before is None else {each.path for each in before.files}
     new = table.read(spark, sorted(now - then))
     old = new.where(F.lit(False)) if before is None else before.read(spark, sorted(then - now))
-    return changes(old, new, key=spec.key, window=window, rules=spec.engine.rules_for(window))
+    return changes(
+        old, new, key=spec.key, window=window, rules=spec.engine.rules_for(window), id=spec.id
+    )
 
 
 def restore(

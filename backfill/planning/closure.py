@@ -62,7 +62,7 @@ def follow(
     rules: Rules,
     keys: Sequence[str],
     *,
-    span: tuple[int, int],
+    span: tuple[int | None, int | None],
     limits: tuple[int | None, int | None],
     read: Read,
     published: Published,

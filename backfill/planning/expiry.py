@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable
 
 from backfill.errors import JobFileError
+from backfill.kinds import times_of
 from backfill.ledger.state import State
 from backfill.planning.stages import ExpireStage
 from backfill.spec import JobSpec
@@ -34,15 +35,20 @@ def plan_expiry(spec: JobSpec, tables: Iterable[State]) -> list[ExpireStage]:
             way_out="Set it in the job file, such as retention: 180d",
         )
     return [
-        _stage(state, state.settled.horizon - spec.retention_us)
+        _stage(
+            state,
+            state.settled.horizon - spec.retention_us,
+            times_of(spec.windows[state.name].window),
+        )
         for state in tables
         if state.version is not None and state.settled.horizon is not None
     ]
 
 
-def _stage(state: State, limit: int) -> ExpireStage:
-    old = [each for each in state.files if each.minimum.get("window_end", limit - 1) < limit]
-    mixed = {each.path for each in old if each.maximum.get("window_end", limit) >= limit}
+def _stage(state: State, limit: int, times: tuple[str, str]) -> ExpireStage:
+    _, ends = times
+    old = [each for each in state.files if each.minimum.get(ends, limit - 1) < limit]
+    mixed = {each.path for each in old if each.maximum.get(ends, limit) >= limit}
     days = [each.minimum["date"] for each in old]
     return ExpireStage(
         table=state.name,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from pyspark.sql import functions as F
+
+from backfill.columns import END
 from backfill.compute import Built
+from backfill.ledger.reader import inside_span
+from backfill.ledger.state import State
 from backfill.planning.context import Context
-from backfill.planning.published_windows import candidates
-from backfill.planning.range_input import followed, range_inputs, sliced_input
+from backfill.planning.published_windows import candidates, published
+from backfill.planning.range_input import RangeInput, followed, range_inputs, sliced_input
+from backfill.planning.replaced_windows import overlaps
 from backfill.planning.stages import Beyond, RangeStage
+from backfill.planning.time_spans import touched
+from backfill.store import DataFile
 from backfill.time.dates import Dates
-from backfill.windows import SessionWindow
+from backfill.windows import EventWindow, SessionWindow
 
 
 def previewed(context: Context, stage: RangeStage) -> RangeStage:
@@ -33,15 +42,19 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
             if isinstance(definition.window, SessionWindow):
                 found = followed(chosen, state, sliced, part)
                 keys = found.steps[0].keys if found.steps else 0
-                low, high = found.low, found.high
+                low, high = first, last = found.low, found.high
+            else:
+                first, last = touched(context, part.span, definition)
             built = Built(sliced.frame, definition, sliced)
-            last = None if high is None else high - 1
-            files = candidates(context, state, built, low, last)
+            files = candidates(context, state, built, first, None if last is None else last - 1)
             rewritten = (
                 len(files),
                 sum(each.rows for each in files),
                 sum(each.size for each in files),
             )
+            affected = None
+            if isinstance(definition.window, EventWindow):
+                affected = _affected(context, state, built, part, files)
             beyond.append(
                 Beyond(
                     window=state.name,
@@ -50,6 +63,18 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                     low=low,
                     high=high,
                     rewritten=rewritten,
+                    affected=affected,
                 )
             )
     return replace(stage, combining=combining, beyond=tuple(beyond))
+
+
+def _affected(
+    context: Context, state: State, built: Built, part: RangeInput, files: Sequence[DataFile]
+) -> int:
+    """How many published rows outside the range an event of it can affect."""
+    if not files:
+        return 0
+    outside = ~inside_span(F.col(END), part.span)
+    rows = published(context, state, built, files)
+    return rows.where(overlaps(built, part.span) & outside).count()

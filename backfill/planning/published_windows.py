@@ -8,19 +8,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
-from backfill.compute import Built, Definition, Sliced, bounds
+from backfill.compute import Built, Definition, Sliced
+from backfill.kinds import kind_of, times_of
 from backfill.ledger.state import State
-from backfill.operators.session import last_event
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
 from backfill.planning.slicing import computed_once
+from backfill.reach import Span
 from backfill.store import DataFile
-from backfill.windows import SessionWindow
 
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
     """The rows of a table, with inner key columns, start and end besides."""
-    start, end = bounds(definition.window, sliced.engine)
+    start, end = kind_of(definition.window, sliced.engine, sliced.zone).bounds()
     inner = {
         key_name(i): column(name).cast(type)
         for i, (name, type) in enumerate(zip(sliced.key.names, sliced.key.types, strict=True))
@@ -75,11 +75,12 @@ def candidates(
 ) -> list[DataFile]:
     """The files that can hold windows with an instant in [low, high], by statistics."""
     found = []
+    starts, ends = times_of(built.definition.window)
     for file in state.files:
-        first, last = file.minimum.get("window_start"), file.maximum.get("window_end")
+        first, last = file.minimum.get(starts), file.maximum.get(ends)
         after = high is not None and first is not None and first > high
         if last is not None:
-            last = _last_instant(context, last, built)
+            last = built.kind.last(last) + context.spec.engine.tick_us
         before = low is not None and last is not None and last < low
         if not after and not before:
             found.append(file)
@@ -91,7 +92,7 @@ def rows_to_replace(
     state: State,
     built: Built,
     old_windows: ReplacedWindows,
-    hull: tuple[int | None, int | None],
+    hull: Span,
 ) -> DataFrame | None:
     """The published windows to be replaced: key, start, end, number of events.
 
@@ -135,11 +136,3 @@ def published_extents(
     rows = published(context, state, built, files).where(overlaps(built, span))
     keys = sliced.key.inner
     return computed_once(of_keys(rows, wanted, keys, "left_semi").select(*keys, START, END))
-
-
-def _last_instant(context: Context, end: int, built: Built) -> int:
-    """The last instant of a window by the end that is reported of it, µs; at the latest."""
-    window, engine = built.definition.window, context.spec.engine
-    if isinstance(window, SessionWindow):
-        end = last_event(end, window, engine.rules_for(window))
-    return end + engine.tick_us

@@ -22,13 +22,12 @@ from backfill.planning.extents import extents_of, limits
 from backfill.planning.published_windows import candidates, published, published_extents
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import computed_once, counted_slices, slices, with_combining
-from backfill.planning.time_spans import widened
+from backfill.planning.time_spans import first_start, needed
+from backfill.reach import Span
 from backfill.time.dates import Dates, date_of, midnight
 from backfill.windows import SessionWindow
 
 _DAY = dt.timedelta(days=1)
-#: [low, high), µs.
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,17 @@ class RangeInput:
         dates: the range.
         counted: the dates on which each input counts.
         span: the range itself, µs, [low, high).
-        read: the same, with what aligned windows need that reach over its edges.
+        read: the same, with what windows need, other than sessions, that reach over its edges.
+        begins: where the first window starts, other than a session, in which an event of the
+            range counts; µs.
     """
 
     states: Sequence[State]
     dates: Dates
     counted: Mapping[str, Dates]
-    span: Span
+    span: tuple[int, int]
     read: Span
+    begins: int
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +57,7 @@ class RangeInput:
         return [state.name for state in self.states]
 
 
-def span_of(dates: Dates, zone: str) -> Span:
+def span_of(dates: Dates, zone: str) -> tuple[int, int]:
     """A range of dates in µs, [low, high)."""
     ((low, high),) = dates.spans(zone)
     assert low is not None
@@ -77,17 +79,7 @@ def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
     for state in tables:
         if state.record is not None:
             _ = state.settled
-    zone = context.spec.timezone
-    return [
-        RangeInput(
-            states=group,
-            dates=dates,
-            counted=counted_by(group[0].record, context.inputs, dates, zone),
-            span=span_of(dates, zone),
-            read=_read_span(context, dates, group),
-        )
-        for group in grouped(tables)
-    ]
+    return [_range_input(context, dates, group) for group in grouped(tables)]
 
 
 def sliced_input(context: Context, part: RangeInput) -> tuple[Context, Sliced, Totals]:
@@ -162,7 +154,7 @@ def covered_after(context: Context, sliced: Sliced, part: RangeInput) -> dict[st
     here = [each for each in dates if each in part.dates]
     new = Dates()
     if here:
-        low, earliest = min(here), date_of(part.read[0], zone)
+        low, earliest = min(here), date_of(part.begins, zone)
         while low > earliest and low - _DAY not in dates:
             low -= _DAY
         new = Dates.between(low, max(here) + _DAY)
@@ -181,7 +173,7 @@ def _reaching_out(
     """
     built = Built(sliced.frame, context.definitions[state.name], sliced)
     (low, high), (first, last) = part.span, part.read
-    files = candidates(context, state, built, first, last - 1)
+    files = candidates(context, state, built, first, None if last is None else last - 1)
     if not files:
         return None
     rows = published(context, state, built, files)
@@ -190,18 +182,26 @@ def _reaching_out(
     return computed_once(held.select(*sliced.key.inner, START, END))
 
 
-def _read_span(context: Context, dates: Dates, group: Sequence[State]) -> Span:
+def _range_input(context: Context, dates: Dates, group: Sequence[State]) -> RangeInput:
     """The range, with what windows need that reach over its edges.
 
     Where they reach back to a date that is not covered, all of it is read, to find out whether it
     has events.
     """
-    zone = context.spec.timezone
+    zone, record = context.spec.timezone, group[0].record
     span = span_of(dates, zone)
-    low, high = widened(context, span, (context.definitions[each.name] for each in group))
-    covered = Dates() if group[0].record is None else group[0].record.covered
-    if low < span[0] and Dates.between(date_of(low, zone), dates.ranges[0][0]) - covered:
-        begins = midnight(date_of(low, zone), zone)
-        assert begins is not None
-        low = begins
-    return low, high
+    definitions = [context.definitions[each.name] for each in group]
+    begins = first_start(context, span, definitions)
+    low, high = needed(context, span, definitions)
+    covered = Dates() if record is None else record.covered
+    if begins < span[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered:
+        first = midnight(date_of(begins, zone), zone)
+        low = None if low is None or first is None else min(low, first)
+    return RangeInput(
+        states=group,
+        dates=dates,
+        counted=counted_by(record, context.inputs, dates, zone),
+        span=span,
+        read=(low, high),
+        begins=begins,
+    )

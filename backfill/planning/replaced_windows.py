@@ -12,9 +12,6 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, START
 from backfill.compute import Built
-from backfill.operators.aligned import layout
-from backfill.operators.fixed import FixedWindows
-from backfill.windows import SessionWindow
 
 _OTHER = "_other"
 #: So many rows are sent to where a table's are, rather than these to them: some 10 MB, which is
@@ -27,9 +24,10 @@ class ReplacedWindows:
     """The rows of a table that new windows replace.
 
     Attributes:
-        span: [low, high) in µs: every window that overlaps it; None for none.
+        span: [low, high) in µs: every window that an event of it can be in; None for none.
         extents: key, start and end (µs): for sessions every one that overlaps such an extent of
-            its key, for aligned windows exactly these; None for none.
+            its key, for aligned windows exactly these, for windows around single events every
+            row that stands in one; None for none.
     """
 
     span: tuple[int | None, int | None] | None
@@ -37,20 +35,8 @@ class ReplacedWindows:
 
 
 def overlaps(built: Built, span: tuple[int | None, int | None]) -> Column:
-    """Whether a window, by its start and end, holds an instant of the span."""
-    low, high = span
-    window = built.definition.window
-    shift, inclusive = 0, isinstance(window, SessionWindow)
-    if not isinstance(window, SessionWindow):
-        where = layout(window, built.sliced.engine, built.sliced.zone)
-        shift = where.shift if isinstance(where, FixedWindows) else 0
-    conditions = [F.lit(True)]
-    if low is not None:
-        end = F.col(END) + shift
-        conditions.append(end >= low if inclusive else end > low)
-    if high is not None:
-        conditions.append(F.col(START) + shift < high)
-    return reduce(and_, conditions)
+    """Whether an event of the span can be in a window, by the window's start and end."""
+    return built.kind.affected(span)
 
 
 def match_rows(rows: DataFrame, built: Built, old_windows: ReplacedWindows, how: str) -> DataFrame:
@@ -62,11 +48,7 @@ def match_rows(rows: DataFrame, built: Built, old_windows: ReplacedWindows, how:
         *(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, START, END))
     )
     same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]
-    start, end = F.col(f"{_OTHER}{START}"), F.col(f"{_OTHER}{END}")
-    if isinstance(built.definition.window, SessionWindow):
-        met = (F.col(START) <= end) & (F.col(END) >= start)
-    else:
-        met = (F.col(START) == start) & (F.col(END) == end)
+    met = built.kind.met(F.col(f"{_OTHER}{START}"), F.col(f"{_OTHER}{END}"))
     return rows.join(others, reduce(and_, same, met), how)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, Observation
@@ -30,13 +30,19 @@ def with_combining(context: Context, paths: Iterable[str], names: Sequence[str])
     return replace(context, combining=found)
 
 
-def slices(context: Context, events: DataFrame, names: Sequence[str]) -> Sliced:
+def slices(
+    context: Context,
+    events: DataFrame,
+    names: Sequence[str],
+    keep: Callable[[DataFrame], DataFrame] = lambda events: events,
+) -> Sliced:
     """The slices that these tables' windows are built from; lazy.
 
     Args:
         context: of the run.
         events: normalised and usable.
         names: the tables.
+        keep: as for `slice_events`.
     """
     spec = context.spec
     sliced = slice_events(
@@ -48,6 +54,7 @@ def slices(context: Context, events: DataFrame, names: Sequence[str]) -> Sliced:
         id=spec.id,
         arrival=spec.arrival or context.source.arrival,
         combine=context.combining.combined,
+        keep=keep,
     )
     # What follows sessions beyond the range needs both ends of every slice.
     frame = sliced.frame.withColumn(LAST, F.col(sliced.last))
@@ -69,7 +76,7 @@ def counted_slices(
     """
     counted = Observation()
     observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
-    sliced = slices(context, observed, names).by_key()
+    sliced = slices(context, observed, names, computed_once).by_key()
     kept = replace(sliced, frame=computed_once(sliced.frame))
     sums = totals(kept, of(context, names))
     # What Spark knows to be empty it does not execute, and then observes nothing of.

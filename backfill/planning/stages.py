@@ -42,6 +42,8 @@ class Beyond:
         low, high: the times that are read, for these keys, or for all keys if `keys` is 0; µs;
             None: everything before or after.
         rewritten: files of the table that may hold windows to be replaced: number, rows, bytes.
+        affected: of windows around single events, how many published rows outside the range are
+            within reach of an event of it, and are computed again; None for other windows.
     """
 
     window: str
@@ -50,6 +52,7 @@ class Beyond:
     low: int | None
     high: int | None
     rewritten: tuple[int, int, int]
+    affected: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

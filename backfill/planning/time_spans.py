@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
@@ -12,11 +12,13 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, START
 from backfill.compute import Definition
+from backfill.kinds import of_each_event
 from backfill.ledger.reader import inside_span
 from backfill.operators.aligned import layout
 from backfill.planning.context import Context
+from backfill.reach import Span, reach_of
 from backfill.time.dates import Dates, date_of
-from backfill.windows import SessionWindow
+from backfill.windows import EventWindow, SessionWindow, SlidingWindow
 
 _DAY = dt.timedelta(days=1)
 
@@ -28,7 +30,7 @@ def widened(
     columns = []
     for definition in definitions:
         window = definition.window
-        if not isinstance(window, SessionWindow):
+        if not isinstance(window, SessionWindow | EventWindow):
             where = layout(window, context.spec.engine, context.spec.timezone)
             for at in (span[0], span[1] - 1):
                 instant = F.lit(at).cast("bigint")
@@ -42,6 +44,43 @@ def widened(
     return min(span[0], *edges), max(span[1], *(each + tick for each in edges))
 
 
+def first_start(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> int:
+    """Where the first window starts, other than a session, in which an event of the span counts.
+
+    Windows around an event start with the event, but for distinct ones, which end with it; µs.
+    """
+    low, _ = widened(context, span, definitions)
+    sizes = [
+        each.window.size.us
+        for each in definitions
+        if isinstance(each.window, SlidingWindow)
+        and not of_each_event(each.window)
+        and each.window.size is not None
+    ]
+    return min(low, *(span[0] - size for size in sizes), span[0])
+
+
+def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:
+    """Where the windows are, other than sessions, that an event of the span can be in; µs."""
+    if isinstance(definition.window, EventWindow):
+        return reach_of(definition.window, context.spec.engine.tick_us).rows(span)
+    return widened(context, span, [definition])
+
+
+def needed(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> Span:
+    """Where the events are that windows need, other than sessions, which hold one of the span."""
+    low: int | None
+    high: int | None
+    low, high = widened(context, span, definitions)
+    for definition in definitions:
+        if isinstance(definition.window, EventWindow):
+            reach = reach_of(definition.window, context.spec.engine.tick_us)
+            first, last = reach.events(reach.rows(span))
+            low = None if low is None or first is None else min(low, first)
+            high = None if high is None or last is None else max(high, last)
+    return low, high
+
+
 def hull(extents: DataFrame) -> tuple[int, int] | None:
     """From the first start to the last end, µs; None where there is nothing."""
     low, high = extents.agg(F.min(START), F.max(END)).collect()[0]
@@ -53,10 +92,19 @@ def dates_between(first: int, last: int, zone: str) -> Dates:
     return Dates.between(date_of(first, zone), date_of(last, zone) + _DAY)
 
 
+def dates_of_span(span: Span, zone: str) -> Dates:
+    """The dates of a span, [low, high) in µs."""
+    low, high = span
+    return Dates.between(
+        dt.date.min if low is None else date_of(low, zone),
+        dt.date.max if high is None else date_of(high - 1, zone) + _DAY,
+    )
+
+
 def dates_over(dates: Dates, horizon: int | None, zone: str) -> tuple[dt.date, ...]:
     """Those of the dates that are over: before that of the horizon (µs)."""
     last = dt.date.max if horizon is None else date_of(horizon, zone)
-    return tuple(day for day in dates.days() if day < last)
+    return tuple((dates & Dates.between(dt.date.min, last)).days())
 
 
 def starts_on(dates: Dates, zone: str) -> Column:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from backfill.quality.checks import Severity
 from backfill.time.durations import DAY_US, Fixed
-from backfill.windows import SessionWindow, Window
+from backfill.windows import AnyWindow, EventWindow, SessionWindow
 
 #: What a check is about.
 Scope = Literal["events", "windows", "sessions", "aligned", "reconciliation"]
@@ -83,10 +83,15 @@ BUILTINS: Mapping[str, Builtin] = {
             about="a window ends after it starts, and has the right date",
             scope="windows",
         ),
-        Builtin(name="counts", about="a window holds at least one event", scope="windows"),
+        Builtin(
+            name="counts",
+            about="a window holds at least one event, unless it is of those before an event",
+            scope="windows",
+        ),
         Builtin(
             name="unique",
-            about="there is one row for each key and window",
+            about="there is one row for each key and window; of a window for each event, for each "
+            "event that has an id",
             scope="windows",
         ),
         Builtin(
@@ -128,6 +133,8 @@ BUILTINS: Mapping[str, Builtin] = {
 }
 
 
-def scopes(window: Window) -> tuple[Scope, ...]:
+def scopes(window: AnyWindow) -> tuple[Scope, ...]:
     """The checks that concern a window's table."""
+    if isinstance(window, EventWindow):
+        return ("windows",)
     return "windows", ("sessions" if isinstance(window, SessionWindow) else "aligned")

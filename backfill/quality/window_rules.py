@@ -13,17 +13,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, EVENTS, START, column
-from backfill.compute import Definition, bounds
+from backfill.compute import Definition
 from backfill.engines import Engine
+from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
 from backfill.operators.session import breaks
-from backfill.windows import SessionWindow
+from backfill.windows import EventWindow, SessionWindow, SlidingWindow
 
 #: Checks that compare a row with the one before it: rows are sorted for them.
 _UNIQUE, _GAP = "unique", "gap"
 _START_BEFORE = "_start_before"
 _END_BEFORE = "_end_before"
+_ID_BEFORE = "_id_before"
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,15 @@ class Counts:
     Attributes:
         rows: windows.
         events: the sum of their numbers of events.
+        held: the sum that must be the number of events, as often as each is counted.
     """
 
     rows: int
     events: int
+    held: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.rows + other.rows, self.events + other.events)
+        return Counts(self.rows + other.rows, self.events + other.events, self.held + other.held)
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,9 @@ class Measured:
     dates: Mapping[dt.date, Counts]
 
     @property
-    def events(self) -> int:
-        """The sum of the windows' numbers of events."""
-        return sum(each.events for each in self.dates.values())
+    def held(self) -> int:
+        """How many events the windows hold, as often as each is counted."""
+        return sum(each.held for each in self.dates.values())
 
 
 @dataclass(frozen=True)
@@ -71,28 +75,36 @@ class WindowRules:
         key: the key's columns.
         engine: whose conventions its bounds follow.
         zone: of its dates.
+        id: the column of the events' id, if the job has one.
     """
 
     definition: Definition
     key: tuple[str, ...]
     engine: Engine
     zone: str
+    id: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Of the window."""
+        return kind_of(self.definition.window, self.engine, self.zone)
 
     def flagged(self, rows: DataFrame) -> DataFrame:
         """Rows of the table with a boolean column for each check: whether they break it.
 
         They are sorted by key and start for it.
         """
-        start, end = bounds(self.definition.window, self.engine)
-        in_order = Over.partitionBy(*map(column, self.key)).orderBy(START, END)
+        start, end = self.kind.bounds()
+        before = {_START_BEFORE: START, _END_BEFORE: END}
+        if self.id is not None and of_each_event(self.definition.window):
+            # Of events at the same time, those with the same id are one.
+            before[_ID_BEFORE] = self.id
+        in_order = Over.partitionBy(*map(column, self.key)).orderBy(*map(column, before.values()))
         return (
             rows.withColumns({START: start, END: end})
             # Columns, not a struct of them: a struct would be carried through the sort as well.
             .withColumns(
-                {
-                    _START_BEFORE: F.lag(START).over(in_order),
-                    _END_BEFORE: F.lag(END).over(in_order),
-                }
+                {name: F.lag(column(each)).over(in_order) for name, each in before.items()}
             )
             .withColumns(
                 {_flag(name): F.coalesce(each, F.lit(True)) for name, each in self._flags()}
@@ -113,22 +125,29 @@ class WindowRules:
         """For each check whether a row breaks it; NULL, where that is unknown, counts as broken."""
         start, end = F.col(START), F.col(END)
         window = self.definition.window
-        backwards = (
-            F.col("window_end") < F.col("window_start")
-            if isinstance(window, SessionWindow)
-            else end <= start
-        )
+        backwards = end <= start
+        if isinstance(window, SessionWindow):
+            backwards = F.col("window_end") < F.col("window_start")
+        elif of_each_event(window):
+            backwards = start.isNull()
         misplaced = local_date(start, self.zone) != F.col("date")
         bad = F.coalesce(backwards | misplaced, F.lit(True))
         again = F.coalesce(
             (F.col(_START_BEFORE) == start) & (F.col(_END_BEFORE) == end), F.lit(False)
         )
-        flags = [("bounds", bad), ("counts", F.col(EVENTS) < 1), (_UNIQUE, again)]
+        if of_each_event(window):
+            # Without an id, and with none, equal events at the same time have equal rows.
+            known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
+            again = again & F.coalesce(known, F.lit(False))
+        least = 0 if isinstance(window, SlidingWindow) and window.before else 1
+        flags = [("bounds", bad), ("counts", F.col(EVENTS) < least), (_UNIQUE, again)]
         if isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
             near = ~breaks(start, F.col(_END_BEFORE), window.gap.us, rules)
             # A row that is there twice breaks one check, not two.
             return [*flags, (_GAP, near & ~again)]
+        if isinstance(window, EventWindow):
+            return flags
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
 
@@ -156,12 +175,12 @@ class Look:
     def counts(self, table: str) -> DataFrame:
         """By date, the number of rows, of their events, and of rows that break each check."""
         checks = self.rules.checks()
-        total = F.count(F.lit(1)), F.sum(EVENTS)
+        total = F.count(F.lit(1)), F.sum(EVENTS), F.sum(self.rules.kind.held)
         if self.beside is None:
             return _counts(table, self.flagged, checks, *total)
         alone = [each for each in checks if each not in (_UNIQUE, _GAP)]
         paired = [each for each in checks if each in (_UNIQUE, _GAP)]
-        none = F.lit(0).cast("bigint"), F.lit(0).cast("bigint")
+        none = [F.lit(0).cast("bigint")] * len(total)
         # Where nothing asks for the row before, Spark sorts nothing.
         return _counts(table, self.flagged, alone, *total).unionByName(
             _counts(table, self.rules.flagged(self.beside), paired, *none)
@@ -181,7 +200,7 @@ def measure(tables: Mapping[str, Look]) -> dict[str, Measured]:
         broken = dict.fromkeys(look.rules.checks(), 0)
         dates: dict[dt.date, Counts] = {}
         for row in own:
-            counts = Counts(row["rows"], row["events"] or 0)
+            counts = Counts(row["rows"], row["events"] or 0, row["held"] or 0)
             dates[row["date"]] = dates.get(row["date"], Counts(0, 0)) + counts
             for check, rows in row["broken"].items():
                 broken[check] += rows
@@ -190,13 +209,19 @@ def measure(tables: Mapping[str, Look]) -> dict[str, Measured]:
 
 
 def _counts(
-    table: str, flagged: DataFrame, checks: Sequence[str], rows: Column, events: Column
+    table: str,
+    flagged: DataFrame,
+    checks: Sequence[str],
+    rows: Column,
+    events: Column,
+    held: Column,
 ) -> DataFrame:
     broken = [(F.lit(each), F.count_if(_flag(each))) for each in checks]
     return flagged.groupBy("date").agg(
         F.lit(table).alias("table"),
         rows.alias("rows"),
         events.alias("events"),
+        held.alias("held"),
         F.create_map(*chain.from_iterable(broken)).alias("broken"),
     )
 

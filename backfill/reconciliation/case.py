@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from backfill.causes import CAUSES
+from backfill.kinds import of_each_event
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed
-from backfill.windows import SessionWindow
+from backfill.windows import SessionWindow, is_distinct
 
 T = TypeVar("T")
 #: No more replays than this are made to look for events that the stream left out or repeated.
@@ -102,7 +103,7 @@ class Case:
     def meets(self, row: Row, hull: tuple[int, int]) -> bool:
         """Whether a row has an instant of a span; windows that only touch share none."""
         low, high = hull
-        if self.sessions:
+        if self.inclusive:
             return row.start <= high and row.end >= low
         return row.start < high and row.end > low
 
@@ -114,13 +115,21 @@ class Case:
         return self.meets(row, hull) if self.sessions else row.bounds == hull
 
     def within(self, event: Event, hull: tuple[int, int]) -> bool:
-        """Whether an event is in a span, as it would be in a window of these bounds."""
+        """Whether an event is in a span, as it would be in a window of these bounds.
+
+        Or of a row of this time, if each event has one; or whether a distinct window is there for
+        the sake of the event, a tick after it.
+        """
         time = self.floored(event)
         if time is None:
             return False
         low, high = hull
-        if self.sessions:
-            return low <= time <= high
+        if self.inclusive:
+            before = 0 if self.sessions else self.operator.engine.tick_us
+            return low - before <= time <= high
+        if of_each_event(self.operator.window):
+            back = self.operator.back_us
+            return (back is None or low - back <= time) and time < high
         closed = self.operator.engine.rules.closed
         return low < time <= high if closed == "right" else low <= time < high
 
@@ -129,6 +138,11 @@ class Case:
         return (
             None if event.time is None else event.time - event.time % self.operator.engine.tick_us
         )
+
+    @property
+    def inclusive(self) -> bool:
+        """Whether the last instant of a row can be the time of an event in it."""
+        return self.sessions or is_distinct(self.operator.window)
 
     @property
     def sessions(self) -> bool:

@@ -13,16 +13,18 @@ from pyspark.sql import types as T
 from backfill.columns import END, REASON, ROWS, START, quoted
 from backfill.compute import Key
 from backfill.engines import Engine
-from backfill.errors import AggregateError, SourceError, WindowError
+from backfill.errors import AggregateError, JobFileError, SourceError, WindowError
 from backfill.events.failures import spark_errors
 from backfill.events.model import SOURCE, shown
+from backfill.kinds import of_each_event
 from backfill.reconciliation import final
 from backfill.reconciliation.decoders.base import GONE, ORDER, RAW, Wanted
 from backfill.reconciliation.decoders.columns import decode_columns, ordering
 from backfill.reconciliation.decoders.kafka import decode_records
 from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.reconciliation.stream_files import read_written
-from backfill.windows import SessionWindow, Window
+from backfill.replay.interface import choose
+from backfill.windows import AnyWindow, EventWindow, SessionWindow
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]
 
@@ -92,7 +94,7 @@ class Decoded:
 def decode(
     spark: SparkSession,
     options: StreamOptions,
-    window: Window,
+    window: AnyWindow,
     *,
     key: Key,
     aggregates: Mapping[str, T.DataType],
@@ -157,6 +159,8 @@ def _final(
     by: Sequence[str],
 ) -> DataFrame:
     keys, names = wanted.key.inner, list(wanted.aggregates)
+    if of_each_event(wanted.window):
+        return final.every(rows)
     sessions = isinstance(wanted.window, SessionWindow)
     if options.deltas:
         states = final.merged(rows, keys, names, mergers)
@@ -169,6 +173,16 @@ def _final(
 
 def _check_window(options: StreamOptions, wanted: Wanted) -> None:
     name, window = wanted.engine.name, wanted.window
+    if isinstance(window, EventWindow):
+        wanted.engine.check(window)
+        choose(wanted.engine, window, None, rolling=False)
+        if of_each_event(window) and (options.deltas or options.repeats):
+            raise JobFileError(
+                "has no meaning for windows around single events, whose rows do not repeat",
+                field="stream.firing (or stream.panes)",
+                way_out="Leave it out",
+            )
+        return
     wanted.engine.rules_for(window)
     if not wanted.engine.has(window):
         problem = f"the engine {name} has no such windows, so no stream of it can have written them"

@@ -32,6 +32,7 @@ class Doubles:
         aggregates: those of doubles, by name.
         tick: the resolution of the windows' bounds, µs.
         closed: which of a window's bounds can be the time of an event in it.
+        back: how far rows look back before their start, µs; None without a bound.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class Doubles:
         aggregates: Mapping[str, Aggregated],
         tick: int,
         closed: Literal["left", "right", "both"] = "both",
+        back: int | None = 0,
     ) -> None:
+        self._back = back
         self._closed = closed
         self._aggregates = {
             name: each for name, each in aggregates.items() if each.python in _ADDED
@@ -58,7 +61,8 @@ class Doubles:
         """How far apart values of a window of these bounds can be, by aggregate."""
         first = bisect_right if self._closed == "right" else bisect_left
         last = bisect_left if self._closed == "left" else bisect_right
-        low, high = first(self._times, row.start), last(self._times, row.end)
+        low = 0 if self._back is None else first(self._times, row.start - self._back)
+        high = last(self._times, row.end)
         inside = self._events[low:high]
         return {
             name: _slack(each.python, _values(each, inside))

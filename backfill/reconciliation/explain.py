@@ -20,6 +20,7 @@ from backfill.reconciliation.faults import (
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed
+from backfill.windows import EventWindow, is_distinct
 
 #: The causes that a replay shows by itself, in the order in which they count.
 _SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
@@ -241,11 +242,46 @@ def _facts(
             shown.add(cause)
             evidence.setdefault(cause, []).extend(list(row.bounds) for row in rows)
     gone = {each.arrival for each in made.dropped}
+    misplaced = _misplaced(case, hull, made, gone, missing=not lost)
+    if misplaced:
+        shown.add("engine_loss")
+        evidence["misplaced"] = misplaced
     copies = sorted(near & case.copies.keys() - gone)
     if copies:
         shown.add("redelivered")
         evidence["copies"] = copies
     return shown
+
+
+def _misplaced(
+    case: Case, hull: tuple[int, int], made: Replayed, gone: set[Any], *, missing: bool
+) -> list[Any]:
+    """Events that the operator took, and that are not in the row where they belong, or in another.
+
+    Of windows around single events. Flink clears a key's state when nothing came for long, and
+    then takes earlier rows again. With late events that it does not drop, Kafka Streams lacks
+    windows, and takes states of windows for others.
+
+    Args:
+        case: of the key.
+        hull: the bounds of the row.
+        made: what was replayed.
+        gone: the events that were dropped.
+        missing: that there is no such row is not for the sake of dropped events.
+    """
+    window = case.operator.window
+    if not isinstance(window, EventWindow):
+        return []
+    distinct = is_distinct(window)
+    inside = {
+        each.arrival
+        for each in case.events
+        if case.within(each, hull) and not (distinct and (case.floored(each) or 0) < hull[0])
+    }
+    rows = [row for row in case.operator.rows(made.final) if case.concerns(row, hull)]
+    if not rows:
+        return sorted(inside - gone) if distinct and missing else []
+    return sorted({n for row in rows for n in (inside - gone) ^ {*row.written}})
 
 
 def _in_batch(case: Case) -> list[Row]:

@@ -15,13 +15,15 @@ from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, only
 from backfill.replay import Event, Replayed, Window
 from backfill.time.durations import Fixed
+from backfill.windows import AnyWindow as Definition
 from backfill.windows import (
     CumulatingWindow,
+    EventWindow,
     HoppingWindow,
     SessionWindow,
+    SlidingWindow,
     TumblingWindow,
 )
-from backfill.windows import Window as Definition
 
 _QUARTER = 15 * 60 * 1_000_000
 _FURTHEST = 14 * 3600 * 1_000_000
@@ -249,7 +251,12 @@ def _wrong_size(case: Case, window: Definition, size: int) -> Hypothesis:
 
 def _sized(window: Definition, size: int) -> Definition | None:
     """The same window of another size; None where that is its size, or it has no fixed one."""
-    if isinstance(window, SessionWindow | CumulatingWindow):
+    if isinstance(window, SlidingWindow) and window.distinct:
+        assert window.size is not None
+        return (
+            SlidingWindow(size=Fixed(size), distinct=True) if 0 < size != window.size.us else None
+        )
+    if isinstance(window, SessionWindow | CumulatingWindow | EventWindow):
         return None
     if not isinstance(window.size, Fixed) or window.size.us == size or size <= 0:
         return None

@@ -43,6 +43,17 @@ def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> 
     return states.select(*keys, START, END, *picked.values(), ROWS, TOMBSTONES, used)
 
 
+def every(rows: DataFrame) -> DataFrame:
+    """Each row as it is, of windows with a row for each event: none replaces another."""
+    return rows.withColumns(
+        {
+            ROWS: F.lit(1).cast("bigint"),
+            TOMBSTONES: F.col(GONE).cast("bigint"),
+            USED: (~F.col(GONE)).cast("bigint"),
+        }
+    )
+
+
 def last_batch(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
     """The state of each window in the last batch, of a stream that repeats all in every batch."""
     batch = F.col(ORDER).getField("batch_id")

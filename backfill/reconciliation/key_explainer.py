@@ -8,6 +8,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
+from backfill.kinds import of_each_event
 from backfill.reconciliation.arrow_rows import (
     NUMBER,
     SIDE,
@@ -29,9 +30,10 @@ from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.recount import members
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import Row, only
+from backfill.reconciliation.same_time import at_their_time
 from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event
-from backfill.windows import SessionWindow
+from backfill.windows import SessionWindow, is_distinct
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,11 +147,13 @@ class KeyExplainer:
         known = operator.aggregates
         sessions = isinstance(operator.window, SessionWindow)
         rules = operator.engine.rules_for(operator.window)
+        single = of_each_event(operator.window)
         doubles = Doubles(
             [each for each in events if each.arrival not in copies],
             {name: known[name] for name in self.doubles},
             operator.engine.tick_us,
-            "both" if sessions else rules.closed,
+            "both" if sessions or is_distinct(operator.window) else rules.closed,
+            operator.back_us if single else 0,
         )
         matched, differences = match(
             batch, stream, lambda one, other: same_rows(one, other, doubles), sessions=sessions
@@ -173,6 +177,11 @@ class KeyExplainer:
             batch=self.batch,
         )
         found = explain(case)
+        if single:
+            differences = [
+                Difference(at_their_time(each.batch), at_their_time(each.stream))
+                for each in differences
+            ]
         return matched, [
             Explained(key, difference, each)
             for difference, each in zip(differences, found, strict=True)

@@ -6,11 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from backfill.engines import PLAIN, Engine
+from backfill.engines import ENGINES, PLAIN, Engine
+from backfill.kinds import of_each_event
+from backfill.reach import reach_of
 from backfill.reconciliation.rows import Row
+from backfill.reconciliation.same_time import numbered_rows
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
-from backfill.windows import SessionWindow, Window
+from backfill.windows import AnyWindow, EventWindow, SessionWindow, is_distinct
+
+#: With these settings of a store nothing is late, whatever the order of arrival.
+ENDLESS: Mapping[str, Any] = {"grace": "36500d"}
 
 
 class Among(Protocol):
@@ -39,7 +45,7 @@ class Operator:
         among: the key, if it depends on other keys; None if it is replayed alone.
     """
 
-    window: Window
+    window: AnyWindow
     engine: Engine
     aggregates: Mapping[str, Aggregated]
     timezone: str = "UTC"
@@ -52,6 +58,12 @@ class Operator:
     def takes(self) -> frozenset[str]:
         """The settings that the engine has, in any of its interfaces."""
         return frozenset(n for each in self.engine.streaming.values() for n in each.settings)
+
+    @property
+    def back_us(self) -> int | None:
+        """How far a row of each event looks back, µs; None without a bound."""
+        assert isinstance(self.window, EventWindow)
+        return reach_of(self.window, self.engine.tick_us).ahead
 
     @property
     def stores(self) -> bool:
@@ -99,17 +111,25 @@ class Operator:
         if isinstance(self.window, SessionWindow):
             ends_later = self.engine.rules.session_end == "last_event_plus_gap"
             back = self.window.gap.us if ends_later else 0
-        return [Row(each.start, each.end - back, each.values, each.events) for each in windows]
+        rows = [Row(each.start, each.end - back, each.values, each.events) for each in windows]
+        return numbered_rows(rows) if of_each_event(self.window) else rows
 
-    def with_window(self, window: Window) -> Operator:
+    def with_window(self, window: AnyWindow) -> Operator:
         """The same with another window."""
         return replace(self, window=window)
 
 
-def without_loss(engine: Engine, window: Window) -> Engine:
-    """An engine that cuts windows as a batch under this one does: nothing is late, none pending."""
+def without_loss(engine: Engine, window: AnyWindow) -> Engine:
+    """An engine that cuts windows as a batch under this one does: nothing is late, none pending.
+
+    With `ENDLESS`, where the engine has settings.
+    """
+    base = PLAIN
+    if is_distinct(window):
+        # Which nothing else has.
+        base = ENGINES["kafka-streams"]
     return replace(
-        PLAIN,
+        base,
         rules=engine.rules_for(window),
         tick_us=engine.tick_us,
         before_epoch=engine.before_epoch,

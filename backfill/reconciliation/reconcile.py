@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.compute import Definition, bounds
+from backfill.compute import Definition
 from backfill.compute import Key as KeyColumns
 from backfill.engines import Engine
 from backfill.errors import JobFileError
+from backfill.kinds import kind_of, of_each_event
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import floored
@@ -26,10 +27,11 @@ from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.decoded import decode
 from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.marks import PLACES, names_places
-from backfill.reconciliation.operator import Operator, without_loss
+from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
+from backfill.reconciliation.same_time import numbered
 from backfill.reconciliation.sources import Received, fields_of, keys_of, received
 from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
@@ -37,6 +39,7 @@ from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.store import Table
 from backfill.time.durations import fixed
+from backfill.windows import is_distinct
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
 #: replayed by Spark's workers.
@@ -220,7 +223,7 @@ class _Reconciling:
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
         keys, tick = keys_of(self.context), self.system.tick_us
         rows = published_table(self.context, self.name).read(self.context.spark)
-        start, end = bounds(self.definition.window, self.spec.engine)
+        start, end = kind_of(self.definition.window, self.spec.engine, self.spec.timezone).bounds()
         names = list(self.definition.aggregates)
         batch = rows.select(
             *(column(own).alias(inner) for own, inner in zip(self.spec.key, keys, strict=True)),
@@ -230,6 +233,8 @@ class _Reconciling:
         )
         values = {f.name: f.dataType for f in batch.schema.fields if f.name in names}
         theirs = stream.select(*batch.columns)
+        if of_each_event(self.definition.window):
+            batch, theirs = (numbered(each, keys, names) for each in (batch, theirs))
         if sample is not None:
             share = round(sample * _PARTS)
             part = F.pmod(F.xxhash64(*keys), F.lit(_PARTS)) < share if keys else F.lit(True)
@@ -288,7 +293,7 @@ class _Reconciling:
             batch=replace(
                 operator,
                 engine=without_loss(self.spec.engine, self.definition.window),
-                settings={},
+                settings=ENDLESS if is_distinct(self.definition.window) else {},
             ),
             others=tuple(self.others),
             columns=tuple(self.columns),

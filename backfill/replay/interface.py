@@ -51,6 +51,8 @@ def choose(
 
 
 def _hint(window: Window | EventWindow) -> str | None:
+    if isinstance(window, SlidingWindow) and (window.before or window.following is not None):
+        return "No engine has windows with before or following; they are computed in batch only"
     if isinstance(window, SlidingWindow):
         return "Kafka Streams has windows with distinct=True and a size, Flink SQL those without"
     return None

@@ -25,7 +25,7 @@ from backfill.spec.document import Document, Place, read
 from backfill.spec.names import is_url
 from backfill.spec.settings import JobFile, context
 from backfill.spec.stream import Stream
-from backfill.windows import Window
+from backfill.windows import AnyWindow
 
 # Settings of the interface that a later version reads.
 _LATER = {
@@ -40,7 +40,7 @@ _SECRET = ("source", "options")
 class WindowSpec:
     """One entry of `windows`: the window, and the aggregates by the names of their columns."""
 
-    window: Window
+    window: AnyWindow
     aggregates: Mapping[str, Aggregate]
 
 

@@ -35,6 +35,21 @@ def check_aggregate(name: str, key: Sequence[str]) -> str:
     return name
 
 
+def check_id(id: str | None, key: Sequence[str], aggregates: Iterable[str]) -> None:
+    """The events' id, which is a column of tables with a row for each event."""
+    if id is None or id in key:
+        return
+    if _is_ours(id):
+        way_out = "Rename the column in the source, or select it under another name"
+        raise JobFileError(f"the id {id!r} {_TAKEN}", way_out=way_out)
+    if id.lower() in (each.lower() for each in aggregates):
+        raise JobFileError(
+            f"{id!r} is the name of an aggregate and of the events' id, which the table has too",
+            field="aggregates",
+            way_out="Choose another name for the aggregate",
+        )
+
+
 def check_window(name: str) -> str:
     """A window's name, which becomes a folder and the name of a table."""
     if name.lower() in TABLES:

@@ -70,6 +70,12 @@ def not_negative(value: Fixed) -> Fixed:
     return value
 
 
+def _flag(value: object) -> bool:
+    if value not in ("true", "false", True, False):
+        raise JobFileError("must be true or false", value=value, way_out="Use true or false")
+    return value in ("true", True)
+
+
 def number(value: object) -> object:
     """A bare number as one, so that the refusal can say what is missing."""
     if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
@@ -80,4 +86,5 @@ def number(value: object) -> object:
 Text = Annotated[str, StringConstraints(min_length=1)]
 Columns = Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(_each_once)]
 Span = Annotated[Duration, PlainValidator(_calendar_or_fixed)]
+Flag = Annotated[bool, PlainValidator(_flag)]
 FixedSpan = Annotated[Fixed, PlainValidator(_fixed)]

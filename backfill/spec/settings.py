@@ -23,6 +23,7 @@ from backfill.spec.checks import Settings
 from backfill.spec.parts import (
     Columns,
     FixedSpan,
+    Flag,
     Part,
     Span,
     Text,
@@ -33,11 +34,12 @@ from backfill.spec.parts import (
 from backfill.spec.stream import Stream
 from backfill.time.durations import Fixed
 from backfill.windows import (
+    AnyWindow,
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
+    SlidingWindow,
     TumblingWindow,
-    Window,
 )
 
 _TIME_FORMATS = ("iso", "epoch_s", "epoch_ms", "epoch_us")
@@ -49,6 +51,7 @@ class Context:
 
     engine: engines.Engine
     key: tuple[str, ...]
+    id: str | None = None
 
 
 def _zone(value: str) -> str:
@@ -165,11 +168,21 @@ class Cumulating(Part):
     phase: Span | None = None
 
 
-_KINDS: Mapping[str, Callable[..., Window]] = {
+class Sliding(Part):
+    """The parameters of `SlidingWindow`."""
+
+    size: FixedSpan | None
+    before: Flag = False
+    following: FixedSpan | None = None
+    distinct: Flag = False
+
+
+_KINDS: Mapping[str, Callable[..., AnyWindow]] = {
     "session": SessionWindow,
     "tumbling": TumblingWindow,
     "hopping": HoppingWindow,
     "cumulating": CumulatingWindow,
+    "sliding": SlidingWindow,
 }
 
 
@@ -180,10 +193,11 @@ class WindowTable(Part):
     tumbling: Tumbling | None = None
     hopping: Hopping | None = None
     cumulating: Cumulating | None = None
+    sliding: Sliding | None = None
     aggregates: Aggregates
 
     @property
-    def window(self) -> Window:
+    def window(self) -> AnyWindow:
         """The one window that is defined."""
         (kind,) = self._kinds()
         return _KINDS[kind](**dict(getattr(self, kind)))
@@ -198,6 +212,8 @@ class WindowTable(Part):
             info.context.engine.rules_for(self.window)
         except BackfillError as error:
             raise error.within(kinds[0]) from None
+        if kinds == ["sliding"] and self.sliding is not None and not self.sliding.distinct:
+            names.check_id(info.context.id, info.context.key, self.aggregates)
         return self
 
     def _kinds(self) -> list[str]:
@@ -238,6 +254,7 @@ def context(value: Mapping[str, Any]) -> Context:
     events = value.get("events")
     key = listed(events.get("key")) if isinstance(events, dict) else None
     columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []
+    id = events.get("id") if isinstance(events, dict) else None
     name = value.get("engine")
     known = engines.ENGINES.get(name) if isinstance(name, str) else None
-    return Context(known or engines.PLAIN, tuple(columns))
+    return Context(known or engines.PLAIN, tuple(columns), id if isinstance(id, str) else None)

@@ -13,7 +13,13 @@ from backfill.compute import Definition
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
 from backfill.time.durations import Fixed
-from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, Window
+from backfill.windows import (
+    AnyWindow,
+    CumulatingWindow,
+    EventWindow,
+    HoppingWindow,
+    SessionWindow,
+)
 
 SPARK = ENGINES["spark"]
 _AT = "_at"
@@ -21,7 +27,7 @@ _WINDOW = "_window"
 _ONE_GROUP = "_one_group"
 
 
-def check_streamed(name: str, window: Window) -> None:
+def check_streamed(name: str, window: AnyWindow) -> None:
     """Refuse a window that Structured Streaming has not.
 
     Args:
@@ -29,9 +35,17 @@ def check_streamed(name: str, window: Window) -> None:
         window: its definition.
 
     Raises:
-        WindowError: it follows a calendar, it is cumulating, or Spark's function would refuse it.
+        WindowError: it follows a calendar, it is cumulating or around single events, or Spark's
+            function would refuse it.
     """
     place, batch = f"windows.{name}", "compute it in batch: backfill run"
+    if isinstance(window, EventWindow):
+        raise WindowError(
+            "Structured Streaming has no windows around single events",
+            field=place,
+            value=str(window),
+            way_out=batch.capitalize(),
+        )
     try:
         SPARK.rules_for(window)
     except WindowError as error:
@@ -90,10 +104,10 @@ def windowed(
     )
 
 
-def _of(window: Window) -> Column:
+def _of(window: AnyWindow) -> Column:
     if isinstance(window, SessionWindow):
         return F.session_window(_AT, _interval(window.gap.us))
-    if not isinstance(window, CumulatingWindow):
+    if not isinstance(window, CumulatingWindow | EventWindow):
         size = window.size
         slide = window.advance if isinstance(window, HoppingWindow) else size
         if isinstance(size, Fixed) and isinstance(slide, Fixed):

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
 from tests.execution.mixed import check_run, tables
-from tests.execution.world import GAP, WINDOWS, World, at
+from tests.execution.world import GAP, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
@@ -145,19 +145,23 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
     numbers = itertools.count()
 
     def make() -> World:
-        return World(tmp_path / str(next(numbers)), spark, with_id, windows=WINDOWS, gate=True)
+        windows = (*WINDOWS, "moving", "shared")
+        return World(tmp_path / str(next(numbers)), spark, with_id, windows=windows, gate=True)
 
     run_state_machine_as_test(machine(make, EVENTS), settings=steps(2))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("windows", [WINDOWS, SLIDING])
 @pytest.mark.parametrize("with_id", [False, True])
-def test_any_sequence_of_runs_in_memory(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
+def test_any_sequence_of_runs_in_memory(
+    spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]
+) -> None:
     numbers = itertools.count()
 
     def make() -> World:
         folder = tmp_path / str(next(numbers))
-        return World(folder, spark, with_id, windows=WINDOWS, store=MemoryStore())
+        return World(folder, spark, with_id, windows=windows, store=MemoryStore())
 
     events = st.composite(many)()
     run_state_machine_as_test(machine(make, events), settings=steps(SEQUENCES))

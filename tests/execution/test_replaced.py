@@ -30,6 +30,10 @@ windows:
   sessions: {session: {gap: 6h}, aggregates: {n: count}}
   growing: {cumulating: {size: 36h, step: 12h}, aggregates: {n: count}}
   days: {tumbling: {size: 2 days}, aggregates: {n: count}}
+  moving: {sliding: {size: 24h}, aggregates: {n: count}}
+  around: {sliding: {size: 12h, following: 18h}, aggregates: {n: count}}
+  endless: {sliding: {size: null}, aggregates: {n: count}}
+  shared: {sliding: {size: 20h, distinct: true}, aggregates: {n: count}}
 tables: {path: out}
 checks: {builtin: off}
 """
@@ -48,7 +52,8 @@ def job(folder: Path, path: str, format: str) -> Job:
 
 def rows(made: Job, spark: SparkSession, name: str) -> list[Row]:
     table = made.table(name, spark)
-    found = table.select("user", F.unix_micros("window_start"), F.unix_micros("window_end"), "n")
+    times = ["event_time"] * 2 if "event_time" in table.columns else ["window_start", "window_end"]
+    found = table.select("user", *map(F.unix_micros, times), "n")
     return sorted(tuple(row) for row in found.collect())
 
 
@@ -65,6 +70,18 @@ def expected(events: list[Event]) -> dict[str, list[Row]]:
     gap = 6 * HOUR
     own = reference.sessions(events, gap)
     found["sessions"] = sorted((e[0].key, e[0].time, e[-1].time + gap, len(e)) for e in own)
+    reach: dict[str, tuple[int | None, int]] = {
+        "moving": (24 * HOUR, 0),
+        "around": (12 * HOUR, 18 * HOUR),
+        "endless": (None, 0),
+    }
+    for name, (back, ahead) in reach.items():
+        each = reference.surrounding(events, back, ahead)
+        found[name] = sorted((e.key, e.time, e.time, len(own)) for e, own in each)
+    shared = reference.distinct_windows(events, 20 * HOUR)
+    found["shared"] = sorted(
+        (k, end - 20 * HOUR, end, len(own)) for (k, end), own in shared.items()
+    )
     return found
 
 

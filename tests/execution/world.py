@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,17 @@ START = reference.micros(dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc))
 #: All days that a test can mean.
 EVERY = range(-400, 400)
 
-#: Those of the job; `exact` has an aggregate that needs all events of a window.
+#: Some of the job's; `exact` has an aggregate that needs all events of a window.
 WINDOWS = ("sessions", "exact", "hopping")
+#: Others, around single events.
+SLIDING = ("moving", "earlier", "around", "growing", "shared")
+#: Those with a row for each event, as [back, ahead] in µs and whether the event is left out.
+SURROUNDING: Mapping[str, tuple[int | None, int, bool]] = {
+    "moving": (90 * MINUTE, 0, False),
+    "earlier": (25 * HOUR, 0, True),
+    "around": (GAP, 2 * GAP, False),
+    "growing": (None, 0, False),
+}
 JOB = """
 source: {path: src, format: parquet}
 events: {key: user, time: at%s}
@@ -41,6 +51,11 @@ windows:
              first: first(value), values: collect_set(value), different: count_distinct(value)}}
   exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
   hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
+  moving: {sliding: {size: 90m}, aggregates: {n: count, largest: max(value)}}
+  earlier: {sliding: {size: 25h, before: true}, aggregates: {n: count, largest: max(value)}}
+  around: {sliding: {size: 30m, following: 1h}, aggregates: {n: count, largest: max(value)}}
+  growing: {sliding: {size: null}, aggregates: {n: count, largest: max(value)}}
+  shared: {sliding: {size: 1h, distinct: true}, aggregates: {n: count, largest: max(value)}}
 tables: {path: out}
 checks: {builtin: %s}
 %s
@@ -95,7 +110,7 @@ class World:
             "{quarantined_share: off}" if self.gate else "off",
             f"retention: {self.retention}" if self.retention else "",
         )
-        for name in set(WINDOWS) - set(self.windows):
+        for name in {*WINDOWS, *SLIDING} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
         (self.folder / "job.yaml").write_text(text)
         spec = JobSpec.load(self.folder / "job.yaml")
@@ -228,12 +243,33 @@ class World:
                     events, reference.hopping(3 * HOUR, HOUR)
                 ).items()
             ],
+            **{name: self._rows(events, name, horizon) for name in SURROUNDING},
+            "shared": [
+                (key, end - HOUR, end, len(own), _largest(own), end >= horizon)
+                for (key, end), own in reference.distinct_windows(events, HOUR).items()
+            ],
         }
+
+    def _rows(self, events: list[Event], name: str, horizon: int) -> list[tuple[Any, ...]]:
+        """A row for each event: key, time, [id,] values, whether it is open."""
+        back, ahead, before = SURROUNDING[name]
+        return [
+            (
+                e.key,
+                e.time,
+                *([e.id] if self.with_id else []),
+                len(own),
+                _largest(own),
+                not before and e.time + ahead >= horizon,
+            )
+            for e, own in reference.surrounding(events, back, ahead, before=before)
+        ]
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """What a table holds, as `check` expects it."""
         table = self.job.table(name, self.spark).drop("session_id", "date")
-        times = {each: F.unix_micros(each) for each in ("window_start", "window_end")}
+        names = {"window_start", "window_end", "event_time"} & set(table.columns)
+        times = {each: F.unix_micros(each) for each in names}
         return [
             tuple(tuple(each) if isinstance(each, list) else each for each in row)
             for row in table.withColumns(times).collect()

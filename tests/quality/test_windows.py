@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,14 +13,14 @@ from backfill.compute import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
 from backfill.quality.window_rules import Counts, Look, WindowRules, measure
-from backfill.windows import SessionWindow, TumblingWindow, Window
+from backfill.windows import AnyWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
 from tests.plans import nodes
 
 SCHEMA = "user string, window_start timestamp, window_end timestamp, _events bigint, date date"
 HOURLY = TumblingWindow(size="1h")
 
 
-def rules(window: Window) -> WindowRules:
+def rules(window: AnyWindow) -> WindowRules:
     return WindowRules(Definition(window, {"n": count()}), ("user",), ENGINES["plain"], "UTC")
 
 
@@ -45,7 +46,7 @@ def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
         look = Look(rules=rules(HOURLY), rows=rows, beside=some(rows))
         measured = measure({"hourly": look})["hourly"]
         # What else there is to tell is told of all rows.
-        assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220)}
+        assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220, 220)}
         assert {**measured.broken, "unique": 0} == dict.fromkeys(look.rules.checks(), 0)
         found.append(measured.broken["unique"])
     assert found[0] == 10
@@ -64,7 +65,7 @@ def test_some_keys_are_looked_at_for_sessions_that_are_cut(
         monkeypatch.setattr(sample, "SAMPLED", each)
         look = Look(rules=rules(SessionWindow(gap="30m")), rows=frame, beside=some(frame))
         measured = measure({"sessions": look})["sessions"]
-        assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200)}
+        assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200, 200)}
         assert {**measured.broken, "gap": 0} == dict.fromkeys(look.rules.checks(), 0)
         found.append(measured.broken["gap"])
     assert found[0] == 100
@@ -74,6 +75,31 @@ def test_some_keys_are_looked_at_for_sessions_that_are_cut(
 def test_all_rows_are_looked_at_where_nothing_is_sampled(rows: DataFrame) -> None:
     measured = measure({"hourly": Look(rules=rules(HOURLY), rows=rows)})
     assert measured["hourly"].broken["unique"] == 10
+
+
+def test_rows_of_events(spark: SparkSession) -> None:
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    rows = [
+        # Time, id, events, events of its own, day of January.
+        (at, "x", 2, 1, 1),
+        (at, "x", 2, 1, 1),  # twice
+        (at, "y", 2, 1, 1),
+        (at, None, 0, 1, 1),  # without events
+        (at, None, 2, 1, 1),  # which is another one
+        (at, "z", 2, 1, 2),  # on another date
+    ]
+    frame = spark.createDataFrame(
+        rows, "event_time timestamp, id string, _events int, _own int, day int"
+    ).selectExpr("'a' user", "*", "make_date(2026, 1, day) date")
+    found = {}
+    for id, before in (("id", False), (None, False), ("id", True)):
+        window = SlidingWindow(size="1h", before=before)
+        look = Look(rules=replace(rules(window), id=id), rows=frame)
+        found[id, before] = measure({"moving": look})["moving"]
+    assert found["id", False].broken == {"bounds": 1, "counts": 1, "unique": 1}
+    assert found[None, False].broken == {"bounds": 1, "counts": 1, "unique": 0}
+    assert found["id", True].broken == {"bounds": 1, "counts": 0, "unique": 1}
+    assert found["id", False].held == len(rows)
 
 
 def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:

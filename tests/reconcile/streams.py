@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from backfill.compute import Key
 from backfill.engines import ENGINES
 from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
-from backfill.windows import Window
+from backfill.windows import AnyWindow
 
 RECORDED = Path(__file__).parent.parent / "engines" / "recorded"
 COUNT = {"events": T.LongType()}
@@ -55,7 +55,7 @@ def stream(
     spark: SparkSession,
     path: Path,
     format: str,
-    window: Window,
+    window: AnyWindow,
     *,
     key: Mapping[str, T.DataType] = USER,
     aggregates: Mapping[str, T.DataType] = COUNT,

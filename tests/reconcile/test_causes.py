@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backfill import HoppingWindow, SessionWindow, TumblingWindow
+from backfill import HoppingWindow, SessionWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.causes import ACCEPTABLE, CAUSES, check_acceptable
 from backfill.engines import engine
@@ -19,10 +19,10 @@ from backfill.reconciliation.case import Case, Explanation
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
-from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.rows import Row, same_values
 from backfill.replay import Event, Replayed, replay
-from backfill.windows import Window
+from backfill.windows import AnyWindow
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -37,7 +37,7 @@ def event(seconds: float, arrival: int, amount: int = 1, key: str = "a") -> Even
 
 
 def stream_of(
-    events: Sequence[Event], window: Window = GAP, name: str = "kafka-streams", **settings: Any
+    events: Sequence[Event], window: AnyWindow = GAP, name: str = "kafka-streams", **settings: Any
 ) -> tuple[Operator, list[Row]]:
     """An operator, and the rows that it wrote."""
     operator = Operator(
@@ -46,7 +46,7 @@ def stream_of(
     return operator, operator.rows(operator.replay(events).final)
 
 
-def batch_of(events: Sequence[Event], window: Window = GAP) -> list[Row]:
+def batch_of(events: Sequence[Event], window: AnyWindow = GAP) -> list[Row]:
     made = replay(events, window, aggregates=AGGREGATES)
     return [Row(each.start, each.end, each.values) for each in made.final]
 
@@ -56,6 +56,7 @@ def explained(
     events: Sequence[Event],
     batch: Sequence[Row],
     stream: Sequence[Row],
+    /,
     **facts: Any,
 ) -> list[Explanation]:
     def same(one: Row, other: Row) -> bool:
@@ -401,3 +402,68 @@ def test_what_may_be_accepted_is_every_cause_that_is_told() -> None:
         check_acceptable(["pending", "lat"])
     with pytest.raises(JobFileError, match="unexplained"):
         check_acceptable(["unexplained"])
+
+
+OVER = SlidingWindow(size="60s")
+DISTINCT = SlidingWindow(size="60s", distinct=True)
+
+
+def rows_of_events(events: Sequence[Event], window: SlidingWindow = OVER) -> list[Row]:
+    """What a batch computes: nothing is late."""
+    operator = Operator(
+        window=window, engine=without_loss(engine("flink"), window), aggregates=AGGREGATES
+    )
+    operator = replace(operator, settings=ENDLESS if window.distinct else {})
+    return operator.rows(operator.replay(events).final)
+
+
+def test_rows_of_events_at_the_same_time_are_told_apart() -> None:
+    times = [1_000, 1_010, 1_010, 1_200]
+    events = [event(time, arrival) for arrival, time in enumerate(times)]
+    operator, stream = stream_of(events, OVER, "flink", watermark_delay="20s")
+    batch = rows_of_events(events)
+    assert len({row.bounds for row in batch}) == 4
+    assert explained(operator, events, batch, stream) == []
+    # One of two equal rows is lost.
+    (found,) = explained(operator, events, batch, [stream[0], stream[1], stream[3]])
+    assert found.causes == ("unexplained",)
+
+
+def test_a_late_event_is_missing_in_all_rows_that_look_back_to_it() -> None:
+    times = [1_000, 1_050, 1_090, 1_040, 1_105, 1_170]
+    events = [event(time, arrival) for arrival, time in enumerate(times)]
+    operator, stream = stream_of(events, OVER, "flink", watermark_delay="0s")
+    found = explained(operator, events, rows_of_events(events), stream)
+    # Its own row, and those of 1,050 and 1,090; that of 1,105 does not look back so far.
+    assert causes(found) == [(("late",), True)] * 3
+    assert all(each.evidence["dropped"][0]["arrival"] == 6 for each in found)
+
+
+def test_a_late_event_of_distinct_windows() -> None:
+    events = [event(1_000, 0), event(1_030, 1), event(1_200, 2), event(1_010, 3, 7)]
+    operator, stream = stream_of(events, DISTINCT, grace="10s", retention="1d")
+    found = explained(
+        operator,
+        events,
+        rows_of_events(events, DISTINCT),
+        stream,
+        batch=replace(operator, settings=ENDLESS),
+    )
+    assert {each.causes for each in found} == {("late",)}
+    assert all(each.proved for each in found)
+
+
+def test_distinct_windows_of_another_size() -> None:
+    events = [event(1_000 + 7 * n, n) for n in range(5)]
+    operator, _ = stream_of(events, DISTINCT, grace="1d", retention="2d")
+    _, stream = stream_of(
+        events, SlidingWindow(size="30s", distinct=True), grace="1d", retention="2d"
+    )
+    found = explained(
+        operator,
+        events,
+        rows_of_events(events, DISTINCT),
+        stream,
+        batch=replace(operator, settings=ENDLESS),
+    )
+    assert {each.causes[0] for each in found} == {"wrong_size"}

@@ -11,7 +11,13 @@ from backfill.errors import JobFileError
 from backfill.spec import JobSpec
 from backfill.spec.stream import Stream
 from backfill.time.durations import Calendar, Fixed
-from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+from backfill.windows import (
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 
 SAMPLE = Path(__file__).parents[2] / "data/samples/job.yaml"
 
@@ -208,6 +214,31 @@ def test_aliases_share_parts(tmp_path: Path) -> None:
     assert load(tmp_path, text).windows["hourly"].aggregates.keys() == {"events"}
 
 
+def test_sliding_windows(tmp_path: Path) -> None:
+    text = SMALL.replace("session: {gap: 30m}", "sliding: {size: %s}")
+    found = {
+        given: load(tmp_path, text % given).windows["sessions"].window
+        for given in ("24h", "1h, before: true", "null", "1h, following: 5m", "1h, distinct: true")
+    }
+    assert list(found.values()) == [
+        SlidingWindow(size="24h"),
+        SlidingWindow(size="1h", before=True),
+        SlidingWindow(size=None),
+        SlidingWindow(size="1h", following="5m"),
+        SlidingWindow(size="1h", distinct=True),
+    ]
+
+
+def test_the_id_is_a_column_of_rows_of_events(tmp_path: Path) -> None:
+    text = SMALL.replace("session: {gap: 30m}", "sliding: {size: 1h}")
+    for id, told in (("Events", "'Events' is the name of an aggregate"), ("date", "the id 'date'")):
+        named = text.replace("  time:", f"  id: {id}\n  time:")
+        assert told in problem(tmp_path, named)
+        # Tables of other windows have no such column.
+        load(tmp_path, named.replace("sliding: {size: 1h}", "session: {gap: 1h}"))
+        load(tmp_path, named.replace("size: 1h", "size: 1h, distinct: true"))
+
+
 # One change of the small file, and what is said about it.
 BAD = [
     ("events:\n", "evnts:\n", ["job.yaml:1: events: is missing", "job.yaml:2: evnts: no such set"]),
@@ -249,6 +280,18 @@ BAD = [
         "session: {gap: 30m}",
         "cumulating: {size: 1h, step: 7m}",
         ["windows.sessions.cumulating.step: the size 1h is not a whole number of steps"],
+    ),
+    *(
+        ("session: {gap: 30m}", f"sliding: {{{given}}}", [f"7: windows.sessions.sliding{told}"])
+        for given, told in (
+            ("size: 1 day", ".size: can't be a calendar span"),
+            ("size: 0s", ".size: must be greater than zero"),
+            ("before: true", ".size: is missing"),
+            ("size: 1h, before: yes", ".before: must be true or false (got 'yes')"),
+            ("size: 1h, following: 1 week", ".following: can't be a calendar span"),
+            ("size: 1h, before: true, following: 1m", ".following: can't be combined with bef"),
+            ("size: null, distinct: true", ".size: distinct windows need a size"),
+        )
     ),
     ("windows:", "engine: flonk\nwindows:", ["job.yaml:5: engine: no such engine", "'flink'?"]),
     ("windows:", "engine: [flink]\nwindows:", ["job.yaml:5: engine: must be a name"]),

@@ -9,16 +9,23 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import END, REASON, START, key_name
+from backfill.columns import END, EVENT_TIME, REASON, START, key_name
 from backfill.compute import Key
 from backfill.engines import Engine, Rules
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
+from backfill.kinds import of_each_event
 from backfill.operators.session import last_event
 from backfill.reconciliation.decoders.values import Read, failing, instant
 from backfill.reconciliation.stream_files import Once, Value, Written
 from backfill.time.durations import Fixed
-from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow, Window
+from backfill.windows import (
+    AnyWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 
 GONE = "_gone"
 ORDER = "_order"
@@ -39,7 +46,7 @@ class Wanted:
         zone: of times without one.
     """
 
-    window: Window
+    window: AnyWindow
     key: Key
     aggregates: Mapping[str, T.DataType]
     engine: Engine
@@ -56,6 +63,8 @@ class Wanted:
         if isinstance(self.window, TumblingWindow | HoppingWindow):
             size = self.window.size
             return size.us if isinstance(size, Fixed) else None
+        if isinstance(self.window, SlidingWindow) and self.window.distinct:
+            return self.window.reach_us
         return None
 
 
@@ -128,8 +137,12 @@ def find(values: Mapping[str, Value], name: str) -> Value:
 def window_bounds(values: Mapping[str, Value], wanted: Wanted, once: Once) -> tuple[Read, Read]:
     """The start and the end in `window_start` and `window_end`, µs.
 
-    Where all windows have one length, one of the two is enough.
+    Where all windows have one length, one of the two is enough. A row of a single event has its
+    time in `event_time`.
     """
+    if of_each_event(wanted.window):
+        at = instant(find(values, EVENT_TIME), EVENT_TIME, wanted.zone, once)
+        return at, at
     size = wanted.size_us
     if size is None or {"window_start", "window_end"} <= values.keys():
         return tuple(  # type: ignore[return-value]

@@ -8,6 +8,7 @@ from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
 from backfill.events.model import SOURCE
+from backfill.kinds import of_each_event
 from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
 from backfill.reconciliation.decoders.values import Read, converted, failing
 from backfill.reconciliation.options import StreamOptions
@@ -39,7 +40,10 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     }
     retracts = options.form.retracts and "op" in values
     op = find(values, "op").column if retracts else F.lit("+I")
-    known = F.coalesce(op.isin(*_ADDS, *_TAKES_BACK), F.lit(False))
+    # Nothing says which of the rows of a time is taken back.
+    single = of_each_event(wanted.window)
+    allowed = _ADDS[:1] if single else (*_ADDS, *_TAKES_BACK)
+    known = F.coalesce(op.isin(*allowed), F.lit(False))
     return Decoding(
         frame=steps.frame,
         key=[each.value for each in key],
@@ -54,7 +58,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
             *(F.concat_ws(" ", F.lit(name), row.getField(name)) for name in order),
         ),
         problems=[
-            failing(~known, "op is none of +I, -U, +U and -D"),
+            failing(~known, "op is not +I" if single else "op is none of +I, -U, +U and -D"),
             *(each.problem for each in [*key, start, end, *results.values(), *order.values()]),
         ],
     )

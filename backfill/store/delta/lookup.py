@@ -21,6 +21,8 @@ Direction = Literal["ascending", "descending"]
 
 _START = "window_start"
 _END = "window_end"
+#: Of tables with a row for each event, which both starts and ends at its time.
+_EVENT_TIME = "event_time"
 _DATE = "date"
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
@@ -33,7 +35,7 @@ def look_up(
     end_us: int | None = None,
     end_inclusive: bool = False,
     limit: int | None = None,
-    order_by: Sequence[tuple[str, Direction]] = ((_START, "ascending"),),
+    order_by: Sequence[tuple[str, Direction]] | None = None,
     run: str | None = None,
 ) -> pa.Table:
     """The windows of a table that have these keys and overlap this range of time.
@@ -46,10 +48,11 @@ def look_up(
         key: values by column, as text; turned into the column's type.
         start_us: the range's start, µs since the epoch, inclusive; None for no bound.
         end_us: the range's end, µs since the epoch, exclusive; None for no bound.
-        end_inclusive: whether `window_end` belongs to its window (the engine's convention).
+        end_inclusive: whether `window_end` belongs to its window (the engine's convention); an
+            `event_time` does.
         limit: at most so many rows; None for all.
-        order_by: columns and directions; ties are put in the order of the columns that identify
-            a window.
+        order_by: columns and directions, by default the start; ties are put in the order of the
+            columns that identify a window.
         run: look into what this run wrote and did not publish, instead of the table.
 
     Returns:
@@ -64,8 +67,10 @@ def look_up(
     dataset = _dataset(local_folder(path), run)
     columns = [name for name in dataset.schema.names if name != _DATE and name[:1] != "_"]
     conditions = [_key_condition(dataset.schema, columns, *pair) for pair in key.items()]
-    conditions += _time_conditions(start_us, end_us, end_inclusive)
-    order = _order(dataset.schema, columns, order_by)
+    of_events = _EVENT_TIME in columns
+    start, end = (_EVENT_TIME, _EVENT_TIME) if of_events else (_START, _END)
+    conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or of_events)
+    order = _order(dataset.schema, columns, start, order_by or [(start, "ascending")])
     scanner = dataset.scanner(
         columns=columns, filter=reduce(and_, conditions) if conditions else None
     )
@@ -114,10 +119,10 @@ def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
 
 
 def _time_conditions(
-    start_us: int | None, end_us: int | None, end_inclusive: bool
+    first: str, last: str, start_us: int | None, end_us: int | None, end_inclusive: bool
 ) -> list[ds.Expression]:
     conditions = []
-    start, end = pc.field(_START), pc.field(_END)
+    start, end = pc.field(first), pc.field(last)
     if start_us is not None:
         bound = pa.scalar(start_us, _MICROSECONDS)
         # A window that ends where it starts overlaps a range that begins there.
@@ -130,7 +135,10 @@ def _time_conditions(
 
 
 def _order(
-    schema: pa.Schema, columns: Sequence[str], order_by: Sequence[tuple[str, Direction]]
+    schema: pa.Schema,
+    columns: Sequence[str],
+    start: str,
+    order_by: Sequence[tuple[str, Direction]],
 ) -> list[tuple[str, Direction]]:
     """The order, made total by the columns that identify a window: those before its start."""
     for name, _ in order_by:
@@ -138,7 +146,7 @@ def _order(
         if pa.types.is_nested(schema.field(name).type):
             raise ColumnError("lists and structs can't be used for ordering", field=name)
     named = {name for name, _ in order_by}
-    identity = columns[: columns.index(_START) + 1] if _START in columns else []
+    identity = columns[: columns.index(start) + 1] if start in columns else []
     return [
         *order_by,
         *(

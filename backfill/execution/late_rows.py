@@ -1,0 +1,163 @@
+"""Late events of windows around single events: the rows within their reach are computed again.
+
+Of a key with a late event only these rows are computed, from the events that they need. Every
+input counts on every date here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import END, OWN, START, TIME
+from backfill.compute import Built, Sliced
+from backfill.conservation import Totals, check_held
+from backfill.event_rows import own_end
+from backfill.execution.change import ComputedWindows
+from backfill.execution.rebuild import check_none_gone
+from backfill.execution.retention import lasting
+from backfill.execution.rewrite import rewrite_files
+from backfill.execution.staging import Staging
+from backfill.kinds import EventRows
+from backfill.ledger.reader import events_within
+from backfill.ledger.state import State
+from backfill.planning.context import Context
+from backfill.planning.published_windows import candidates, published
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
+from backfill.planning.slicing import computed_once, slices
+from backfill.planning.time_spans import dates_of_span, starts_on
+from backfill.reach import Span
+from backfill.time.dates import ALL, NONE
+from backfill.windows import EventWindow, SlidingWindow
+
+_OTHER = "_other"
+
+
+def late_rows(
+    context: Context, staging: Staging, state: State, late: Sliced, sums: Totals, horizon: int
+) -> ComputedWindows:
+    """The rows that late events affect, written with the other rows of their files.
+
+    Args:
+        context: of the run.
+        staging: where to write.
+        state: the table, of windows around single events.
+        late: the late events.
+        sums: of them.
+        horizon: the largest event time, µs.
+
+    Raises:
+        ConservationError: a late event has no row.
+        SourceError: the source no longer holds events that were counted.
+    """
+    name, zone = state.name, context.spec.timezone
+    kind = Built(late.frame, context.definitions[name], late).kind
+    assert isinstance(kind, EventRows)
+    extents = computed_once(_affected(late, kind))
+    span: Span = (0, 0)
+    if sums.first is not None and sums.horizon is not None:
+        span = kind.reach.rows((sums.first, sums.horizon + 1))
+    extents = sent(extents, sums.accepted)
+    every = _computed(context, state, kind, late, extents, span)
+    assigned = sums.assigned[name]
+    held = _with_row(late, every)
+    check_held(name, held, assigned)
+    limit = context.limit(horizon)
+    first = F.col(START) if limit is None else F.greatest(START, F.lit(limit))
+    replaced = ReplacedWindows(None, extents.withColumn(START, first))
+    between = (span[0], None if span[1] is None else span[1] - 1)
+    starts = starts_on(state.settled.covered, zone) & lasting(context, every, horizon)
+    ours = replace(every, frame=every.frame.where(starts))
+    rewrite = rewrite_files(context, staging, state, ours, replaced, between, horizon)
+    closure = dates_of_span(span, zone) if sums.accepted else NONE
+    return ComputedWindows(
+        rewrite=rewrite, closure=closure, every=every, held=held, assigned=assigned
+    )
+
+
+def _affected(late: Sliced, kind: EventRows) -> DataFrame:
+    """Where the rows stand that events can affect: key, start and end (µs), apart in each key."""
+    assert late.events is not None
+    keys = late.key.inner
+    start, end = kind.reached(F.col(TIME))
+    each = late.events.select(*keys, start.alias(START), end.alias(END))
+    in_order = Over.partitionBy(*keys).orderBy(START)
+    earlier = F.max(END).over(in_order.rowsBetween(Over.unboundedPreceding, -1))
+    begins = F.when(F.coalesce(F.col(START) > earlier, F.lit(True)), F.col(START))
+    begun = each.withColumn(_OTHER, begins)
+    so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    joined = begun.withColumn(START, F.max(_OTHER).over(so_far))
+    return joined.groupBy(*keys, START).agg(F.max(END).alias(END))
+
+
+def _computed(
+    context: Context, state: State, kind: EventRows, late: Sliced, extents: DataFrame, span: Span
+) -> Built:
+    """The rows that stand in extents, from the events that they need and no others."""
+    definition = context.definitions[state.name]
+    start, end = kind.needs(F.col(START), F.col(END))
+    wanted = extents.withColumns({START: start, END: end})
+    counted = dict.fromkeys(context.inputs, ALL)
+    events = context.reader.events(counted, kind.reach.events(span))
+    own = events_within(events, late.key, wanted)
+    built = slices(context, own, [state.name], computed_once).build(definition)
+    gone = _gone(context, state, built, wanted, kind.reach.events(span))
+    if gone is not None:
+        check_none_gone(context, gone)
+    rows = match_rows(built.frame, built, ReplacedWindows(None, extents), "left_semi")
+    return replace(built, frame=computed_once(rows))
+
+
+def _gone(
+    context: Context, state: State, built: Built, extents: DataFrame, span: Span
+) -> DataFrame | None:
+    """Where the source has fewer events than there are published rows of them: start and end, µs.
+
+    Args:
+        context: of the run.
+        state: the table.
+        built: has the events of these extents.
+        extents: key, start and end, µs.
+        span: that they are in.
+
+    Returns:
+        None where nothing is published of them.
+    """
+    window, sliced = built.definition.window, built.sliced
+    assert sliced.events is not None
+    assert isinstance(window, EventWindow)
+    low, high = span
+    files = candidates(context, state, built, low, None if high is None else high - 1)
+    if not files:
+        return None
+    rows = published(context, state, built, files)
+    if isinstance(window, SlidingWindow) and window.distinct and sliced.engine.rules.clips_at_epoch:
+        # Events from before the extent have the first window in common with those in it.
+        assert window.size is not None
+        rows = rows.where(F.col(END) > window.size.us)
+    rows = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
+    same = [*sliced.key.inner, END]
+    before = rows.groupBy(*same).agg(F.sum(OWN).alias(OWN))
+    ends = sliced.events.withColumn(END, own_end(window, sliced.engine))
+    now = ends.groupBy(*(F.col(each).alias(f"{_OTHER}{each}") for each in same)).count()
+    alike = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in same]
+    joined = before.join(now, reduce(and_, alike), "left")
+    lost = joined.where(F.coalesce("count", F.lit(0)) < F.col(OWN))
+    return lost.select(F.col(END).alias(START), END)
+
+
+def _with_row(late: Sliced, rows: Built) -> int:
+    """How many of the late events have a row of their own."""
+    window = rows.definition.window
+    assert late.events is not None
+    assert isinstance(window, EventWindow)
+    keys = late.key.inner
+    own = late.events.select(*keys, own_end(window, late.engine).alias(END))
+    others = rows.frame.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, END)))
+    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in (*keys, END)]
+    return own.join(others, reduce(and_, same), "left_semi").count()

@@ -1,0 +1,76 @@
+"""How far an event reaches, against plain Python: no row further away changes, or needs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill import CountWindow, SlidingWindow
+from backfill.reach import Reach, reach_of
+from tests import reference
+from tests.reference import Event
+
+WINDOWS = [
+    SlidingWindow(size="3us"),
+    SlidingWindow(size="3us", before=True),
+    SlidingWindow(size="2us", following="4us"),
+    SlidingWindow(size=None),
+    SlidingWindow(size=None, following="2us"),
+    SlidingWindow(size="3us", distinct=True),
+]
+EVENTS = st.lists(st.integers(-20, 20), max_size=12)
+
+
+def rows(times: list[int], window: SlidingWindow) -> Counter[Any]:
+    """Where each row stands, and how many events it holds."""
+    events = [Event("a", time) for time in times]
+    if window.distinct:
+        assert window.size is not None
+        found = reference.distinct_windows(events, window.size.us)
+        return Counter((end, len(own)) for (_, end), own in found.items())
+    back = None if window.size is None else window.size.us
+    ahead = 0 if window.following is None else window.following.us
+    each = reference.surrounding(events, back, ahead, before=window.before)
+    return Counter((e.time, len(own)) for e, own in each)
+
+
+def inside(at: int, span: tuple[int | None, int | None]) -> bool:
+    low, high = span
+    return (low is None or at >= low) and (high is None or at < high)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(times=EVENTS, changed=st.integers(-20, 20))
+def test_only_rows_within_reach_change(
+    window: SlidingWindow, times: list[int], changed: int
+) -> None:
+    reach = reach_of(window, 1)
+    before, after = rows(times, window), rows([*times, changed], window)
+    for at, _ in (before - after) + (after - before):
+        assert inside(at, reach.rows((changed, changed + 1)))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(times=EVENTS, low=st.integers(-20, 20), length=st.integers(1, 9))
+def test_rows_need_only_events_within_reach(
+    window: SlidingWindow, times: list[int], low: int, length: int
+) -> None:
+    span = (low, low + length)
+    needed = [time for time in times if inside(time, reach_of(window, 1).events(span))]
+    every, own = rows(times, window), rows(needed, window)
+    assert {row: n for row, n in every.items() if inside(row[0], span)} == {
+        row: n for row, n in own.items() if inside(row[0], span)
+    }
+
+
+def test_reach() -> None:
+    assert reach_of(SlidingWindow(size="1h"), 1_000) == Reach(0, 3_600_000_000)
+    assert reach_of(SlidingWindow(size="1ms", distinct=True), 1_000) == Reach(0, 2_000)
+    assert reach_of(CountWindow(size=5), 1_000) == Reach(0, None)
+    assert Reach(1, None).rows((10, 20)) == (9, None)
+    assert Reach(1, None).events((10, 20)) == (None, 21)
+    assert Reach(1, 2).rows((None, 20)) == (None, 22)
