@@ -20,6 +20,8 @@ from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError
 from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
+from backfill.message_gaps import Messages
+from backfill.message_sessions import message_sessions
 from backfill.operators.session import breaks, reported_end
 from backfill.windows import CountWindow, EventWindow, SessionWindow, Window
 
@@ -124,6 +126,8 @@ def aggregate(
                 usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
             )
         return slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
+    if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
+        return message_sessions(usable, window.gap, aggregates, key=names, id=id, arrival=arrived)
     definition = Definition(window, aggregates)
     sliced = slice_events(
         usable,

@@ -7,18 +7,16 @@ and the same operators merge them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
-from backfill import aggregates as agg
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind, running
-from backfill.columns import END, EVENTS, ROWS, TIME, column, key_name
+from backfill.aggregates.bound import Bound, running
+from backfill.columns import END, EVENTS, TIME
 from backfill.compute import Key, check_names
 from backfill.engines import Engine, Rules
 from backfill.errors import AggregateError, ColumnError, WindowError
@@ -27,14 +25,13 @@ from backfill.operators.counting import NUMBER, numbered
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.grids import floor_to
 from backfill.operators.sliding import sliding
+from backfill.places import INSTANT, BoundEvents, Extent, bind_events
 from backfill.time.durations import Fixed
 from backfill.windows import CountWindow, SlidingWindow
 
 #: The numbers of a window's first and last event, from 1.
 FIRST_EVENT, LAST_EVENT = "first_event", "last_event"
 
-#: The event's time, wherever TIME is its number.
-_INSTANT = "_instant"
 # The part of a key's events that one task goes through, and whether a row is a copy for the sake
 # of the windows of the part after its own.
 _PART, _COPY = "_part", "_copy"
@@ -42,7 +39,6 @@ _PART, _COPY = "_part", "_copy"
 _PART_EVENTS = 1 << 20
 #: Up to this size, Spark's ROWS frame, which goes through all events of each window, is faster.
 _FRAME_EVENTS = 64
-_HOUR = 3_600_000_000
 
 
 def count(
@@ -80,72 +76,37 @@ def count(
     _check_names(aggregates, key)
     if window.order == "arrival":
         _check_arrival(events, arrival)
-    inner = [key_name(i) for i in range(len(key))]
-    arrived = [f"_arrival{i}" for i in range(len(arrival))]
-    columns = [
-        *(column(name).alias(mine) for name, mine in zip(key, inner, strict=True)),
-        F.col(TIME),
-        *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(mine) for name, mine in zip(arrival, arrived, strict=True)),
-    ]
-    frame, bound = bind(events, columns, aggregates.values(), len(arrival))
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    if id is not None:
-        # A key's events are spread over their hours.
-        hours = frame.withColumn("_hour", floor_to(F.col(TIME), _HOUR, 0))
-        frame = slicing.distinct(hours, [*inner, "_hour"]).drop("_hour", ROWS)
-    keys = inner if window.per == "key" else []
-    found = _numbered(frame, keys, arrived, window)
-    extent = _Extent(len(bound))
-    # First and last by time, whatever the events' order.
-    order = (_INSTANT, *arrived)
-    every = [*(replace(each, order=order) for each in bound.values()), *extent.bounds]
+    found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
+    group = found.key if window.per == "key" else Key((), ())
+    placed = _numbered(found, group.inner, window)
+    extent = Extent([INSTANT, NUMBER], len(found.bound))
+    every = [*found.bound.values(), *extent.bounds]
     if isinstance(window.size, Fixed):
-        merged = _since(found, window.size, window, keys, every, rules, engine)
+        merged = _since(placed, window.size, window, group.inner, every, rules, engine)
     else:
-        merged = _last(found, window.size, window, keys, every, rules, engine, extent)
-    named = Key(tuple(key[: len(keys)]), tuple(types[each] for each in keys))
+        merged = _last(placed, window.size, window, group.inner, every, rules, engine, extent)
     return merged.select(
-        *named.named(),
-        F.timestamp_micros(extent.start).alias("window_start"),
-        F.timestamp_micros(extent.end).alias("window_end"),
-        extent.first.alias(FIRST_EVENT),
-        extent.last.alias(LAST_EVENT),
-        *(bound[each].finish(name) for name, each in aggregates.items()),
+        *group.named(),
+        F.timestamp_micros(extent.least[INSTANT]).alias("window_start"),
+        F.timestamp_micros(extent.largest[INSTANT]).alias("window_end"),
+        extent.least[NUMBER].alias(FIRST_EVENT),
+        extent.largest[NUMBER].alias(LAST_EVENT),
+        *(found.bound[each].finish(name) for name, each in aggregates.items()),
     )
 
 
-class _Extent:
-    """The least and largest time and number in a window, as aggregates beside the user's.
-
-    Args:
-        index: of the first of them.
-    """
-
-    def __init__(self, index: int) -> None:
-        kinds = [(kind, input) for input in (_INSTANT, NUMBER) for kind in (agg.min, agg.max)]
-        self.bounds = [
-            Bound(kind(input), index + i, input, T.LongType(), (_INSTANT,))
-            for i, (kind, input) in enumerate(kinds)
-        ]
-        states = [F.col(name) for each in self.bounds for name in each.states()]
-        self.start, self.end, self.first, self.last = states
-
-
-def _numbered(
-    frame: DataFrame, keys: Sequence[str], arrived: Sequence[str], window: CountWindow
-) -> DataFrame:
-    """The events with their numbers, and their time a second time, as _INSTANT."""
-    order, place = ([], TIME) if window.order == "time" else (list(arrived[:-1]), arrived[-1])
-    ties = [each for each in (*arrived, TIME) if each not in (*order, place)]
+def _numbered(events: BoundEvents, keys: Sequence[str], window: CountWindow) -> DataFrame:
+    """The events with their numbers, and their time as INSTANT."""
+    *order, place = (TIME,) if window.order == "time" else events.arrival
+    ties = [each for each in (*events.arrival, TIME) if each not in (*order, place)]
     placed = {*keys, *order, place, *ties}
     values = [
         field.name
-        for field in frame.schema.fields
+        for field in events.frame.schema.fields
         if field.name not in placed and _can_be_sorted(field.dataType)
     ]
-    found = numbered(frame, keys, order=order, place=place, ties=[*ties, *values])
-    return found.withColumn(_INSTANT, F.col(TIME))
+    found = numbered(events.frame, keys, order=order, place=place, ties=[*ties, *values])
+    return found.withColumn(INSTANT, F.col(TIME))
 
 
 def _last(
@@ -156,28 +117,32 @@ def _last(
     aggregates: Sequence[Bound],
     rules: Rules,
     engine: Engine,
-    extent: _Extent,
+    extent: Extent,
 ) -> DataFrame:
     """Windows of the last events, at every so many of them, or at the end of every span of time."""
     step = 1 if isinstance(window.advance, Fixed) else window.advance
     axis = found.withColumn(TIME, F.col(NUMBER))
     if size is not None and (step > 1 or size == 1):
         merged = _aligned(axis, size, step, keys, aggregates)
-        full = extent.last > F.col(END) - step if rules.counts_rest else extent.last == F.col(END)
+        full = (
+            extent.largest[NUMBER] > F.col(END) - step
+            if rules.counts_rest
+            else extent.largest[NUMBER] == F.col(END)
+        )
         merged = merged.where(full)
     elif size is None:
         # An event a second, so that a slice is of 86,400 events.
         seconds = axis.withColumn(TIME, F.col(NUMBER) * 1_000_000)
         merged = _sliding(seconds, None, keys, aggregates, engine)
         if not rules.counts_rest:
-            merged = merged.where(F.pmod(extent.last, F.lit(step)) == 0)
+            merged = merged.where(F.pmod(extent.largest[NUMBER], F.lit(step)) == 0)
         elif step > 1:
-            merged = _latest(merged, keys, floor_to(extent.last - 1, step, 0), extent)
+            merged = _latest(merged, keys, floor_to(extent.largest[NUMBER] - 1, step, 0), extent)
     else:
         merged = _each(axis, size, keys, aggregates, engine)
     if isinstance(window.advance, Fixed):
         shift = engine.tick_us if rules.closed == "right" else 0
-        span = floor_to(extent.end - shift, window.advance.us, 0)
+        span = floor_to(extent.largest[INSTANT] - shift, window.advance.us, 0)
         merged = _latest(merged, keys, span, extent)
     return merged
 
@@ -264,10 +229,10 @@ def _sliding(
     )
 
 
-def _latest(windows: DataFrame, keys: Sequence[str], group: Column, extent: _Extent) -> DataFrame:
+def _latest(windows: DataFrame, keys: Sequence[str], group: Column, extent: Extent) -> DataFrame:
     """Of the windows in each group, the one with the largest last number."""
     grouped = windows.withColumn("_group", group)
-    downwards = Over.partitionBy(*keys, "_group").orderBy(extent.last.desc())
+    downwards = Over.partitionBy(*keys, "_group").orderBy(extent.largest[NUMBER].desc())
     return grouped.withColumn("_rank", F.row_number().over(downwards)).where("_rank = 1")
 
 

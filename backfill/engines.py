@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from backfill.errors import JobFileError, WindowError, did_you_mean
+from backfill.message_gaps import Messages
 from backfill.streaming import STREAMING, Streaming
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
@@ -105,7 +106,7 @@ class Engine:
         if any(isinstance(each, Calendar) for each in durations) and not self.calendars:
             return False
         if isinstance(window, SessionWindow):
-            return self.sessions
+            return self.sessions and not isinstance(window.gap, Messages)
         if isinstance(window, CumulatingWindow):
             return self.cumulating
         return self.offsets or window.offset.us == 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeVar
 
 from backfill.errors import WindowError
+from backfill.message_gaps import Messages, read_messages
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
 
 D = TypeVar("D", Fixed, Duration)
@@ -21,7 +22,9 @@ class SessionWindow:
     """Windows of one key's activity, ended by a gap without events (KIP-94).
 
     Args:
-        gap: the inactivity gap, such as "30m"; a fixed duration greater than zero.
+        gap: the inactivity gap, such as "30m": a fixed duration greater than zero; or a number of
+            messages, `messages(5)` or "5 messages": a session ends when five other messages of the
+            partition have followed its last event (only for `aggregate`, over events with offsets).
 
     Raises:
         WindowError: if the gap is not positive, is a calendar span, or is not a duration.
@@ -31,10 +34,11 @@ class SessionWindow:
         session(gap=90m)
     """
 
-    gap: Fixed
+    gap: Fixed | Messages
 
     def __init__(self, *, gap: object) -> None:
-        _set(self, gap=_positive(fixed(gap, field="gap"), field="gap"))
+        counted = read_messages(gap)
+        _set(self, gap=counted or _positive(fixed(gap, field="gap"), field="gap"))
 
     def __str__(self) -> str:
         return f"session(gap={self.gap})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backfill.engines import Engine
 from backfill.errors import ReplayError, WindowError, did_you_mean
+from backfill.message_gaps import Messages
 from backfill.streaming import Streaming
 from backfill.time.durations import Calendar
 from backfill.windows import (
@@ -84,7 +85,7 @@ def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> 
     if isinstance(window, CountWindow):
         return streaming.counts(window)
     if isinstance(window, SessionWindow):
-        return True
+        return not isinstance(window.gap, Messages)
     calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())
     if calendar and not streaming.calendars:
         return False
