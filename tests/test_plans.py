@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill import (
+    CountWindow,
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
@@ -27,7 +28,7 @@ from backfill.compute import Definition, slice_events
 from backfill.engines import PLAIN
 from backfill.events import EventRules, normalise
 from backfill.windows import Window
-from tests.plans import explained, nodes, scanned
+from tests.plans import explained, nodes, over_one_partition, scanned
 
 COMMON = {"key": "user", "time": "at"}
 FIXED_WIDTH = {
@@ -234,4 +235,35 @@ def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
         )
     )
     assert (found["Exchange"], found["Sort"], found["Window"]) == (3, 3, 3)
+    assert not [each for each in found if "Python" in each or "Arrow" in each]
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        CountWindow(size=5, per="stream", order="time"),
+        CountWindow(size=500, per="stream", order="time"),
+        CountWindow(size=100, advance=100, per="stream", order="time"),
+        CountWindow(size=24, advance=2, per="stream", order="time"),
+        CountWindow(size=None, per="stream", order="time"),
+    ],
+    ids=str,
+)
+def test_no_task_goes_through_the_whole_stream(events: DataFrame, window: CountWindow) -> None:
+    """What is in one task are counts of blocks, and without a size the states of slices."""
+    result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
+    inputs = over_one_partition(result)
+    assert inputs
+    assert set(inputs) == {"HashAggregate"}
+
+
+def test_count_windows_exchange_events_twice(events: DataFrame) -> None:
+    """To number them, and to merge them; their counts, and the rows of blocks, besides."""
+    window = CountWindow(size=100, advance=100, order="time")
+    result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
+    assert over_one_partition(result) == []
+    found = nodes(result)
+    # Each read of the events is one of these: to count keys, blocks, and to number.
+    assert found["FileScan"] == found["BroadcastExchange"] + 2 == 4
+    assert found["BroadcastHashJoin"] == 3
     assert not [each for each in found if "Python" in each or "Arrow" in each]
