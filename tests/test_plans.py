@@ -28,7 +28,7 @@ from backfill.compute import Definition, slice_events
 from backfill.engines import PLAIN
 from backfill.events import EventRules, normalise
 from backfill.windows import Window
-from tests.plans import explained, nodes, over_one_partition, scanned
+from tests.plans import exchanged, explained, nodes, scanned
 
 COMMON = {"key": "user", "time": "at"}
 FIXED_WIDTH = {
@@ -252,18 +252,15 @@ def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
 def test_no_task_goes_through_the_whole_stream(events: DataFrame, window: CountWindow) -> None:
     """What is in one task are counts of blocks, and without a size the states of slices."""
     result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
-    inputs = over_one_partition(result)
-    assert inputs
-    assert set(inputs) == {"HashAggregate"}
+    assert set(exchanged(result, "SinglePartition")) == {"HashAggregate"}
 
 
-def test_count_windows_exchange_events_twice(events: DataFrame) -> None:
-    """To number them, and to merge them; their counts, and the rows of blocks, besides."""
+def test_count_windows_exchange_events_once(events: DataFrame) -> None:
+    """To number them; what else is exchanged are counts, and states of windows."""
     window = CountWindow(size=100, advance=100, order="time")
     result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
-    assert over_one_partition(result) == []
-    found = nodes(result)
-    # Each read of the events is one of these: to count keys, blocks, and to number.
-    assert found["FileScan"] == found["BroadcastExchange"] + 2 == 4
-    assert found["BroadcastHashJoin"] == 3
-    assert not [each for each in found if "Python" in each or "Arrow" in each]
+    assert exchanged(result, "SinglePartition") == {}
+    found = exchanged(result)
+    assert found.pop("BroadcastHashJoin") == 1
+    assert set(found) == {"HashAggregate"}
+    assert not [each for each in nodes(result) if "Python" in each or "Arrow" in each]
