@@ -7,6 +7,7 @@ and the same operators merge them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -78,19 +79,16 @@ def count(
         _check_arrival(events, arrival)
     found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
     group = found.key if window.per == "key" else Key((), ())
-    placed = _numbered(found, group.inner, window)
-    extent = Extent([INSTANT, NUMBER], len(found.bound))
+    extent = _extent(window, len(found.bound))
     every = [*found.bound.values(), *extent.bounds]
-    if isinstance(window.size, Fixed):
-        merged = _since(placed, window.size, window, group.inner, every, rules, engine)
-    else:
-        merged = _last(placed, window.size, window, group.inner, every, rules, engine, extent)
+    counted = _Counted(window, group.inner, every, extent, rules, engine)
+    merged = counted.windows(_numbered(found, group.inner, window))
     return merged.select(
         *group.named(),
         F.timestamp_micros(extent.least[INSTANT]).alias("window_start"),
-        F.timestamp_micros(extent.largest[INSTANT]).alias("window_end"),
-        extent.least[NUMBER].alias(FIRST_EVENT),
-        extent.largest[NUMBER].alias(LAST_EVENT),
+        F.timestamp_micros(counted.last_instant).alias("window_end"),
+        counted.first_number.alias(FIRST_EVENT),
+        counted.last_number.alias(LAST_EVENT),
         *(found.bound[each].finish(name) for name, each in aggregates.items()),
     )
 
@@ -109,131 +107,145 @@ def _numbered(events: BoundEvents, keys: Sequence[str], window: CountWindow) -> 
     return found.withColumn(INSTANT, F.col(TIME))
 
 
-def _last(
-    found: DataFrame,
-    size: int | None,
-    window: CountWindow,
-    keys: Sequence[str],
-    aggregates: Sequence[Bound],
-    rules: Rules,
-    engine: Engine,
-    extent: Extent,
-) -> DataFrame:
-    """Windows of the last events, at every so many of them, or at the end of every span of time."""
-    step = 1 if isinstance(window.advance, Fixed) else window.advance
-    axis = found.withColumn(TIME, F.col(NUMBER))
-    if size is not None and (step > 1 or size == 1):
-        merged = _aligned(axis, size, step, keys, aggregates)
-        full = (
-            extent.largest[NUMBER] > F.col(END) - step
-            if rules.counts_rest
-            else extent.largest[NUMBER] == F.col(END)
+def _extent(window: CountWindow, index: int) -> Extent:
+    """What is aggregated of times and numbers, as far as a window's last event does not say it."""
+    least, largest = [INSTANT], []
+    if _is_aligned(window) or window.order == "arrival":
+        largest.append(INSTANT)
+    if _is_aligned(window) or isinstance(window.size, Fixed):
+        largest.append(NUMBER)
+    if isinstance(window.size, Fixed):
+        least.append(NUMBER)
+    return Extent(index, least=least, largest=largest)
+
+
+def _is_aligned(window: CountWindow) -> bool:
+    """Whether slices of numbers are merged, rather than that each event has a window at first."""
+    size, advance = window.size, window.advance
+    return isinstance(size, int) and (size == 1 or (isinstance(advance, int) and advance > 1))
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """How windows are merged from numbered events, and where their numbers and times are then.
+
+    Attributes:
+        keys: the columns of the key.
+        aggregates: those of the user, and of the extent.
+    """
+
+    window: CountWindow
+    keys: Sequence[str]
+    aggregates: Sequence[Bound]
+    extent: Extent
+    rules: Rules
+    engine: Engine
+
+    @property
+    def last_instant(self) -> Column:
+        """The largest time."""
+        return self.extent.largest.get(INSTANT, F.col(INSTANT))
+
+    @property
+    def last_number(self) -> Column:
+        """The number of the last event."""
+        return self.extent.largest.get(NUMBER, F.col(NUMBER))
+
+    @property
+    def first_number(self) -> Column:
+        """The number of the first event."""
+        size = self.window.size
+        if isinstance(size, Fixed):
+            return self.extent.least[NUMBER]
+        if size is None:
+            return F.lit(1).cast("long")
+        end = F.col(END if _is_aligned(self.window) else NUMBER)
+        return F.greatest(end - size + 1, F.lit(1))
+
+    def windows(self, numbered: DataFrame) -> DataFrame:
+        """A row for each window, merged."""
+        size, advance = self.window.size, self.window.advance
+        axis = numbered.withColumn(TIME, F.col(NUMBER))
+        if isinstance(size, Fixed):
+            # Storm's windows are without their start.
+            behind = self.engine.tick_us if self.rules.closed == "right" else 0
+            found = self._sliding(numbered, Fixed(size.us - behind), self.keys)
+        elif size is None:
+            # An event a second, so that a slice is of 86,400 events.
+            seconds = axis.withColumn(TIME, F.col(NUMBER) * 1_000_000)
+            found = self._sliding(seconds, None, self.keys)
+        elif _is_aligned(self.window):
+            found = self._aligned(axis, size, 1 if isinstance(advance, Fixed) else advance)
+        else:
+            found = self._each(axis, size)
+        if isinstance(advance, Fixed):
+            shift = self.engine.tick_us if self.rules.closed == "right" else 0
+            return self._latest(found, floor_to(self.last_instant - shift, advance.us, 0))
+        if advance == 1 or _is_aligned(self.window):
+            return found
+        if size is None and self.rules.counts_rest:
+            return self._latest(found, floor_to(F.col(NUMBER) - 1, advance, 0))
+        return found.where(F.pmod(NUMBER, F.lit(advance)) == 0)
+
+    def _aligned(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
+        """Windows (start, start + size] of numbers that end at multiples of the advance."""
+        where = FixedWindows(size, advance, -size % advance, shift=1, clips=False)
+        if running(self.aggregates) is not None and takes_events(where, self.aggregates):
+            states = [state for each in self.aggregates for state in each.lift()]
+            slices = slicing.apart(axis, keys=self.keys, states=states, deduplicate=False)
+        else:
+            slices = slicing.cut(
+                axis,
+                keys=self.keys,
+                cuttings=[where.cutting()],
+                aggregates=self.aggregates,
+                deduplicate=False,
+            )
+        found = aligned(slices, where, self.keys, self.aggregates)
+        last, end = self.last_number, F.col(END)
+        return found.where(last > end - advance if self.rules.counts_rest else last == end)
+
+    def _each(self, axis: DataFrame, size: int) -> DataFrame:
+        """A window for each event, of the last `size` ones."""
+        length = max(_PART_EVENTS, 16 * size)
+        place = F.col(NUMBER) - 1
+        own = floor_to(place, length, 0)
+        both = F.array(
+            F.struct(own.alias(_PART), F.lit(False).alias(_COPY)),
+            F.struct((own + length).alias(_PART), F.lit(True).alias(_COPY)),
         )
-        merged = merged.where(full)
-    elif size is None:
-        # An event a second, so that a slice is of 86,400 events.
-        seconds = axis.withColumn(TIME, F.col(NUMBER) * 1_000_000)
-        merged = _sliding(seconds, None, keys, aggregates, engine)
-        if not rules.counts_rest:
-            merged = merged.where(F.pmod(extent.largest[NUMBER], F.lit(step)) == 0)
-        elif step > 1:
-            merged = _latest(merged, keys, floor_to(extent.largest[NUMBER] - 1, step, 0), extent)
-    else:
-        merged = _each(axis, size, keys, aggregates, engine)
-    if isinstance(window.advance, Fixed):
-        shift = engine.tick_us if rules.closed == "right" else 0
-        span = floor_to(extent.largest[INSTANT] - shift, window.advance.us, 0)
-        merged = _latest(merged, keys, span, extent)
-    return merged
-
-
-def _since(
-    found: DataFrame,
-    size: Fixed,
-    window: CountWindow,
-    keys: Sequence[str],
-    aggregates: Sequence[Bound],
-    rules: Rules,
-    engine: Engine,
-) -> DataFrame:
-    """Windows of the events of the last span of time, at every so many events."""
-    if rules.closed == "right":
-        size = Fixed(size.us - engine.tick_us)
-    merged = _sliding(found, size, keys, aggregates, engine, also=[NUMBER])
-    assert not isinstance(window.advance, Fixed)
-    return merged.where(F.pmod(NUMBER, F.lit(window.advance)) == 0)
-
-
-def _aligned(
-    axis: DataFrame, size: int, advance: int, keys: Sequence[str], aggregates: Sequence[Bound]
-) -> DataFrame:
-    """Windows (start, start + size] of numbers that end at multiples of the advance."""
-    where = FixedWindows(size, advance, -size % advance, shift=1, clips=False)
-    if running(aggregates) is not None and takes_events(where, aggregates):
-        states = [state for each in aggregates for state in each.lift()]
-        slices = slicing.apart(axis, keys=keys, states=states, deduplicate=False)
-    else:
-        slices = slicing.cut(
-            axis,
-            keys=keys,
-            cuttings=[where.cutting()],
-            aggregates=aggregates,
-            deduplicate=False,
-        )
-    return aligned(slices, where, keys, aggregates)
-
-
-def _each(
-    axis: DataFrame, size: int, keys: Sequence[str], aggregates: Sequence[Bound], engine: Engine
-) -> DataFrame:
-    """A window for each event, of the last `size` ones."""
-    length = max(_PART_EVENTS, 16 * size)
-    place = F.col(NUMBER) - 1
-    own = floor_to(place, length, 0)
-    both = F.array(
-        F.struct(own.alias(_PART), F.lit(False).alias(_COPY)),
-        F.struct((own + length).alias(_PART), F.lit(True).alias(_COPY)),
-    )
-    reaches = F.pmod(place, F.lit(length)) > length - size
-    parts = axis.select("*", F.inline(F.when(reaches, both).otherwise(F.slice(both, 1, 1))))
-    group = [*keys, _PART]
-    if size > _FRAME_EVENTS:
-        merged = _sliding(parts, Fixed(size - 1), group, aggregates, engine, also=[_COPY])
-    else:
+        reaches = F.pmod(place, F.lit(length)) > length - size
+        parts = axis.select("*", F.inline(F.when(reaches, both).otherwise(F.slice(both, 1, 1))))
+        group = [*self.keys, _PART]
+        if size > _FRAME_EVENTS:
+            return self._sliding(parts, Fixed(size - 1), group, _COPY).where(~F.col(_COPY))
         frame = Over.partitionBy(*group).orderBy(TIME).rowsBetween(1 - size, 0)
         states = {EVENTS: F.count(F.lit(1)).over(frame)}
-        for each in aggregates:
+        for each in self.aggregates:
             states |= each.over(F.lit(True), frame)
-        merged = parts.withColumns(states)
-    return merged.where(~F.col(_COPY))
+        return parts.withColumns(states).where(~F.col(_COPY))
 
+    def _sliding(
+        self, events: DataFrame, size: Fixed | None, keys: Sequence[str], *also: str
+    ) -> DataFrame:
+        """A window for each event, of those whose TIME is up to the size before its own."""
+        return sliding(
+            events,
+            SlidingWindow(size=size),
+            keys,
+            self.aggregates,
+            arrival=(),
+            also=[NUMBER, INSTANT, *also],
+            tick=1,
+            clips=False,
+            null_key=self.engine.null_key,
+        )
 
-def _sliding(
-    events: DataFrame,
-    size: Fixed | None,
-    keys: Sequence[str],
-    aggregates: Sequence[Bound],
-    engine: Engine,
-    also: Sequence[str] = (),
-) -> DataFrame:
-    return sliding(
-        events,
-        SlidingWindow(size=size),
-        keys,
-        aggregates,
-        arrival=(),
-        also=also,
-        tick=1,
-        clips=False,
-        null_key=engine.null_key,
-    )
-
-
-def _latest(windows: DataFrame, keys: Sequence[str], group: Column, extent: Extent) -> DataFrame:
-    """Of the windows in each group, the one with the largest last number."""
-    grouped = windows.withColumn("_group", group)
-    downwards = Over.partitionBy(*keys, "_group").orderBy(extent.largest[NUMBER].desc())
-    return grouped.withColumn("_rank", F.row_number().over(downwards)).where("_rank = 1")
+    def _latest(self, windows: DataFrame, group: Column) -> DataFrame:
+        """Of the windows in each group, the one with the largest last number."""
+        grouped = windows.withColumn("_group", group)
+        downwards = Over.partitionBy(*self.keys, "_group").orderBy(self.last_number.desc())
+        return grouped.withColumn("_rank", F.row_number().over(downwards)).where("_rank = 1")
 
 
 def _check_names(aggregates: Mapping[str, Aggregate], key: Sequence[str]) -> None:

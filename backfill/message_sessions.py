@@ -59,7 +59,7 @@ def message_sessions(
     found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
     *partition, offset = found.arrival
     placed = found.frame.withColumns({INSTANT: F.col(TIME), TIME: F.col(offset).cast("long")})
-    extent = Extent([INSTANT], len(found.bound))
+    extent = Extent(len(found.bound), least=[INSTANT], largest=[INSTANT])
     every = [*found.bound.values(), *extent.bounds]
     group = [*found.key.inner, *partition]
     slices = slicing.cut(

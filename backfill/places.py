@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -16,7 +16,7 @@ from backfill import aggregates as agg
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind
-from backfill.columns import ROWS, TIME, column, key_name
+from backfill.columns import TIME, column, key_name
 from backfill.compute import Key
 from backfill.operators.grids import floor_to
 
@@ -74,7 +74,7 @@ def bind_events(
     if id is not None:
         # So that a key's events are exchanged to many tasks.
         hours = frame.withColumn("_hour", floor_to(F.col(TIME), _HOUR_US, 0))
-        frame = slicing.distinct(hours, [*keys, "_hour"]).drop("_hour", ROWS)
+        frame = slicing.distinct(hours, [*keys, "_hour"]).select(*frame.columns)
     order = (INSTANT, *arrived)
     return BoundEvents(
         frame,
@@ -85,25 +85,23 @@ def bind_events(
 
 
 class Extent:
-    """The least and the largest value of columns of whole numbers, as aggregates of a window.
+    """The least and the largest values of columns of whole numbers, as aggregates of a window.
 
     Args:
-        columns: of the events.
         index: where their states are numbered from.
+        least, largest: columns of the events.
 
     Attributes:
         bounds: the aggregates.
         least, largest: the values by column, where `bounds` are merged.
     """
 
-    def __init__(self, columns: Sequence[str], index: int) -> None:
-        self.bounds: list[Bound] = []
-        self.least: dict[str, Column] = {}
-        self.largest: dict[str, Column] = {}
-        for kind, values in ((agg.min, self.least), (agg.max, self.largest)):
-            for name in columns:
-                place = index + len(self.bounds)
-                bound = Bound(kind(name), place, name, T.LongType(), (INSTANT,))
-                (state,) = bound.states()
-                values[name] = F.col(state)
-                self.bounds.append(bound)
+    def __init__(self, index: int, *, least: Sequence[str], largest: Sequence[str]) -> None:
+        wanted = [*((agg.min, name) for name in least), *((agg.max, name) for name in largest)]
+        self.bounds = [
+            Bound(kind(name), index + i, name, T.LongType(), (INSTANT,))
+            for i, (kind, name) in enumerate(wanted)
+        ]
+        states = [F.col(state) for each in self.bounds for state in each.states()]
+        self.least = dict(zip(least, states, strict=False))
+        self.largest = dict(zip(largest, states[len(least) :], strict=True))

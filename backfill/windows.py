@@ -262,7 +262,8 @@ class CountWindow:
         advance: the number of events from one window to the next, at least 1: 1 for a window for
             each event, `size` for windows that do not overlap. Some engines allow it to be larger
             than the size; events in between are then in no window. Or a fixed duration, such as
-            "1m": a window at the end of each minute in which there are events.
+            "1m": a window at the end of each minute in which there are events (Storm repeats it
+            after minutes without).
         per: "key": the events of each key are numbered; "stream": all events together, whatever
             their keys, and the windows have no key.
         order: "arrival", or "time", where events of equal times are ordered by arrival.
