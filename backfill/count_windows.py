@@ -38,7 +38,8 @@ FIRST_EVENT, LAST_EVENT = "first_event", "last_event"
 _PART, _COPY = "_part", "_copy"
 #: Parts are about as long as this, and many times as long as windows reach back.
 _PART_EVENTS = 1 << 20
-#: Up to this size, Spark's ROWS frame, which goes through all events of each window, is faster.
+#: Up to this size, Spark's ROWS frame goes through the events of each window: that takes one sort
+#: instead of two, and no second row for each event.
 _FRAME_EVENTS = 64
 
 
