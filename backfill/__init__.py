@@ -9,6 +9,7 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from backfill.message_gaps import messages
 from backfill.windows import (
     CountWindow,
     CumulatingWindow,
@@ -35,6 +36,7 @@ __all__ = [
     "TumblingWindow",
     "aggregate",
     "aggregates",
+    "messages",
     "reconcile",
     "sessionize",
 ]

@@ -14,20 +14,23 @@ from pyspark.sql.window import Window as Over
 from backfill.aggregates.base import Aggregate
 from backfill.columns import REASON, TIME, column, key_name
 from backfill.compute import Definition, Key, slice_events
+from backfill.count_windows import count
 from backfill.engines import Engine
 from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError
 from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
+from backfill.message_gaps import Messages
+from backfill.message_sessions import message_sessions
 from backfill.operators.session import breaks, reported_end
-from backfill.windows import SessionWindow, SlidingWindow, Window
+from backfill.windows import CountWindow, EventWindow, SessionWindow, Window
 
 _ADDED = ("session_id", "session_start", "session_end", "session_seq", "event_seq")
 
 
 def aggregate(
     events: DataFrame,
-    window: Window | SlidingWindow,
+    window: Window | EventWindow,
     *,
     key: str | Sequence[str],
     time: str,
@@ -41,7 +44,8 @@ def aggregate(
 ) -> DataFrame:
     """Returns one row for each key and window that contains an event.
 
-    Of a sliding window that is one row for each event.
+    Of a sliding window that is one row for each event, of a count window one row for every
+    `advance` events.
 
     The result is lazy, as any DataFrame. Rows with an unusable key or time are left out (a job
     quarantines them).
@@ -68,13 +72,16 @@ def aggregate(
             0.6 times as long at 1 event, the same at 2, and 1.5 times as long at 5; a key with
             half of all events then becomes one large task. The data is not sampled here; a job
             takes a sample. Aggregates whose state is not a plain sum, minimum or maximum
-            (variance, lists, sketches) are always combined. Not for sliding windows.
+            (variance, lists, sketches) are always combined. Not for sliding and count windows.
 
     Returns:
         The key columns, for sessions `session_id`, then `window_start` and `window_end`
         (timestamps), and the aggregates by name. For a sliding window the key columns,
         `event_time`, the id if there is one, and the aggregates; if its windows are `distinct`,
-        the key columns, `window_start`, `window_end` and the aggregates.
+        the key columns, `window_start`, `window_end` and the aggregates. For a count window the key
+        columns (none of windows of the whole stream), `window_start` and `window_end` (the least
+        and the largest event time in it), `first_event` and `last_event` (the numbers of its first
+        and last event, from 1) and the aggregates.
 
     Raises:
         ColumnError: if a column is missing or has an unsuitable type.
@@ -106,15 +113,21 @@ def aggregate(
     usable = _normalised(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
-    if isinstance(window, SlidingWindow):
+    if isinstance(window, EventWindow):
         if combine is not None:
             raise WindowError(
-                "has no meaning for sliding windows",
+                "has no meaning for sliding windows and count windows",
                 field="combine",
                 value=combine,
                 way_out="Leave it out",
             )
+        if isinstance(window, CountWindow):
+            return count(
+                usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
+            )
         return slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
+    if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
+        return message_sessions(usable, window.gap, aggregates, key=names, id=id, arrival=arrived)
     definition = Definition(window, aggregates)
     sliced = slice_events(
         usable,

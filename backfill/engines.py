@@ -13,15 +13,16 @@ from types import MappingProxyType
 from typing import Literal
 
 from backfill.errors import JobFileError, WindowError, did_you_mean
+from backfill.message_gaps import Messages
 from backfill.streaming import STREAMING, Streaming
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
     AnyWindow,
     CountWindow,
     CumulatingWindow,
-    EventWindow,
     HoppingWindow,
     SessionWindow,
+    SlidingWindow,
     Window,
     durations_of,
 )
@@ -39,6 +40,7 @@ class Rules:
             the same where the advance divides the size.
         clips_at_epoch: aligned windows that would start before 1970 do not exist.
         gaps_between_windows: an advance larger than the size is allowed, leaving gaps.
+        counts_rest: the events after the last full count window are a window too, of fewer events.
     """
 
     gap_inclusive: bool = True
@@ -47,6 +49,7 @@ class Rules:
     aligned: Literal["start", "end"] = "start"
     clips_at_epoch: bool = False
     gaps_between_windows: bool = False
+    counts_rest: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +60,9 @@ class Engine:
         tick_us: its resolution of time in microseconds; event times are floored to it.
         null_key: a NULL key is an ordinary group, rather than no key.
         before_epoch: events before 1970 are accepted.
-        sessions, offsets, calendars, cumulating: whether it has event-time windows of this kind
-            at all; kinds that it lacks follow the plain rules at its tick.
+        sessions, offsets, calendars, cumulating, spanning_counts: whether it has event-time windows
+            of this kind at all; kinds that it lacks follow the plain rules at its tick.
+            `spanning_counts`: count windows of which the size or the advance is a duration.
         streaming: how its operators take events as they come, by the name of the interface where
             it has several; a window is computed by the first one that has it.
     """
@@ -72,6 +76,7 @@ class Engine:
     offsets: bool = True
     calendars: bool = False
     cumulating: bool = False
+    spanning_counts: bool = False
     streaming: Mapping[str, Streaming] = field(default_factory=dict, hash=False)
 
     def rules_for(self, window: AnyWindow) -> Rules:
@@ -81,15 +86,8 @@ class Engine:
             WindowError: if the engine's constructor would refuse the window, or a duration is
                 not a whole number of its ticks.
         """
-        if isinstance(window, CountWindow):
-            raise WindowError(
-                "can't be computed in batch",
-                field="window",
-                value=str(window),
-                way_out="backfill.replay computes it event by event",
-            )
         self.check(window)
-        if isinstance(window, EventWindow):
+        if isinstance(window, SlidingWindow):
             return self.rules
         return self.rules if self.has(window) else PLAIN.rules
 
@@ -101,13 +99,17 @@ class Engine:
         self._check_ticks(window)
         self._check_advance(window)
 
-    def has(self, window: Window) -> bool:
+    def has(self, window: Window | CountWindow) -> bool:
         """Whether the engine itself has windows of this kind."""
+        if isinstance(window, CountWindow):
+            if window.has_duration:
+                return self.spanning_counts
+            return any(each.counts(window) for each in self.streaming.values())
         durations = durations_of(window).values()
         if any(isinstance(each, Calendar) for each in durations) and not self.calendars:
             return False
         if isinstance(window, SessionWindow):
-            return self.sessions
+            return self.sessions and not isinstance(window.gap, Messages)
         if isinstance(window, CumulatingWindow):
             return self.cumulating
         return self.offsets or window.offset.us == 0
@@ -123,13 +125,15 @@ class Engine:
                 )
 
     def _check_advance(self, window: AnyWindow) -> None:
-        if not isinstance(window, HoppingWindow) or self.rules.gaps_between_windows:
+        if not isinstance(window, HoppingWindow | CountWindow) or self.rules.gaps_between_windows:
             return
         size, advance = window.size, window.advance
         if isinstance(size, Fixed) and isinstance(advance, Fixed):
             too_large = advance.us > size.us
         elif isinstance(size, Calendar) and isinstance(advance, Calendar):
             too_large = advance.longest_us > size.longest_us
+        elif isinstance(size, int) and isinstance(advance, int):
+            too_large = advance > size
         else:
             too_large = False
         if too_large:
@@ -168,7 +172,10 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="flink",
                 rules=replace(
-                    PLAIN.rules, session_end="last_event_plus_gap", gaps_between_windows=True
+                    PLAIN.rules,
+                    session_end="last_event_plus_gap",
+                    gaps_between_windows=True,
+                    counts_rest=False,
                 ),
                 null_key=True,
                 calendars=True,
@@ -189,10 +196,15 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="storm",
                 rules=replace(
-                    PLAIN.rules, closed="right", aligned="end", gaps_between_windows=True
+                    PLAIN.rules,
+                    closed="right",
+                    aligned="end",
+                    gaps_between_windows=True,
+                    counts_rest=False,
                 ),
                 sessions=False,
                 offsets=False,
+                spanning_counts=True,
                 streaming=STREAMING["storm"],
             ),
             # Samza's windows are of processing time, which a batch has not.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from backfill.windows import CountWindow
+
 Unusable = Literal["drop", "group", "refuse"]
 
 
@@ -15,8 +17,9 @@ class Streaming:
     """One streaming interface of an engine.
 
     Attributes:
-        operators: the operator for each kind of window (session, aligned, sliding, count); a
-            kind that is absent is one that the interface has not.
+        operators: the operator for each kind of window (session, aligned, sliding; count and rows:
+            count windows in order of arrival and of time); a kind that is absent is one that the
+            interface has not.
         feed: what an operator is fed: all events one by one, in micro-batches, in bundles, or each
             partition to an instance of its own.
         clock: where it gets the current stream time from.
@@ -34,6 +37,7 @@ class Streaming:
         gaps: the session gap can differ from event to event.
         filters_gaps: a gap of zero or less leaves the event out, rather than that it fails.
         unbounded: sliding windows without a length.
+        endless_counts: count windows in order of arrival without a size.
         strides: count windows that advance by more than one event.
         calendars, cumulating: aligned windows that the interface has, if the engine has them.
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
@@ -59,6 +63,7 @@ class Streaming:
     gaps: bool = False
     filters_gaps: bool = False
     unbounded: bool = True
+    endless_counts: bool = False
     strides: bool = True
     calendars: bool = True
     cumulating: bool = True
@@ -68,6 +73,17 @@ class Streaming:
     emits: tuple[str, ...] = ("on_close",)
     not_of_sessions: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def counts(self, window: CountWindow) -> bool:
+        """Whether the interface has this count window."""
+        if window.has_duration:
+            return False
+        by_time = window.order == "time"
+        if ("rows" if by_time else "count") not in self.operators:
+            return False
+        if window.size is None and not by_time and not self.endless_counts:
+            return False
+        return window.advance == 1 or self.strides
 
     @property
     def shares_its_clock(self) -> bool:
@@ -96,8 +112,10 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                     "session": "merging",
                     "aligned": "aligned",
                     "sliding": "range",
-                    "count": "rows",
+                    "count": "counted",
+                    "rows": "rows",
                 },
+                endless_counts=True,
                 clock="none",
                 late="never",
                 flushes=True,
@@ -170,7 +188,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                 },
             ),
             "sql": replace(
-                _FLINK_SQL, operators={**_FLINK_SQL.operators, "sliding": "range", "count": "rows"}
+                _FLINK_SQL, operators={**_FLINK_SQL.operators, "sliding": "range", "rows": "rows"}
             ),
             "sql-group": replace(
                 _FLINK_SQL,

@@ -6,10 +6,12 @@ engine (`backfill.engines`).
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from backfill.errors import WindowError
+from backfill.message_gaps import Messages, read_messages
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
 
 D = TypeVar("D", Fixed, Duration)
@@ -20,7 +22,9 @@ class SessionWindow:
     """Windows of one key's activity, ended by a gap without events (KIP-94).
 
     Args:
-        gap: the inactivity gap, such as "30m"; a fixed duration greater than zero.
+        gap: the inactivity gap, such as "30m": a fixed duration greater than zero; or a number of
+            messages, `messages(5)` or "5 messages": a session ends when five other messages of the
+            partition have followed its last event (only for `aggregate`, over events with offsets).
 
     Raises:
         WindowError: if the gap is not positive, is a calendar span, or is not a duration.
@@ -30,10 +34,11 @@ class SessionWindow:
         session(gap=90m)
     """
 
-    gap: Fixed
+    gap: Fixed | Messages
 
     def __init__(self, *, gap: object) -> None:
-        _set(self, gap=_positive(fixed(gap, field="gap"), field="gap"))
+        counted = read_messages(gap)
+        _set(self, gap=counted or _positive(fixed(gap, field="gap"), field="gap"))
 
     def __str__(self) -> str:
         return f"session(gap={self.gap})"
@@ -245,37 +250,83 @@ class SlidingWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class CountWindow:
-    """Windows of a key's last `size` events, one after every `advance` of them.
+    """Windows of the last `size` events, one after every `advance` events.
+
+    Events are numbered from 1, and windows end at the numbers `advance`, 2 `advance`, and so on.
+    If the advance is smaller than the size, the first windows hold fewer events.
 
     Args:
-        size: the number of events, at least 1; None for all earlier events (SQL's ROWS UNBOUNDED
-            PRECEDING).
-        advance: the number of events between two windows, at least 1. By default the size, so that
-            windows do not overlap, or 1 if there is no size. If it is smaller than the size, the
-            first windows contain fewer events.
+        size: the number of events, at least 1; None for all events so far (SQL's ROWS UNBOUNDED
+            PRECEDING); or a fixed duration, such as "1h": the events in the hour up to the window's
+            last one, both ends included (Storm: without the start).
+        advance: the number of events from one window to the next, at least 1: 1 for a window for
+            each event, `size` for windows that do not overlap. Some engines allow it to be larger
+            than the size; events in between are then in no window. Or a fixed duration, such as
+            "1m": a window at the end of each minute in which there are events (Storm repeats it
+            after minutes without).
+        per: "key": the events of each key are numbered; "stream": all events together, whatever
+            their keys, and the windows have no key.
+        order: "arrival", or "time", where events of equal times are ordered by arrival.
 
     Raises:
-        WindowError: if size or advance is not a whole number, or less than 1.
+        WindowError: if size or advance is neither a number of events of at least 1 nor a fixed
+            duration, if both are durations, if one is and the order is not "time", or if `per` or
+            `order` is something else.
 
     Example:
         >>> print(CountWindow(size=100, advance=10))
         count(size=100, advance=10)
+        >>> print(CountWindow(size=100, advance=100, per="stream", order="time"))
+        count(size=100, advance=100, per=stream, order=time)
     """
 
-    size: int | None
-    advance: int
+    size: int | Fixed | None
+    advance: int | Fixed
+    per: Literal["key", "stream"]
+    order: Literal["arrival", "time"]
 
-    def __init__(self, *, size: int | None, advance: int | None = None) -> None:
-        if advance is None:
-            advance = 1 if size is None else size
+    def __init__(
+        self,
+        *,
+        size: object,
+        advance: object = 1,
+        per: str = "key",
+        order: str = "arrival",
+    ) -> None:
         _set(
             self,
             size=None if size is None else _events(size, field="size"),
             advance=_events(advance, field="advance"),
+            per=_choice(per, ("key", "stream"), field="per"),
+            order=_choice(order, ("arrival", "time"), field="order"),
         )
+        if not self.has_duration:
+            return
+        if isinstance(self.size, Fixed) and isinstance(self.advance, Fixed):
+            raise WindowError(
+                "can't be a duration if the size is one",
+                field="advance",
+                value=str(self.advance),
+                way_out="Use HoppingWindow, or count events in one of them",
+            )
+        if self.order != "time":
+            raise WindowError(
+                "a duration reaches over events in order of time only",
+                field="order",
+                value=self.order,
+                way_out='Use order="time"',
+            )
+
+    @property
+    def has_duration(self) -> bool:
+        """Either the size or the advance is a duration rather than a number of events."""
+        return isinstance(self.size, Fixed) or isinstance(self.advance, Fixed)
 
     def __str__(self) -> str:
-        return f"count(size={self.size or 'unbounded'}, advance={self.advance})"
+        more = [f"per={self.per}"] if self.per != "key" else []
+        more += [f"order={self.order}"] if self.order != "arrival" else []
+        parts = [f"size={self.size or 'unbounded'}", f"advance={self.advance}", *more]
+        return f"count({', '.join(parts)})"
 
 
 Aligned = TumblingWindow | HoppingWindow | CumulatingWindow
@@ -312,15 +363,28 @@ def _positive(value: D, *, field: str) -> D:
     return value
 
 
-def _events(value: object, *, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def _events(value: object, *, field: str) -> int | Fixed:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    if isinstance(value, Fixed | dt.timedelta | str) and not str(value).lstrip("-").isdigit():
+        return _positive(fixed(value, field=field), field=field)
+    raise WindowError(
+        "must be a whole number of events, at least 1, or a duration",
+        field=field,
+        value=value,
+        way_out="Use a value such as 100, or 1h",
+    )
+
+
+def _choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
+    if value not in choices:
         raise WindowError(
-            "must be a whole number of events, at least 1",
+            f"must be {' or '.join(choices)}",
             field=field,
             value=value,
-            way_out="Use a value such as 100",
+            way_out=f"Use {choices[0]}",
         )
-    return value
+    return str(value)
 
 
 def _flag(value: object, *, field: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmarks import contenders as c
-from benchmarks import data, sliding
+from benchmarks import counts, data, sliding
 from benchmarks.contenders import Contender
 from benchmarks.data import Dataset
 
@@ -126,6 +126,33 @@ SCENARIOS = (
         dataset=data.DENSE_HOT_KEY,
         ours=sliding.OURS,
         rivals=(_even_keys(sliding.OURS, data.DENSE, at_most=2),),
+    ),
+    Scenario(
+        name="counts",
+        title="six aggregates over the last 1,000 events of each event",
+        dataset=data.DENSE,
+        ours=counts.OURS,
+        rivals=(
+            Rival(contender=counts.ROWS_FRAME),
+            Rival(contender=counts.DUCKDB),
+        ),
+    ),
+    Scenario(
+        name="counts-hot-key",
+        title="the same, half of the events on one key",
+        dataset=data.DENSE_HOT_KEY,
+        ours=counts.OURS,
+        rivals=(_even_keys(counts.OURS, data.DENSE, at_most=2),),
+    ),
+    Scenario(
+        name="counts-each",
+        title="windows of 100 events, one after the other",
+        dataset=data.DENSE,
+        ours=counts.OURS_EACH,
+        rivals=(
+            Rival(contender=counts.ROW_NUMBER),
+            Rival(contender=counts.DUCKDB_EACH),
+        ),
     ),
     Scenario(
         name="job",

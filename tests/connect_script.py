@@ -7,7 +7,15 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from backfill import HoppingWindow, Job, SessionWindow, TumblingWindow, aggregate, sessionize
+from backfill import (
+    CountWindow,
+    HoppingWindow,
+    Job,
+    SessionWindow,
+    TumblingWindow,
+    aggregate,
+    sessionize,
+)
 from backfill import aggregates as agg
 from tests.connect import listening, session
 
@@ -32,6 +40,7 @@ for name, window in {
     "sessions": SessionWindow(gap="30m"),
     "days": TumblingWindow(size="1 day"),
     "trailing": HoppingWindow(size="24h", advance="1h"),
+    "fives": CountWindow(size=5, order="time"),
 }.items():
     frame = aggregate(
         events,

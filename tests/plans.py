@@ -26,3 +26,18 @@ def scanned(frame: DataFrame) -> set[str]:
     """The columns that its only scan reads."""
     [schema] = re.findall(r"ReadSchema: struct<(.*)>", explained(frame))
     return set(re.findall(r"(\w+):", schema))
+
+
+#: Operators that give no more rows than they get, and no others.
+_PASSING = ("Project", "Filter", "Sort")
+
+
+def exchanged(frame: DataFrame, how: str = "hashpartitioning") -> Counter[str]:
+    """The operators whose rows are exchanged, by hash or in another way."""
+    lines = explained(frame).splitlines()
+    found: Counter[str] = Counter()
+    for place, line in enumerate(lines):
+        if f"Exchange {how}" in line:
+            below = (re.search(r"([A-Za-z]+)", each) for each in lines[place + 1 :])
+            found[next(name[1] for name in below if name and name[1] not in _PASSING)] += 1
+    return found

@@ -19,6 +19,7 @@ def test_the_same_over_connect(samples: Path) -> None:
     # The built-in ones of events and three windows, and our four; one of these is a warning.
     assert counts["checks"] == [5 + 3 * 6 + 4, counts["lone"]]
     assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)
+    assert counts["fives"] == 5000
     assert (counts["stream"]["read"], counts["stream"]["batches"]) == (5058, 2)
     assert counts["stream"]["rows"] == counts["written"] > 400
 

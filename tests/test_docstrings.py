@@ -31,6 +31,7 @@ MODULES = (
     "aggregates",
     "api",
     "job",
+    "message_gaps",
     "windows",
     "replay.replaying",
     "replay.stores.segments",

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill import (
+    CountWindow,
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
@@ -27,7 +28,7 @@ from backfill.compute import Definition, slice_events
 from backfill.engines import PLAIN
 from backfill.events import EventRules, normalise
 from backfill.windows import Window
-from tests.plans import explained, nodes, scanned
+from tests.plans import exchanged, explained, nodes, scanned
 
 COMMON = {"key": "user", "time": "at"}
 FIXED_WIDTH = {
@@ -235,3 +236,31 @@ def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
     )
     assert (found["Exchange"], found["Sort"], found["Window"]) == (3, 3, 3)
     assert not [each for each in found if "Python" in each or "Arrow" in each]
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        CountWindow(size=5, per="stream", order="time"),
+        CountWindow(size=500, per="stream", order="time"),
+        CountWindow(size=100, advance=100, per="stream", order="time"),
+        CountWindow(size=24, advance=2, per="stream", order="time"),
+        CountWindow(size=None, per="stream", order="time"),
+    ],
+    ids=str,
+)
+def test_no_task_goes_through_the_whole_stream(events: DataFrame, window: CountWindow) -> None:
+    """What is in one task are counts of blocks, and without a size the states of slices."""
+    result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
+    assert set(exchanged(result, "SinglePartition")) == {"HashAggregate"}
+
+
+def test_count_windows_exchange_events_once(events: DataFrame) -> None:
+    """To number them; what else is exchanged are counts, and states of windows."""
+    window = CountWindow(size=100, advance=100, order="time")
+    result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
+    assert exchanged(result, "SinglePartition") == {}
+    found = exchanged(result)
+    assert found.pop("BroadcastHashJoin") == 1
+    assert set(found) == {"HashAggregate"}
+    assert not [each for each in nodes(result) if "Python" in each or "Arrow" in each]

@@ -86,7 +86,18 @@ def test_what_is_no_duration(text: object) -> None:
         (lambda: SlidingWindow(size=30), "size: a bare number"),
         (lambda: CountWindow(size=0), "size: must be a whole number of events, at least 1"),
         (lambda: CountWindow(size=True), "size: must be a whole number"),
+        (lambda: CountWindow(size="5"), "size: must be a whole number"),
+        (lambda: CountWindow(size="1 day", order="time"), "size: can't be a calendar span"),
+        (lambda: CountWindow(size="0s", order="time"), "size: must be greater than zero"),
         (lambda: CountWindow(size=2, advance=0), "advance: must be a whole number"),
+        (lambda: CountWindow(size=2, advance=None), "advance: must be a whole number"),
+        (lambda: CountWindow(size=2, per="user"), "per: must be key or stream"),
+        (lambda: CountWindow(size=2, order="id"), "order: must be arrival or time"),
+        (
+            lambda: CountWindow(size="1h", advance="1m", order="time"),
+            r"advance: can't be a duration .*HoppingWindow",
+        ),
+        (lambda: CountWindow(size="1h"), "order: a duration reaches over events in order of time"),
     ],
 )
 def test_windows_that_are_refused(make: object, says: str) -> None:
@@ -97,20 +108,23 @@ def test_windows_that_are_refused(make: object, says: str) -> None:
 def test_windows_are_frozen_and_compare_by_what_they_mean() -> None:
     assert SessionWindow(gap="30m") == SessionWindow(gap=dt.timedelta(minutes=30))
     assert len({TumblingWindow(size="1h"), TumblingWindow(size="60m")}) == 1
-    assert CountWindow(size=3) == CountWindow(size=3, advance=3)
+    assert CountWindow(size=3) == CountWindow(size=3, advance=1, per="key", order="arrival")
     assert str(SlidingWindow(size=None)) == "sliding(size=unbounded)"
-    assert str(CountWindow(size=3, advance=1)) == "count(size=3, advance=1)"
+    assert str(CountWindow(size=3)) == "count(size=3, advance=1)"
+    assert str(CountWindow(size="1h", order="time")) == "count(size=1h, advance=1, order=time)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         SessionWindow(gap="30m").gap = Fixed(1)  # type: ignore[misc]
     with pytest.raises(TypeError):
         SessionWindow("30m")  # type: ignore[call-arg, misc]
 
 
+@pytest.mark.parametrize(
+    "window", [HoppingWindow(size="1h", advance="2h"), CountWindow(size=1, advance=2)], ids=str
+)
 @pytest.mark.parametrize("name", ENGINES)
-def test_advances_larger_than_the_size(name: str) -> None:
-    window = HoppingWindow(size="1h", advance="2h")
+def test_advances_larger_than_the_size(name: str, window: HoppingWindow | CountWindow) -> None:
     if name in ("flink", "beam", "storm"):
-        assert engine(name).rules_for(window).gaps_between_windows
+        engine(name).rules_for(window)
     else:
         with pytest.raises(WindowError, match=f"advance.*{name} does not allow"):
             engine(name).rules_for(window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from backfill.replay.event import Event
 from backfill.replay.result import Replayed
 from backfill.replay.setup import Operator, Setup
 from backfill.time.durations import DAY_US, Calendar, Fixed
-from backfill.windows import durations_of
+from backfill.windows import CountWindow, durations_of
 
 #: From the beginning of year 2 to the end of 9998, µs since the epoch.
 _YEARS = (
@@ -137,16 +138,18 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
 
 def _process(setup: Setup, machine: Operator) -> Callable[[Event, int], None]:
     """How an event is processed: where clocks are given, with the clock turned first."""
-    if not setup.clocked:
-        return machine.process
     tick = setup.tick
 
-    def process(event: Event, time: int) -> None:
+    def clocked(event: Event, time: int) -> None:
         assert event.clock is not None
         instance = machine.instance(event.partition)
         instance.turn(event.clock - event.clock % tick, time, event.arrival)
         instance.process(event, time)
 
+    process = clocked if setup.clocked else machine.process
+    if isinstance(setup.window, CountWindow) and setup.window.per == "stream":
+        # Windows of the whole stream: its events are one group.
+        return lambda event, time: process(replace(event, key=None), time)
     return process
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backfill.engines import Engine
 from backfill.errors import ReplayError, WindowError, did_you_mean
+from backfill.message_gaps import Messages
 from backfill.streaming import Streaming
 from backfill.time.durations import Calendar
 from backfill.windows import (
@@ -55,6 +56,13 @@ def _hint(window: Window | EventWindow) -> str | None:
         return "No engine has windows with before or following; they are computed in batch only"
     if isinstance(window, SlidingWindow):
         return "Kafka Streams has windows with distinct=True and a size, Flink SQL those without"
+    if isinstance(window, CountWindow) and window.has_duration:
+        return "backfill.aggregate computes count windows with a duration"
+    if isinstance(window, CountWindow):
+        return (
+            "Storm and Flink's datastream have count windows of a size in order of arrival, Flink "
+            "SQL in order of time with an advance of 1, plain has all"
+        )
     return None
 
 
@@ -65,7 +73,7 @@ def _kind(window: Window | EventWindow) -> str:
         case SlidingWindow():
             return "sliding"
         case CountWindow():
-            return "count"
+            return "rows" if window.order == "time" else "count"
         case _:
             return "aligned"
 
@@ -77,10 +85,9 @@ def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> 
         bounded = window.size is not None or streaming.unbounded
         return bounded and window.distinct == (streaming.operators["sliding"] == "stored_sliding")
     if isinstance(window, CountWindow):
-        bounded = window.size is not None or streaming.operators["count"] == "rows"
-        return bounded and (window.advance == 1 or streaming.strides)
+        return streaming.counts(window)
     if isinstance(window, SessionWindow):
-        return True
+        return not isinstance(window.gap, Messages)
     calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())
     if calendar and not streaming.calendars:
         return False

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainValidator,
     ValidationInfo,
@@ -18,6 +19,7 @@ from backfill import engines
 from backfill.aggregates import Aggregate, parse
 from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, check_zone
+from backfill.message_gaps import read_messages
 from backfill.spec import names
 from backfill.spec.checks import Settings
 from backfill.spec.parts import (
@@ -136,10 +138,20 @@ class Events(Part):
     max_future: Annotated[FixedSpan, AfterValidator(not_negative)] | None = None
 
 
+def _gap_in_time(value: object) -> object:
+    if read_messages(value) is not None:
+        raise JobFileError(
+            "jobs have no gaps in messages",
+            value=value,
+            way_out="Use a duration such as 30m, or backfill.aggregate",
+        )
+    return value
+
+
 class Session(Part):
     """The parameters of `SessionWindow`."""
 
-    gap: FixedSpan
+    gap: Annotated[FixedSpan, BeforeValidator(_gap_in_time)]
 
 
 class Tumbling(Part):
@@ -186,6 +198,10 @@ _KINDS: Mapping[str, Callable[..., AnyWindow]] = {
 }
 
 
+def _no_counts(value: object) -> None:
+    raise JobFileError("jobs have no count windows", way_out="Use backfill.aggregate")
+
+
 class WindowTable(Part):
     """One entry of `windows`: a window of one kind, and what is computed over it."""
 
@@ -194,6 +210,7 @@ class WindowTable(Part):
     hopping: Hopping | None = None
     cumulating: Cumulating | None = None
     sliding: Sliding | None = None
+    count: Annotated[None, BeforeValidator(_no_counts)] = None
     aggregates: Aggregates
 
     @property

@@ -63,7 +63,7 @@ class Recording:
                     size=fields["size"], distinct=self.folder.parent.name.startswith("kafka")
                 )
             case "last":
-                return CountWindow(size=fields["rows"], advance=1)
+                return CountWindow(size=fields["rows"], order="time")
             case "count":
                 return CountWindow(**fields)
         raise AssertionError(kind)

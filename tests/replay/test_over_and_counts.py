@@ -61,7 +61,7 @@ class TestRows:
         events = arriving(3, 1, 3, 2)
         result = run(
             events,
-            CountWindow(size=2, advance=1),
+            CountWindow(size=2, advance=1, order="time"),
             "flink",
             api="sql",
             watermark_delay="1s",
@@ -76,14 +76,18 @@ class TestRows:
 
     def test_late_by_key(self) -> None:
         events = arriving(("a", 10), ("a", 5), ("b", 5))
-        result = run(events, CountWindow(size=2, advance=1), "flink", api="sql")
+        result = run(events, CountWindow(size=2, order="time"), "flink", api="sql")
         assert late(result) == [(1, "late", 6)]
 
     def test_all_rows_up_to_each(self) -> None:
         # Late is what the watermark has passed, whatever has fired for the key.
         events = arriving(("a", 10), ("a", 7), ("a", 12), ("b", 30), ("a", 20))
         result = run(
-            events, CountWindow(size=None), "flink", watermark_delay="4ms", keep_events=True
+            events,
+            CountWindow(size=None, order="time"),
+            "flink",
+            watermark_delay="4ms",
+            keep_events=True,
         )
         assert late(result) == [(4, "late", 7)]
         assert [(e.row, e.start / 1000, e.end / 1000, e.events) for e in result.emissions] == [
@@ -92,9 +96,13 @@ class TestRows:
             (2, 7, 12, (1, 0, 2)),
             (3, 30, 30, (3,)),
         ]
-        pairs = run(arriving(3, 1, 2), CountWindow(size=None, advance=2), "plain", keep_events=True)
-        assert [w.events for w in pairs.final] == [(1, 2)]
-        assert [w.events for w in pairs.pending] == [(1, 2, 0)]
+        pairs = run(
+            arriving(3, 1, 2),
+            CountWindow(size=None, advance=2, order="time"),
+            "plain",
+            keep_events=True,
+        )
+        assert [w.events for w in pairs.final] == [(1, 2), (1, 2, 0)]
 
     @pytest.mark.parametrize("engine", ["storm", "flink"])
     def test_only_rows_over_have_no_size(self, engine: str) -> None:
@@ -117,7 +125,7 @@ class TestCounts:
 
     def test_tumbling_by_key_in_order_of_arrival(self) -> None:
         events = arriving(("a", 5), ("b", 1), ("a", 4), ("a", 1), ("b", 2))
-        result = run(events, CountWindow(size=2), "flink")
+        result = run(events, CountWindow(size=2, advance=2), "flink")
         assert windows(result.final) == [("a", 4, 5, 2), ("b", 1, 2, 2)]
         assert windows(result.pending) == [("a", 1, 1, 1)]
 
@@ -252,9 +260,29 @@ class TestPlain:
         result = run(arriving(10, -5, 5), SlidingWindow(size="10ms"), "plain")
         assert rows(result.final) == [(-15, -5, 1), (-5, 5, 2), (0, 10, 2)]
 
-    def test_counts_are_by_time(self) -> None:
-        result = run(arriving(3, 1, 2), CountWindow(size=2, advance=1), "plain", keep_events=True)
-        assert [w.events for w in result.final] == [(1,), (1, 2), (2, 0)]
-        pairs = run(arriving(3, 1, 2), CountWindow(size=2), "plain", keep_events=True)
-        assert [w.events for w in pairs.final] == [(1, 2)]
-        assert [w.events for w in pairs.pending] == [(0,)]
+    @pytest.mark.parametrize(
+        ("order", "events"), [("time", [(1,), (1, 2), (2, 0)]), ("arrival", [(0,), (0, 1), (1, 2)])]
+    )
+    def test_counts_are_by_time_or_arrival(self, order: str, events: object) -> None:
+        window = CountWindow(size=2, order=order)
+        result = run(arriving(3, 1, 2), window, "plain", keep_events=True)
+        assert [w.events for w in result.final] == events
+
+    @pytest.mark.parametrize("order", ["time", "arrival"])
+    @pytest.mark.parametrize("size", [2, 5, None])
+    def test_the_rest_is_a_window(self, size: int | None, order: str) -> None:
+        window = CountWindow(size=size, advance=2, order=order)
+        result = run(arriving(1, 2, 3, 4, 5), window, "plain", keep_events=True)
+        expected = {
+            2: [(0, 1), (2, 3), (4,)],
+            5: [(0, 1), (0, 1, 2, 3), (1, 2, 3, 4)],
+            None: [(0, 1), (0, 1, 2, 3), (0, 1, 2, 3, 4)],
+        }
+        assert [w.events for w in result.final] == expected[size]
+        assert not result.pending
+
+    @pytest.mark.parametrize("order", ["time", "arrival"])
+    def test_of_the_whole_stream(self, order: str) -> None:
+        window = CountWindow(size=2, advance=2, per="stream", order=order)
+        result = run(arriving(("a", 1), ("b", 2), ("a", 3)), window, "plain")
+        assert windows(result.final) == [(None, 1, 2, 2), (None, 3, 3, 1)]

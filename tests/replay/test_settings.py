@@ -189,13 +189,6 @@ def test_every_operator_is_some_engines_and_is_there() -> None:
             assert set(streaming.settings) <= taken
 
 
-def test_aggregate_and_jobs_say_that_replay_computes_them() -> None:
-    for window in (CountWindow(size=3),):
-        for engine in ENGINES.values():
-            with pytest.raises(WindowError, match=r"can't be computed in batch.*backfill\.replay"):
-                engine.rules_for(window)
-
-
 WITHOUT_SPARK = """
 import sys
 from types import SimpleNamespace

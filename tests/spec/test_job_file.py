@@ -261,9 +261,11 @@ BAD = [
     ("gap: 30m", "gap: 30", ["a bare number has no unit (got 30)", "30m"]),
     ("gap: 30m", "gap: 1e3", ["not a duration (got '1e3')"]),
     ("gap: 30m", "gap: 1 day", ["windows.sessions.session.gap: can't be a calendar span"]),
+    ("gap: 30m", "gap: 5 messages", ["session.gap: jobs have no gaps in messages (got '5 mess"]),
     ("gap: 30m", "gap: [1]", ["windows.sessions.session.gap: not a duration"]),
     ("gap: 30m", "gab: 30m", ["session.gap: is missing", "session.gab: no such", "mean 'gap'?"]),
     ("session: {gap: 30m}", "sesion: {gap: 30m}", ["windows.sessions.sesion", "'session'?"]),
+    ("session: {gap: 30m}", "count: {size: 5}", ["7: windows.sessions.count: jobs have no count"]),
     ("session: {gap: 30m}", "session: 30m", ["windows.sessions.session: must be a mapping"]),
     (
         "session: {gap: 30m}",

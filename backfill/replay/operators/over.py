@@ -17,13 +17,14 @@ from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
+from backfill.time.durations import Fixed
 from backfill.windows import CountWindow, SlidingWindow
 
 
 class _Rows:
     """What is known of a key: rows by time, and the time of the last timer that fired."""
 
-    __slots__ = ("cleanup", "count", "fired", "first", "last", "rows", "total")
+    __slots__ = ("cleanup", "count", "fired", "first", "last", "latest", "rows", "total")
 
     def __init__(self, fired: int) -> None:
         self.rows: dict[int, list[Event]] = {}
@@ -33,6 +34,7 @@ class _Rows:
         self.last: deque[tuple[Event, int]] = deque()
         self.total: State | None = None
         self.first: int | None = None
+        self.latest: Event | None = None
 
 
 class _Over(Operator):
@@ -191,8 +193,11 @@ class RowsOver(_Over):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         assert isinstance(setup.window, CountWindow)
+        assert not isinstance(setup.window.size, Fixed)
+        assert not isinstance(setup.window.advance, Fixed)
         self._size = setup.window.size
         self._advance = setup.window.advance
+        self._counts_rest = setup.engine.rules.counts_rest
 
     def late_by(self, held: _Rows, time: int) -> int:
         """Without a size, a row is late by the watermark itself."""
@@ -205,6 +210,7 @@ class RowsOver(_Over):
         del held.rows[time]
         for row in rows:
             held.count += 1
+            held.latest = row
             due = held.count % self._advance == 0
             if self._size is None:
                 start, state = self._all(held, row, time)
@@ -218,7 +224,7 @@ class RowsOver(_Over):
                 self._send(row, time, held.last[0][1], self._state(held.last), arrival)
 
     def finish(self) -> None:
-        """What the next windows would hold of the rows so far is pending."""
+        """The last rows that have filled no window are one, or pending, as the engine has it."""
         super().finish()
         for key, held in self._keys.items():
             since = held.count % self._advance
@@ -234,7 +240,11 @@ class RowsOver(_Over):
                     continue
                 last = list(held.last)[-kept:]
                 bounds, state = (last[0][1], last[-1][1]), self._state(last)
-            self._output.pending.append(self._output.window(key, *bounds, state))
+            if self._counts_rest:
+                assert held.latest is not None
+                self._send(held.latest, bounds[1], bounds[0], state, None)
+            else:
+                self._output.pending.append(self._output.window(key, *bounds, state))
 
     def _all(self, held: _Rows, row: Event, time: int) -> tuple[int, State]:
         if held.first is None or held.total is None:
