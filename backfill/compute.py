@@ -140,8 +140,15 @@ class Sliced:
         )
         return with_own(rows, self.events, window, keys, self.engine)
 
+    def bound_for(self, definition: Definition) -> dict[Aggregate, Bound]:
+        """The definition's aggregates, as its window computes them."""
+        found = {each: self.bound[each] for each in definition.aggregates.values()}
+        if isinstance(definition.window, EventWindow):
+            return {aggregate: each.sliding() for aggregate, each in found.items()}
+        return found
+
     def _bound(self, definition: Definition) -> list[Bound]:
-        return [self.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
+        return list(self.bound_for(definition).values())
 
 
 @dataclass(frozen=True)
@@ -184,6 +191,7 @@ class Built:
 
     def _result_columns(self) -> list[Column]:
         window, id = self.definition.window, self.sliced.id
+        bound = self.sliced.bound_for(self.definition)
         ids = []
         if isinstance(window, SessionWindow):
             ids = [self.sliced.key.session_id(F.col(START)).alias("session_id")]
@@ -195,10 +203,7 @@ class Built:
             *ids,
             *self.kind.reported(),
             *own,
-            *(
-                self.sliced.bound[each].finish(name)
-                for name, each in self.definition.aggregates.items()
-            ),
+            *(bound[each].finish(name) for name, each in self.definition.aggregates.items()),
         ]
 
 

@@ -61,12 +61,13 @@ def slide(
         *([column(id).alias(slicing.ID)] if id else []),
         *(column(name).alias(inner) for name, inner in zip(arrival, arrived, strict=True)),
     ]
-    frame, bound = bind(events, columns, aggregates.values(), len(arrival))
+    frame, found = bind(events, columns, aggregates.values(), len(arrival))
+    bound = {aggregate: each.sliding() for aggregate, each in found.items()}
     types = {field.name: field.dataType for field in frame.schema.fields}
     named = Key(tuple(key), tuple(types[each] for each in keys))
     if id is not None:
         frame = slicing.distinct(frame, keys)
-    found = event_rows(
+    rows = event_rows(
         frame,
         window,
         keys,
@@ -84,4 +85,4 @@ def slide(
         places = [F.timestamp_micros(END).alias(EVENT_TIME)]
         places += [F.col(slicing.ID).alias(id)] if id else []
     values = [bound[each].finish(name) for name, each in aggregates.items()]
-    return found.select(*named.named(), *places, *values)
+    return rows.select(*named.named(), *places, *values)

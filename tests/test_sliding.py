@@ -142,9 +142,13 @@ def test_distinct_windows_are_those_of_kafka_streams(spark: SparkSession) -> Non
     drawn_times = drawn.few_or_many(st.integers(-5, 80)).map(sorted)
     cases = drawn.cases(drawn_times, 200)
     events = drawn.apart(
-        [Event("a", t * 1000, i, None, i) for i, t in enumerate(times)] for times in cases
+        [Event("a", t * 1000, i % 3, None, i) for i, t in enumerate(times)] for times in cases
     )
-    counted = {"n": agg.count(), "total": agg.sum("value")}
+    counted = {
+        "n": agg.count(),
+        "total": agg.sum("value"),
+        "values": agg.count_distinct("value"),
+    }
     given = frame(spark, [*events, Event("0:a", None, 1)])
     result = aggregate(given, window, aggregates=counted, engine="kafka-streams", **COMMON)
     found: dict[str, set[Any]] = {}
@@ -154,15 +158,13 @@ def test_distinct_windows_are_those_of_kafka_streams(spark: SparkSession) -> Non
     expected = {}
     for number, times in enumerate(cases):
         arriving = [
-            Arriving(key="a", time=t * 1000, arrival=i, value={"value": i})
+            Arriving(key="a", time=t * 1000, arrival=i, value={"value": i % 3})
             for i, t in enumerate(times)
         ]
         replayed = replay(arriving, window, engine="kafka-streams", grace="1h", aggregates=counted)
         assert not replayed.dropped_windows
         if replayed.final:
-            expected[f"{number}:a"] = {
-                (w.start, w.end, w.values["n"], w.values["total"]) for w in replayed.final
-            }
+            expected[f"{number}:a"] = {(w.start, w.end, *w.values.values()) for w in replayed.final}
     drawn.check(found, expected, lambda key: cases[drawn.number(key)])
 
 
@@ -240,6 +242,49 @@ def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
         total, spread = found[time]
         assert total == pytest.approx(1.0, abs=1e-14)
         assert spread == pytest.approx(0.0, abs=1e-30)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_distinct_values_are_counted_by_when_each_was_seen_last(
+    spark: SparkSession, before: bool
+) -> None:
+    """Zeros of both signs are one value, NaN is one, NULL none; no arrival comes first."""
+    value = st.sampled_from([None, 0.0, -0.0, float("nan"), 1.5, -7.0])
+    each = st.tuples(st.integers(-12, 12), value, st.none() | st.integers(0, 3))
+    cases = drawn.cases(drawn.few_or_many(each), 200)
+    events = drawn.apart([Event("a", t, v, None, a) for t, v, a in one] for one in cases)
+    window = SlidingWindow(size="5us", before=before)
+    result = aggregate(
+        frame(spark, [*events, Event("0:a", None, 1.0)], "double"),
+        window,
+        aggregates={
+            "values": agg.count_distinct("value"),
+            "small": agg.count_distinct("value", where="value < 1", approximate=True),
+        },
+        arrival="arrival",
+        **COMMON,
+    )
+    found: dict[str, Counter[Any]] = {}
+    for key, *row in rows(result):
+        found.setdefault(key, Counter())[tuple(row)] += 1
+    expected = {}
+    for number, one in enumerate(cases):
+        counts: Counter[Any] = Counter()
+        for t, _, a in one:
+            place = (t, -1 if a is None else a)
+            inside = [
+                v
+                for at, v, arrival in one
+                if v is not None
+                and t - 5 <= at <= t
+                and (not before or (at, -1 if arrival is None else arrival) < place)
+            ]
+            # Python's NaN is not equal to itself; the text of a number is.
+            texts = {str(v + 0.0) for v in inside}
+            counts[t, len(texts), len({str(v + 0.0) for v in inside if v < 1})] += 1
+        if one:
+            expected[f"{number}:a"] = counts
+    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
 
 
 def test_null_keys_are_a_group_where_the_engine_has_them(spark: SparkSession) -> None:

@@ -103,6 +103,10 @@ class Aggregate(ABC):
     def finish(self, states: States, events: Column) -> Column:
         """The value, from merged states; `events` is the number of events in the window."""
 
+    def sliding(self) -> Aggregate:
+        """What computes the same values for sliding windows."""
+        return self
+
     def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
         """The states of the events of a window frame, by name; for sliding windows."""
         return {name: state.over(frame) for name, state in self.partial(given).items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, WindowSpec
@@ -37,6 +37,10 @@ class Bound:
     input: str | None
     type: T.DataType
     order: tuple[str, ...]
+
+    def sliding(self) -> Bound:
+        """The same, as sliding windows compute it."""
+        return replace(self, aggregate=self.aggregate.sliding())
 
     def partial(self, counted: Column | None = None) -> list[Column]:
         """Aggregate expressions over events, or over those that count, for the state columns."""

@@ -24,7 +24,7 @@ class Count(Running):
     python: ClassVar[str | None] = "count"
 
     def lift(self, given: Input) -> dict[str, Column]:
-        return {"n": _one(given.value)}
+        return {"n": one(given.value)}
 
     def finish(self, states: States, events: Column) -> Column:
         return states.get("n", events)
@@ -92,7 +92,7 @@ def _total(type: T.DataType) -> T.DataType:
     return T.DecimalType(min(type.precision + 10, _MOST_DIGITS), type.scale)
 
 
-def _one(value: Column) -> Column:
+def one(value: Column) -> Column:
     """What a value adds to a number of values."""
     return F.when(value.isNotNull(), F.lit(1)).otherwise(F.lit(0)).cast("long")
 
@@ -144,7 +144,7 @@ class Mean(Running):
         self._check_numeric(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
-        return {"n": _one(given.value), "sum": given.value.cast(_total(given.type))}
+        return {"n": one(given.value), "sum": given.value.cast(_total(given.type))}
 
     def partial(self, given: Input) -> dict[str, Column]:
         states = super().partial(given)
@@ -172,7 +172,7 @@ class Variance(Aggregate):
     def partial(self, given: Input) -> dict[str, Column]:
         value = given.value.cast("double")
         # Counted as `Mean` counts, which sliding windows then do once for both.
-        n = F.sum(_one(given.value))
+        n = F.sum(one(given.value))
         return {"n": n, "mean": F.avg(value), "spread": F.var_pop(value)}
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:

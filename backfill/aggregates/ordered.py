@@ -17,6 +17,7 @@ from backfill.aggregates.base import (
     joined,
     positive_zero,
 )
+from backfill.aggregates.last_seen import LastSeen
 
 
 def _check_sortable(aggregate: Aggregate, type: T.DataType) -> None:
@@ -120,6 +121,9 @@ class CountDistinct(CollectSet):
     name: ClassVar[str] = "count_distinct"
     python: ClassVar[str | None] = "count_distinct"
     kept: ClassVar[tuple[str, ...]] = ("values",)
+
+    def sliding(self) -> Aggregate:
+        return LastSeen(self.expression, self.where)
 
     def finish(self, states: States, events: Column) -> Column:
         return F.size(states["values"]).cast("long")

@@ -20,8 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound, Part
+from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import EVENTS, TIME
 from backfill.operators.grids import floor_to
+from backfill.operators.last_seen import change, ends, with_next
 from backfill.windows import SlidingWindow
 
 #: The instant at which a row of a window's key counts, leaves, or asks; µs.
@@ -73,7 +75,9 @@ def sliding(
     total = window.reach_us
     width, count = _slices(total)
     group = list(keys)
-    rows = _rows(events, window, tick, clips)
+    seen = [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
+    aggregates = [each for each in aggregates if not isinstance(each.aggregate, LastSeen)]
+    rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival)
     if null_key and keys:
         # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
         group = [_GROUP]
@@ -85,22 +89,32 @@ def sliding(
     order = [AT, *arrival, _KIND] if window.before else [AT]
     heads = within.orderBy(*order).rangeBetween(*before)
     found = _with_running(placed, _HEAD, aggregates, heads, (_COUNTS, _BOTH))
+    found = found.withColumns(
+        {_HEAD + name: F.sum(each).over(heads) for name, each in _changes(seen).items()}
+    )
     parts = [_HEAD]
     if total is not None:
         tails = within.orderBy(F.col(AT).desc()).rangeBetween(*before)
         found = _with_running(found, _TAIL, aggregates, tails, (_LEAVES,))
         parts.insert(0, _TAIL)
     found = found.where(F.col(_KIND).isin(_ASKS, _BOTH))
-    if count != 1:
+    if count != 1 or seen:
         slices = Over.partitionBy(*group).orderBy(_SLICE)
-        if total is None:
-            frame = slices.rowsBetween(Over.unboundedPreceding, -1)
-        else:
+        all_before = slices.rowsBetween(Over.unboundedPreceding, -1)
+        frame = all_before
+        if total is not None:
             frame = slices.rangeBetween(-(count - 1) * width, -width)
-        whole = _whole(rows, group, aggregates, frame)
+        if count != 1:
+            parts.insert(1 if total is not None else 0, _WHOLE)
+        inner = aggregates if count != 1 else None
+        whole = _whole(rows, group, inner, frame, seen, all_before)
         found = found.join(whole, [*group, _SLICE])
-        parts.insert(1 if total is not None else 0, _WHOLE)
-    joined = _joined(found, parts, [*keys, AT, TIME, *also], aggregates)
+    distinct = {
+        name: F.coalesce(F.col(_WHOLE + name), F.lit(0)) + F.coalesce(F.col(_HEAD + name), F.lit(0))
+        for name in _changes(seen)
+    }
+    kept = [*keys, AT, TIME, *also, *distinct]
+    joined = _joined(found.withColumns(distinct), parts, kept, aggregates)
     if window.distinct:
         joined = joined.where(F.col(EVENTS) > 0).dropDuplicates([*keys, AT])
     return joined
@@ -115,8 +129,19 @@ def _slices(total: int | None) -> tuple[int, int]:
     return total // count, count
 
 
-def _rows(events: DataFrame, window: SlidingWindow, tick: int, clips: bool) -> DataFrame:
-    """The events, once for each instant at which they count, leave, or ask for a window."""
+def _rows(
+    events: DataFrame,
+    window: SlidingWindow,
+    tick: int,
+    clips: bool,
+    seen: Sequence[Bound],
+    arrival: Sequence[str],
+) -> DataFrame:
+    """The events, once for each instant at which they count, leave, or ask for a window.
+
+    And, for each aggregate of `seen`, once for the instant at which they are no longer the last of
+    their value.
+    """
     time, total = F.col(TIME), window.reach_us
     row = [(_LEAVES, time + total)] if total is not None else []
     if window.distinct:
@@ -128,8 +153,28 @@ def _rows(events: DataFrame, window: SlidingWindow, tick: int, clips: bool) -> D
         row += [(_COUNTS, time), (_ASKS, time + ahead)]
     else:
         row += [(_BOTH, time)]
-    kinds = [F.struct(F.lit(kind).alias(_KIND), at.alias(AT)) for kind, at in row]
-    return events.withColumn("_row", F.explode(F.array(*kinds))).select(*events.columns, "_row.*")
+    own = [F.col(each) for each in arrival]
+    kinds = [
+        F.struct(
+            kind.alias(_KIND),
+            at.alias(AT),
+            *(each.alias(name) for each, name in zip(arrived, arrival, strict=True)),
+        )
+        for kind, at, arrived in [
+            *((F.lit(kind), at, own) for kind, at in row),
+            *ends(seen, arrival, total, tick),
+        ]
+    ]
+    rest = [each for each in events.columns if each not in arrival]
+    exploded = events.withColumn("_row", F.explode(F.array(*kinds))).select(*rest, "_row.*")
+    return exploded.where(F.col(AT).isNotNull()) if seen else exploded
+
+
+def _changes(seen: Sequence[Bound]) -> dict[str, Column]:
+    """By how much a row changes each number of distinct values."""
+    kind = F.col(_KIND)
+    counted = kind.isin(_COUNTS, _BOTH)
+    return {each.states()[0]: change(index, each, kind, counted) for index, each in enumerate(seen)}
 
 
 def _with_running(
@@ -154,21 +199,42 @@ def _with_running(
 
 
 def _whole(
-    rows: DataFrame, group: Sequence[str], aggregates: Sequence[Bound], frame: WindowSpec
+    rows: DataFrame,
+    group: Sequence[str],
+    aggregates: Sequence[Bound] | None,
+    frame: WindowSpec,
+    seen: Sequence[Bound],
+    all_before: WindowSpec,
 ) -> DataFrame:
-    """For each slice the merged states of the whole slices before it that its windows hold."""
+    """For each slice the merged states of the whole slices before it.
+
+    Args:
+        rows: of the events.
+        group: the key columns.
+        aggregates: whose states are merged; None for none, nor the number of events.
+        frame: over the slices that the windows of a slice hold.
+        seen: aggregates whose distinct values are counted.
+        all_before: over all slices before.
+    """
     counted = F.col(_KIND).isin(_COUNTS, _BOTH)
-    states = [state for each in aggregates for state in each.partial(counted)]
+    states = [state for each in aggregates or () for state in each.partial(counted)]
+    changes = _changes(seen)
     # From the events again: combined before the exchange, that costs less than to go through the
     # exchanged rows twice.
     slices = (
         rows.where(F.col(_KIND) != _LEAVES)
         .groupBy(*group, _SLICE)
-        .agg(F.count_if(counted).alias(EVENTS), *states)
+        .agg(
+            F.count_if(counted).alias(EVENTS),
+            *states,
+            *(F.sum(each).alias(name) for name, each in changes.items()),
+        )
     )
-    merged = {EVENTS: F.sum(EVENTS).over(frame)}
-    for each in aggregates:
-        merged |= each.merge_over(frame)
+    merged = {name: F.sum(name).over(all_before) for name in changes}
+    if aggregates is not None:
+        merged[EVENTS] = F.sum(EVENTS).over(frame)
+        for each in aggregates:
+            merged |= each.merge_over(frame)
     return slices.select(
         *group, _SLICE, *(state.alias(_WHOLE + name) for name, state in merged.items())
     )

@@ -1,0 +1,27 @@
+"""How sliding windows count distinct values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import Column
+
+from backfill.aggregates.base import Input, Running, States
+from backfill.aggregates.numbers import one
+
+
+@dataclass(frozen=True)
+class LastSeen(Running):
+    """The number of distinct values but NULL, exactly; the state is the number itself.
+
+    It can't be merged from parts of a window: `backfill.operators.last_seen` counts it.
+    """
+
+    name: ClassVar[str] = "count_distinct"
+
+    def lift(self, given: Input) -> dict[str, Column]:
+        return {"n": one(given.value)}
+
+    def finish(self, states: States, events: Column) -> Column:
+        return states["n"]
