@@ -114,18 +114,28 @@ SCENARIOS = (
         name="sliding",
         title="six aggregates over the last 24 hours of each event",
         dataset=data.DENSE,
-        ours=sliding.OURS,
+        ours=sliding.ours(),
         rivals=(
-            Rival(contender=sliding.RANGE_FRAME, at_least=10),
+            Rival(contender=sliding.range_frame(), at_least=10),
             Rival(contender=sliding.DUCKDB),
         ),
+    ),
+    *(
+        Scenario(
+            name=f"sliding-{name}",
+            title=f"{name}, count and sum over the last 24 hours of each event",
+            dataset=data.DENSE_QUARTER,
+            ours=sliding.ours(sliding.beside(name)),
+            rivals=(Rival(contender=sliding.range_frame(sliding.beside(name)), at_least=5),),
+        )
+        for name in sliding.OTHERS
     ),
     Scenario(
         name="sliding-hot-key",
         title="the same, half of the events on one key",
         dataset=data.DENSE_HOT_KEY,
-        ours=sliding.OURS,
-        rivals=(_even_keys(sliding.OURS, data.DENSE, at_most=2),),
+        ours=sliding.ours(),
+        rivals=(_even_keys(sliding.ours(), data.DENSE, at_most=2),),
     ),
     Scenario(
         name="counts",

@@ -1,20 +1,60 @@
-"""Sliding windows: for each event six aggregates over its key's last 24 hours."""
+"""Sliding windows: for each event aggregates over its key's last 24 hours."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 import backfill
 from backfill import SlidingWindow
 from backfill import aggregates as agg
+from backfill.aggregates import Aggregate
 from benchmarks.contenders import Contender, written
 
 _DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One aggregate: ours, and what Spark's frame is asked for."""
+
+    ours: Aggregate
+    frame: Callable[[WindowSpec], Column]
+
+
+#: The report compares windows by these.
+_COMMON = {
+    "events": Measure(agg.count(), lambda day: F.count("*").over(day)),
+    "revenue": Measure(agg.sum("amount"), lambda day: F.sum("amount").over(day)),
+}
+SIX = {
+    **_COMMON,
+    "mean": Measure(agg.mean("amount"), lambda day: F.avg("amount").over(day)),
+    "variance": Measure(agg.variance("amount"), lambda day: F.var_samp("amount").over(day)),
+    "least": Measure(agg.min("amount"), lambda day: F.min("amount").over(day)),
+    "most": Measure(agg.max("amount"), lambda day: F.max("amount").over(day)),
+}
+#: Each of these beside the common ones.
+OTHERS = {
+    "distinct": Measure(
+        agg.count_distinct("page"), lambda day: F.size(F.collect_set("page").over(day))
+    ),
+    "approximate": Measure(
+        agg.count_distinct("page", approximate=True),
+        lambda day: F.approx_count_distinct("page").over(day),
+    ),
+    "quantile": Measure(
+        agg.quantile("amount", 0.9), lambda day: F.percentile_approx("amount", 0.9).over(day)
+    ),
+    "first": Measure(agg.first("page"), lambda day: F.first("page").over(day)),
+    "last": Measure(agg.last("page"), lambda day: F.last("page").over(day)),
+}
 
 
 def _bounded(found: DataFrame) -> DataFrame:
@@ -23,40 +63,37 @@ def _bounded(found: DataFrame) -> DataFrame:
     return found.withColumns({"window_start": time, "window_end": time})
 
 
-def _spark(events: DataFrame) -> DataFrame:
-    day = Over.partitionBy("user_id").orderBy("t").rangeBetween(-_DAY_US, 0)
-    amount = F.col("amount")
-    found = events.select(
-        "user_id", "event_time", "amount", F.unix_micros("event_time").alias("t")
-    ).select(
-        "user_id",
-        "event_time",
-        F.count("*").over(day).alias("events"),
-        F.sum(amount).over(day).alias("revenue"),
-        F.avg(amount).over(day).alias("mean"),
-        F.var_samp(amount).over(day).alias("variance"),
-        F.min(amount).over(day).alias("least"),
-        F.max(amount).over(day).alias("most"),
-    )
-    return _bounded(found)
+def range_frame(measures: Mapping[str, Measure] = SIX) -> Contender:
+    """Spark's."""
+
+    def build(events: DataFrame) -> DataFrame:
+        day = Over.partitionBy("user_id").orderBy("t").rangeBetween(-_DAY_US, 0)
+        timed = events.withColumn("t", F.unix_micros("event_time"))
+        values = (each.frame(day).alias(name) for name, each in measures.items())
+        return _bounded(timed.select("user_id", "event_time", *values))
+
+    return Contender("RANGE frame", written(build))
 
 
-def _ours(events: DataFrame) -> DataFrame:
-    found = backfill.aggregate(
-        events,
-        SlidingWindow(size="24h"),
-        key="user_id",
-        time="event_time",
-        aggregates={
-            "events": agg.count(),
-            "revenue": agg.sum("amount"),
-            "mean": agg.mean("amount"),
-            "variance": agg.variance("amount"),
-            "least": agg.min("amount"),
-            "most": agg.max("amount"),
-        },
-    )
-    return _bounded(found)
+def ours(measures: Mapping[str, Measure] = SIX) -> Contender:
+    """Ours."""
+
+    def build(events: DataFrame) -> DataFrame:
+        found = backfill.aggregate(
+            events,
+            SlidingWindow(size="24h"),
+            key="user_id",
+            time="event_time",
+            aggregates={name: each.ours for name, each in measures.items()},
+        )
+        return _bounded(found)
+
+    return Contender("backfill", written(build))
+
+
+def beside(name: str) -> Mapping[str, Measure]:
+    """The common measures, and another one."""
+    return {**_COMMON, name: OTHERS[name]}
 
 
 def _duckdb(spark: SparkSession, source: Path, out: Path) -> None:
@@ -76,6 +113,4 @@ def _duckdb(spark: SparkSession, source: Path, out: Path) -> None:
         """)
 
 
-OURS = Contender("backfill", written(_ours))
-RANGE_FRAME = Contender("RANGE frame", written(_spark))
 DUCKDB = Contender("DuckDB", _duckdb)
