@@ -31,8 +31,6 @@ windows:
   growing: {cumulating: {size: 36h, step: 12h}, aggregates: {n: count}}
   days: {tumbling: {size: 2 days}, aggregates: {n: count}}
   moving: {sliding: {size: 24h}, aggregates: {n: count}}
-  around: {sliding: {size: 12h, following: 18h}, aggregates: {n: count}}
-  endless: {sliding: {size: null}, aggregates: {n: count}}
   shared: {sliding: {size: 20h, distinct: true}, aggregates: {n: count}}
 tables: {path: out}
 checks: {builtin: off}
@@ -70,14 +68,8 @@ def expected(events: list[Event]) -> dict[str, list[Row]]:
     gap = 6 * HOUR
     own = reference.sessions(events, gap)
     found["sessions"] = sorted((e[0].key, e[0].time, e[-1].time + gap, len(e)) for e in own)
-    reach: dict[str, tuple[int | None, int]] = {
-        "moving": (24 * HOUR, 0),
-        "around": (12 * HOUR, 18 * HOUR),
-        "endless": (None, 0),
-    }
-    for name, (back, ahead) in reach.items():
-        each = reference.surrounding(events, back, ahead)
-        found[name] = sorted((e.key, e.time, e.time, len(own)) for e, own in each)
+    each = reference.surrounding(events, 24 * HOUR)
+    found["moving"] = sorted((e.key, e.time, e.time, len(own)) for e, own in each)
     shared = reference.distinct_windows(events, 20 * HOUR)
     found["shared"] = sorted(
         (k, end - 20 * HOUR, end, len(own)) for (k, end), own in shared.items()
