@@ -33,14 +33,20 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 SEED := $(shell echo $$RANDOM)
 # Two processes, each with a Spark of its own; one that is done takes over tests of the other.
 PYTEST = python -m pytest -n 2 --dist worksteal
+# Tests that Spark has no part in: its version changes nothing for them.
+WITHOUT_SPARK = --ignore=tests/replay --ignore=tests/spec --ignore-glob='tests/engines/test_rec*' \
+	--ignore=tests/reconcile/test_causes.py --ignore=tests/reconcile/test_doubles.py
 
 test: .venv/ready ## the whole test suite, on the newest Spark
+	@# Some thirty JVMs start, each faster with an archive of Spark's classes.
+	$(call with_java,.venv) .venv/bin/python -m tests.jvm
 	$(call with_java,.venv) .venv/bin/$(PYTEST)
 
 test-fast: .venv/ready ## the tests that are not slow
 	$(call with_java,.venv) .venv/bin/$(PYTEST) -m 'not slow'
 
 test-kills: .venv/ready ## kill 200 runs at random moments
+	$(call with_java,.venv) .venv/bin/python -m tests.jvm
 	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/execution/test_kill.py
 
 test-combinations: .venv/ready ## compare every engine, format, window and order of arrival; some 25 minutes
@@ -50,7 +56,7 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	@echo "These examples again: make test-lakehouse SEED=$(SEED)"
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
 	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) .venv-lakehouse/bin/$(PYTEST) -m 'not slow' \
-	--hypothesis-seed=$(SEED) \
+	$(WITHOUT_SPARK) --hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
 engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes

@@ -1,8 +1,8 @@
 """Options of every JVM that a test starts; as a program, an archive of Spark's classes.
 
-To load and verify its classes takes Spark some three seconds of CPU time at each start. A JVM takes
-them from an archive in half of that (JEP 350), which is made once for each environment:
-`python -m tests.jvm`.
+To load and verify its classes takes Spark some three seconds of CPU time at each start, which a JVM
+saves that has them from an archive (JEP 350). It is made once for each environment, in half a
+minute: `python -m tests.jvm`.
 """
 
 from __future__ import annotations
@@ -66,9 +66,12 @@ def _make(archive: Path) -> None:
             "SPARK_SUBMIT_OPTS": f"{_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:cds*=off",
         }
         script = _ROOT / "jobs" / "run_windows.py"
-        few = ["--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
-        command = [submit, *few, script, samples / "job.yaml"]
-        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        few = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+        settings = [f"--conf={name}={value}" for name, value in few.items()]
+        command = [submit, "--master=local[2]", *settings, script, samples / "job.yaml"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"no archive of Spark's classes: {done.stderr[-3000:]}")
         os.replace(made, archive)
 
 
