@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,40 +150,18 @@ def test_each_engine_meets_each_format_and_each_format_each_window_and_arrival()
     assert {(e, w) for e, _, _, w in met} == {(e, w) for e in ENGINES for w in WINDOWS}
 
 
-Prepared = Callable[[str, str, bool], Job]
-
-
-@pytest.fixture(scope="module")
-def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """Makes jobs that have run, by engine, order of arrival, and whether that is of the times.
-
-    The tables depend on the engine only, so each engine's are made once.
-    """
-    folder = tmp_path_factory.mktemp("combinations")
-
-    def job_of(engine: str, arrival: str, ordered: bool) -> Job:
-        path = folder / engine / ("ordered" if ordered else "as_they_came") / "job" / "job.yaml"
-        first = not path.exists()
-        if first:
-            path.parent.mkdir(parents=True)
-            events = sorted(EVENTS, key=lambda each: each[1]) if ordered else EVENTS
-            write_events(path.parents[1], events)
-        path.write_text(JOB % (ARRIVALS[arrival], engine))
-        job = Job.load(path)
-        if first:
-            job.run(spark)
-        return job
-
-    return job_of
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("arrival", ARRIVALS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_combinations_are_compared(
-    spark: SparkSession, prepared: Prepared, tmp_path: Path, engine: str, arrival: str
+    spark: SparkSession, tmp_path: Path, engine: str, arrival: str
 ) -> None:
-    job = prepared(engine, arrival, False)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "job.yaml").write_text(JOB % (ARRIVALS[arrival], engine))
+    job = Job.load(tmp_path / "job" / "job.yaml")
+    write_events(tmp_path, EVENTS)
+    job.run(spark)
+    in_time = tmp_path / "in_time"
     for format, name in combinations(engine, arrival):
         writer = FORMS[format].engine or engine
         case = f"{engine}, {arrival}, {format}, {name}"
@@ -192,7 +170,7 @@ def test_combinations_are_compared(
         compared, said = job, OPTIONS.get(format, {})
         if writer == "samza" and arrival != "none":
             # The wall clock, which is Samza's time, does not go back.
-            compared = prepared(engine, arrival, True)
+            compared = in_order(in_time, engine, arrival, spark)
         refused = name in HAS_NO.get(writer, ()) or (
             name == "sessions" and not FORMS[format].sessions
         )
@@ -205,6 +183,17 @@ def test_combinations_are_compared(
         assert (found.matched, len(found.differences)) == (count["a"], count["b"]), case
         assert {each.key for each in found.differences} == {("b",)}, case
         assert all(each.explanation.causes for each in found.differences), case
+
+
+def in_order(folder: Path, engine: str, arrival: str, spark: SparkSession) -> Job:
+    """The same job over events that arrived in order of their times; run once."""
+    path = folder / "job" / "job.yaml"
+    if not path.exists():
+        path.parent.mkdir(parents=True)
+        path.write_text(JOB % (ARRIVALS[arrival], engine))
+        write_events(folder, sorted(EVENTS, key=lambda each: each[1]))
+        Job.load(path).run(spark)
+    return Job.load(path)
 
 
 def write_events(folder: Path, events: list[tuple[str, int]]) -> None:
