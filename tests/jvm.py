@@ -33,7 +33,7 @@ def set_options() -> None:
     """Sets the environment for every Spark that this process starts, and those that it starts."""
     archive = _archive()
     # A JVM that an archive does not fit starts without it, and would print why.
-    shared = f" -XX:SharedArchiveFile={archive} -Xlog:cds*=off" if archive.exists() else ""
+    shared = f' -XX:SharedArchiveFile="{archive}" -Xlog:cds*=off' if archive.exists() else ""
     os.environ["SPARK_SUBMIT_OPTS"] = _OPTIONS + shared
     # Spark's launcher is a JVM of its own.
     os.environ["SPARK_LAUNCHER_OPTS"] = _SHORT
@@ -63,7 +63,7 @@ def _make(archive: Path) -> None:
             "PATH": f"{submit.parent}{os.pathsep}{os.environ['PATH']}",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SUBMIT_OPTS": f"{_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:cds*=off",
+            "SPARK_SUBMIT_OPTS": f'{_OPTIONS} -XX:ArchiveClassesAtExit="{made}" -Xlog:cds*=off',
         }
         script = _ROOT / "jobs" / "run_windows.py"
         few = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
