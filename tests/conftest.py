@@ -12,6 +12,9 @@ import pytest
 from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
 
+from tests import jvm
+from tests.connect import Programs
+
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
 # where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
 _SAME = bool(os.environ.get("CI")) and "BACKFILL_SEED" not in os.environ
@@ -25,13 +28,36 @@ settings.register_profile(
 )
 settings.load_profile("spark")
 
-# Tests run much code, and little of it long enough for the better compiler to pay: without it the
-# suite takes two thirds of the CPU time. Room for the code that all tests need, which is 48 MB by
-# default then, and too little after some thousand queries.
-_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+jvm.set_options()
 
 # Of every Spark that a test starts, in whatever process: nothing listens beyond loopback.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+#: Tests of a minute or so, for each of two processes: they begin with these, so that neither has
+#: one left when all else is done. Those over Spark Connect share a server in one of them.
+_LONG = (
+    ("execution/test_kill.py",),
+    (
+        "reconcile/test_parts.py",
+        "events/test_connect.py",
+        "quality/test_evaluate.py::test_the_same_over_connect",
+        "test_connect.py",
+        "test_jobs.py",
+    ),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts long tests at the beginning of each half, which is what each process is given."""
+    groups = [[each for each in items if each.nodeid.startswith(_long(n))] for n in range(2)]
+    rest = [each for each in items if each not in groups[0] and each not in groups[1]]
+    half = max(0, len(items) // 2 - len(groups[0]))
+    items[:] = [*groups[0], *rest[:half], *groups[1], *rest[half:]]
+
+
+def _long(half: int) -> tuple[str, ...]:
+    return tuple(f"tests/{each}" for each in _LONG[half])
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +70,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "3g")
-        .config("spark.driver.extraJavaOptions", _JVM)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.ansi.enabled", "true")
         .config("spark.sql.session.timeZone", "America/St_Johns")
@@ -56,6 +81,33 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Lets Spark interpret its plans, for modules that run whole jobs on few rows.
+
+    A run has dozens of plans, and to compile one takes longer than to run it then. Operators,
+    expressions and a whole job are tested as Spark does it by default, compiled; so is what runs in
+    a process of its own.
+    """
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
+@pytest.fixture(scope="session")
+def over_connect() -> Iterator[Programs]:
+    """Runs programs over Spark Connect."""
+    programs = Programs()
+    yield programs
+    programs.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Run by `test_connect`: the same calls over Spark Connect, in a process of its own."""
+"""Run by `test_connect`: the same calls over Spark Connect."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from backfill import aggregates as agg
 from tests.connect import listening, session
 
 folder = Path(sys.argv[1])
-spark = session()
-spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+spark = session("Asia/Kathmandu")
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 
 events = spark.read.parquet(str(folder / "events"))
@@ -81,4 +80,3 @@ counts["stream"] = asdict(hourly.stream(spark, to=folder / "stream")["hourly"])
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
 counts["listening"] = listening()
 print(json.dumps(counts))
-spark.stop()

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.connect import last_line, listening
+from tests.connect import Programs, listening
 
 
 @pytest.mark.slow
-def test_the_same_over_connect(samples: Path) -> None:
-    counts = last_line("-m", "tests.connect_script", str(samples))
+def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
+    counts = over_connect.last_line("-m", "tests.connect_script", str(samples))
     assert counts["listening"] == ["127.0.0.1"]
     assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}

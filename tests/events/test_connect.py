@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.connect import last_line
+from tests.connect import Programs
 
 SCRIPT = """
 import json, sys
@@ -19,8 +19,7 @@ from backfill.errors import SourceError
 from backfill.events import *
 from tests.connect import session
 
-spark = session()
-spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+spark = session("America/St_Johns")
 folder, found = sys.argv[1], {}
 log = open_source(spark, SourceOptions(format="access_log", path=folder + "/a.log"))
 rows = normalise(log.frame, EventRules(key=("host",), time="time"))
@@ -47,13 +46,11 @@ near = time_condition(some.frame.schema, rules, 0, 10**15)
 found["parts"] = [some.only(paths[1:], near).count(), some.only([]).count(), some.frame.count()]
 found["within"] = within(some.frame, rules, 0, 10**15).count()
 print(json.dumps(found))
-spark.stop()
 """
 
 
 @pytest.mark.slow
-def test_spark_connect(tmp_path: Path) -> None:
-    pytest.importorskip("grpc_status")
+def test_spark_connect(over_connect: Programs, tmp_path: Path) -> None:
     line = 'h - - [17/May/2015:10:05:03 +0200] "GET / HTTP/1.1" 200 1\n'
     (tmp_path / "a.log").write_text(f"{line}junk\n")
     (tmp_path / "b.json").write_text('{"u":"a","t":"2024-03-31 02:30:00"}\n{"u":"b"}\n')
@@ -64,7 +61,7 @@ def test_spark_connect(tmp_path: Path) -> None:
     for name, moment in (("d", datetime(1970, 1, 2)), ("e", datetime(2024, 7, 1))):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table({"t": [moment]}), tmp_path / name / "x.parquet")
-    found = last_line("-c", SCRIPT, str(tmp_path))
+    found = over_connect.last_line("-c", SCRIPT, str(tmp_path))
     moved = 1711848600000000  # 02:30 does not exist that day in Berlin: 03:30 in summer time
     assert found == {
         "times": [1431849903000000, None],

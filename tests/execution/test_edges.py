@@ -18,6 +18,8 @@ from backfill.windows import SessionWindow, TumblingWindow
 from tests.execution.world import GAP, World, at
 from tests.reference import Event, micros
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SCHEMA = "window_start timestamp, window_end timestamp, date date"
 UTC = dt.timezone.utc
 

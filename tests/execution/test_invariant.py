@@ -31,6 +31,8 @@ from tests.execution.world import GAP, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 DAYS = 4
 #: In memory, each of a hundred keys.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "3"))

@@ -12,6 +12,8 @@ from backfill.errors import SourceError
 from tests.execution.world import GAP, WINDOWS, World, at
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SHAPES = [
     [Event("a", at(1, 1, 30), 7)],  # exactly the gap from two
     [Event("a", at(1, 1) + GAP + 1, 7)],
@@ -34,13 +36,18 @@ def history(prefix: str = "") -> dict[str, list[Event]]:
     }
 
 
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> World:
-    world = World(tmp_path, spark)
+@pytest.fixture(scope="module")
+def run_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(tmp_path_factory.mktemp("late"), spark)
     for name, events in history().items():
         world.write(name, events)
     world.run_all()
     return world
+
+
+@pytest.fixture
+def world(run_once: World, tmp_path: Path) -> World:
+    return run_once.copied(tmp_path)
 
 
 @pytest.mark.slow

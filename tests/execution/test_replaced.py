@@ -21,6 +21,8 @@ from tests import reference
 from tests.execution.world import HOUR, World, at, day
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: "%s", format: %s}
 events: {key: user, time: at}

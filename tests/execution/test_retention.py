@@ -11,6 +11,8 @@ from backfill.errors import JobFileError
 from tests.execution.world import HOUR, World, at
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 # 24 hours before the horizon, at day 3, 12:00.
 LIMIT = at(2, 12)
 

@@ -23,6 +23,8 @@ from backfill.planning.selection import Selection
 from tests.execution.world import WINDOWS, World, at, day
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def silent(message: str) -> None:
     """Nobody listens."""
@@ -45,14 +47,19 @@ def begun_late(world: World) -> Run:
     return lambda: execute(context, plan) if plan.stages else None
 
 
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> World:
-    world = World(tmp_path, spark, windows=("sessions",))
+@pytest.fixture(scope="module")
+def run_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(tmp_path_factory.mktemp("runs"), spark, windows=("sessions",))
     world.write("zero", [Event("a", at(0, 5), 1), Event("b", at(0, 23, 50), 1)])
     world.write("one", [Event("a", at(1, 5), 1), Event("b", at(1, 0, 10), 1)])
     world.write("three", [Event("a", at(3, 5), 1)])
     world.run(0, 4)
     return world
+
+
+@pytest.fixture
+def world(run_once: World, tmp_path: Path) -> World:
+    return run_once.copied(tmp_path)
 
 
 @pytest.mark.slow

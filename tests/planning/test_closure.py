@@ -13,7 +13,7 @@ from backfill.errors import TableError
 from tests.execution.world import EVERY, WINDOWS, World, at, day
 from tests.reference import Event
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from backfill import Job
 from backfill.planning import combining
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 UTC = dt.timezone.utc
 JOB = """
 source: {{path: src, format: parquet}}

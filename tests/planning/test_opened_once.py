@@ -14,17 +14,24 @@ from backfill.store.delta import store, table
 from tests.execution.world import World, at, day
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 DAYS = 5
 TABLES = ("sessions", "hopping", "quarantine")
 
 
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> World:
-    world = World(tmp_path, spark)
+@pytest.fixture(scope="module")
+def run_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(tmp_path_factory.mktemp("opened"), spark)
     for number in range(DAYS):
         world.write(f"f{number}", [Event("a", at(number, 5), 1), Event("b", at(number, 23, 50), 1)])
     world.run(0, 2, chunk=1)
     return world
+
+
+@pytest.fixture
+def world(run_once: World, tmp_path: Path) -> World:
+    return run_once.copied(tmp_path)
 
 
 @pytest.fixture

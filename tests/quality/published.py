@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ def job(folder: Path, events: list[Event], checks: str = "") -> Job:
     path = folder / "job.yaml"
     path.write_text(JOB.format(checks))
     return Job.load(path)
+
+
+def copied(made: Job, folder: Path) -> Job:
+    """The same in another folder, without running anything again."""
+    shutil.copytree(made.spec.path.parent, folder, dirs_exist_ok=True)
+    return Job.load(folder / "job.yaml")
 
 
 def write(path: Path, events: list[Event]) -> None:

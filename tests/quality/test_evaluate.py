@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.quality.evaluate import evaluate
-from tests.connect import last_line
+from tests.connect import Programs
 from tests.quality.given import check, outcome, outcomes
 
 BETWEEN = "expect_column_values_to_be_between"
@@ -259,8 +259,7 @@ from pyspark.sql import functions as F
 from tests.connect import session
 from tests.quality.given import check, outcomes
 
-spark = session()
-spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+spark = session("America/St_Johns")
 frame = spark.range(12).select(
     (F.col("id") % 3).alias("user"),
     F.timestamp_micros(F.col("id") * 10_000_000 - 5).alias("time"),
@@ -280,15 +279,12 @@ found = outcomes(
 )
 zone = spark.conf.get("spark.sql.session.timeZone")
 print(json.dumps([zone, [[one.success, one.unexpected, one.problem] for one in found]]))
-spark.stop()
 """
 
 
 @pytest.mark.slow
-def test_the_same_over_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("grpc_status")
-    monkeypatch.setenv("TZ", "Asia/Kathmandu")
-    assert last_line("-c", CONNECT) == [
+def test_the_same_over_connect(over_connect: Programs) -> None:
+    assert over_connect.last_line("-c", CONNECT) == [
         "America/St_Johns",
         [
             [False, 1, None],

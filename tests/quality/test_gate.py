@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from backfill import Job
 from backfill.cli import main
 from backfill.errors import BackfillError, JobFileError
 from backfill.execution import late
@@ -20,6 +21,7 @@ from tests.quality.published import (
     MINUTE,
     START,
     Event,
+    copied,
     date,
     failed,
     job,
@@ -28,15 +30,30 @@ from tests.quality.published import (
     write,
 )
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 GOOD: list[Event] = [(f"u{i % 7}", START + i * 97 * MINUTE) for i in range(40)]
 LONE = "checks: {sessions: [{expect_column_values_to_be_between: {column: n, min_value: 2}}]}"
 
 
+@pytest.fixture(scope="module")
+def run_once(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Job, RunResult]:
+    made = job(tmp_path_factory.mktemp("gate"), GOOD)
+    return made, made.run(spark)
+
+
+@pytest.fixture
+def made(run_once: tuple[Job, RunResult], tmp_path: Path) -> Job:
+    """A job over the good events that has run; in the test's own folder."""
+    return copied(run_once[0], tmp_path)
+
+
 def test_what_is_well_is_published_with_every_check_made(
-    spark: SparkSession, tmp_path: Path
+    made: Job, run_once: tuple[Job, RunResult], tmp_path: Path
 ) -> None:
-    made = job(tmp_path, GOOD)
-    result = made.run(spark)
+    _, result = run_once
     assert failed(result.checks) == set()
     per_table = {
         name: {each.check.name for each in result.checks if each.table == name}
@@ -60,10 +77,8 @@ def test_what_is_well_is_published_with_every_check_made(
 
 
 def test_a_failed_check_leaves_every_table_at_its_version(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, made: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = job(tmp_path, GOOD)
-    made.run(spark)
     before = versions(made)
     strict = job(tmp_path, [*GOOD, ("late", START + DAY)], LONE)
     with pytest.raises(ChecksFailed) as caught:
@@ -92,10 +107,8 @@ def test_a_failed_check_leaves_every_table_at_its_version(
 
 
 def test_all_keys_are_looked_at_unless_a_run_wrote_many_rows(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, made: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = job(tmp_path, GOOD)
-    made.run(spark)
     twice = made.store.read(spark, "hopping")
     twice = twice.unionByName(twice)
     written = twice.count()
@@ -153,9 +166,7 @@ def test_a_warning_is_published_and_told(
 
 
 @pytest.mark.slow
-def test_recompute_has_the_gate_too(spark: SparkSession, tmp_path: Path) -> None:
-    made = job(tmp_path, GOOD)
-    made.run(spark)
+def test_recompute_has_the_gate_too(spark: SparkSession, made: Job, tmp_path: Path) -> None:
     before = versions(made)
     strict = job(
         tmp_path, GOOD, "checks: {events: [{expect_table_row_count_to_equal: {value: 2}}]}"
@@ -172,11 +183,9 @@ def test_recompute_has_the_gate_too(spark: SparkSession, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_of_many_rows_those_of_late_keys_are_looked_at(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, made: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(late, "MANY", 0)
-    made = job(tmp_path, GOOD)
-    made.run(spark)
     spoil(made, spark, "sessions", lambda rows: rows.unionByName(rows.where("user = 'u1'")))
     # In a session of the same date each: its file is written anew, with what is there twice.
     write(tmp_path / "src" / "b.parquet", [("u2", START + (9 * 97 + 10) * MINUTE)])

@@ -128,8 +128,7 @@ def told(found: Reconciled) -> dict[str, Any]:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    over = session()
-    over.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    over = session("America/St_Johns")
     own = job_of(folder)
     own.run(over)
     parts = reconciled(own, over, 10, [])

@@ -24,6 +24,8 @@ from backfill.errors import BackfillError
 from backfill.reconciliation.options import FORMS
 from backfill.replay.windowed_keys import WindowedKey, encode_windowed_key
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: ../events, format: parquet}
 events: {key: user, time: at%s}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.connect import last_line
+from tests.connect import Programs
 from tests.reconcile import in_parts
 
 
@@ -34,9 +34,9 @@ def test_parts_are_explained_as_the_whole(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_same_over_connect(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_same_over_connect(spark: SparkSession, over_connect: Programs, tmp_path: Path) -> None:
     job = in_parts.job_of(tmp_path / "classic")
     job.run(spark)
     here = in_parts.told(in_parts.reconciled(job, spark, 10_000, []))
-    whole, parts = last_line("-m", in_parts.__name__, str(tmp_path / "connect"))
+    whole, parts = over_connect.last_line("-m", in_parts.__name__, str(tmp_path / "connect"))
     assert whole == parts == here

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +21,7 @@ from backfill.columns import END, START
 from backfill.reconciliation import compare
 from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.syndromes import POWERS, weights
+from tests import drawn
 
 
 def _keys(sides: Sides) -> list[tuple[Any, ...]]:
@@ -48,66 +49,105 @@ def test_values_that_have_changed_places_with_a_null_differ(spark: SparkSession)
 AT = datetime(2026, 1, 10, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(
-    ("type", "ours", "theirs"),
-    [
-        ("array<int>", [1, None], [1]),
-        ("array<array<int>>", [[1], [2]], [[1, 2]]),
-        ("array<string>", [], None),
-        ("struct<a: int, b: int>", (None, 5), (5, None)),
-        ("map<string, int>", {"a": 1}, {"a": 2}),
-        ("array<timestamp>", [AT], [AT.replace(microsecond=1)]),
-        ("string", "", None),
-        ("double", 0.0, None),
-        ("double", 1_234_567_890.12, 1_234_567_890.13),
-        ("double", 1.0, 1.0 + 2**-52),
-        ("double", 0.0, 5e-324),
-        ("double", 1.7976931348623157e308, math.inf),
-        ("double", math.inf, -math.inf),
-        ("double", math.nan, None),
-        ("float", 1.0, 1.0 + 2**-23),
-        ("decimal(38, 18)", Decimal("1E-18"), Decimal("2E-18")),
-    ],
-)
-def test_values_of_every_shape_are_told_apart(
-    spark: SparkSession, type: str, ours: Any, theirs: Any
-) -> None:
-    schema = f"key string, {START} long, {END} long, value {type}"
-    alike = [("u1", 0, 1, ours), ("u2", 0, 1, theirs)]
-    batch, stream = (
-        spark.createDataFrame([*alike, ("u3", 0, 1, each)], schema) for each in (ours, theirs)
-    )
-    values = {"value": batch.schema["value"].dataType}
-    assert _keys(Sides(batch, stream, ["key"], values)) == [("u3",)]
+#: A type, and two values of it.
+SHAPES: list[tuple[str, Any, Any]] = [
+    ("array<int>", [1, None], [1]),
+    ("array<array<int>>", [[1], [2]], [[1, 2]]),
+    ("array<string>", [], None),
+    ("struct<a: int, b: int>", (None, 5), (5, None)),
+    ("map<string, int>", {"a": 1}, {"a": 2}),
+    ("array<timestamp>", [AT], [AT.replace(microsecond=1)]),
+    ("string", "", None),
+    ("double", 0.0, None),
+    ("double", 1_234_567_890.12, 1_234_567_890.13),
+    ("double", 1.0, 1.0 + 2**-52),
+    ("double", 0.0, 5e-324),
+    ("double", 1.7976931348623157e308, math.inf),
+    ("double", math.inf, -math.inf),
+    ("double", math.nan, None),
+    ("float", 1.0, 1.0 + 2**-23),
+    ("decimal(38, 18)", Decimal("1E-18"), Decimal("2E-18")),
+]
+
+
+def test_values_of_every_shape_are_told_apart(spark: SparkSession) -> None:
+    """Each shape is a column of its own, in which one of its three keys differs."""
+    names = [f"value{number}" for number in range(len(SHAPES))]
+    columns = ", ".join(f"{name} {type}" for name, (type, _, _) in zip(names, SHAPES, strict=True))
+
+    def row(key: str, number: int, value: Any) -> tuple[Any, ...]:
+        values: list[Any] = [None] * len(SHAPES)
+        values[number] = value
+        return (f"{number}:{key}", 0, 1, *values)
+
+    sides = []
+    for side in (1, 2):
+        rows = []
+        for number, shape in enumerate(SHAPES):
+            alike = [("u1", shape[1]), ("u2", shape[2])]
+            rows += [row(key, number, value) for key, value in [*alike, ("u3", shape[side])]]
+        sides.append(
+            spark.createDataFrame(rows, f"key string, {START} long, {END} long, {columns}")
+        )
+    values = {name: sides[0].schema[name].dataType for name in names}
+    found = _keys(Sides(*sides, ["key"], values))
+    assert sorted(found) == sorted((f"{number}:u3",) for number in range(len(SHAPES)))
 
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 2), st.integers(0, 1)), max_size=12
 )
+#: What both sides hold, and what each holds besides.
+PAIRS = st.tuples(ROWS, ROWS, ROWS)
+Case = tuple[list[Any], list[Any], list[Any]]
 
 
-@settings(max_examples=40)
-@given(alike=ROWS, ours=ROWS, theirs=ROWS)
-@example(alike=[("g", 0, 1)], ours=[("b", 0, 1)], theirs=[("g", 0, 0), ("g", 0, 0), ("d", 0, 1)])
-def test_the_keys_that_differ_are_found_whatever_shares_their_bucket(
-    spark: SparkSession, alike: list[Any], ours: list[Any], theirs: list[Any]
-) -> None:
+def _check_shared(spark: SparkSession, cases: dict[str, Case], bits: int) -> None:
+    """Look for the keys that differ, with so many buckets.
+
+    Args:
+        spark: a session.
+        cases: each by what its keys begin with.
+        bits: of the number of buckets.
+    """
+    sides: list[list[Any]] = [[], []]
+    for prefix, (alike, *both) in cases.items():
+        for rows, own in zip(sides, both, strict=True):
+            held = [(prefix + key, start, start, n) for key, start, n in [*alike, *own]]
+            # A table has no window twice, a stream may.
+            rows += dict.fromkeys(held) if rows is sides[0] else held
     schema = f"key string, {START} long, {END} long, n long"
-    rows = [[(key, start, start, n) for key, start, n in [*alike, *own]] for own in (ours, theirs)]
-    rows[0] = list(dict.fromkeys(rows[0]))  # a table has no window twice, a stream may
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "_BUCKET_BITS", 1)
+        patch.setattr(compare, "_BUCKET_BITS", bits)
         patch.setattr(compare, "_WEIGHT_BITS", 2)
         # So few that often nothing is left of what differs, and its weight misleads.
         patch.setattr(compare, "_SUMMED_BITS", 2)
-        batch, stream = (spark.createDataFrame(each, schema) for each in rows)
-        sides = Sides(batch, stream, ["key"], {"n": LongType()})
-        totals = sides.totals()
-        found = {key for (key,) in _keys(sides)}
-    counts = [Counter(each) for each in rows]
+        batch, stream = (spark.createDataFrame(each, schema) for each in sides)
+        found = Sides(batch, stream, ["key"], {"n": LongType()})
+        totals = found.totals()
+        keys = {key for (key,) in _keys(found)}
+    assert (totals.batch, totals.stream) == (len(sides[0]), len(sides[1]))
+    counts = [Counter(each) for each in sides]
     off = {row[0] for row in {*counts[0], *counts[1]} if counts[0][row] != counts[1][row]}
-    assert found == off
-    assert (totals.batch, totals.stream) == (len(rows[0]), len(rows[1]))
+    drawn.check(
+        dict.fromkeys(keys, "differs"),
+        dict.fromkeys(off, "differs"),
+        case=lambda key: cases[key[:-1]],
+    )
+
+
+# So many buckets for some 500 keys: from thirty in one to seldom two.
+@pytest.mark.parametrize("bits", [4, 6, 8, 10])
+def test_the_keys_that_differ_are_found_whatever_shares_their_bucket(
+    spark: SparkSession, bits: int
+) -> None:
+    found = enumerate(drawn.cases(PAIRS, 120))
+    _check_shared(spark, {f"{number}:": case for number, case in found}, bits)
+
+
+def test_a_key_whose_weight_misleads_is_found(spark: SparkSession) -> None:
+    case = ([("g", 0, 1)], [("b", 0, 1)], [("g", 0, 0), ("g", 0, 0), ("d", 0, 1)])
+    _check_shared(spark, {"": case}, 1)
 
 
 def test_hardly_anything_that_is_alike_is_looked_at_twice(spark: SparkSession) -> None:
@@ -187,15 +227,12 @@ DOUBLES = st.one_of(
 )
 
 
-@settings(max_examples=10)
-@given(st.lists(st.tuples(DOUBLES, st.integers(-3, 3)), min_size=300, max_size=300))
-def test_no_two_doubles_that_differ_are_alike(
-    spark: SparkSession, drawn: list[tuple[float, int]]
-) -> None:
+def test_no_two_doubles_that_differ_are_alike(spark: SparkSession) -> None:
     """Each pair is a key of its own; the other value is some steps away."""
+    pairs = drawn.cases(st.tuples(DOUBLES, st.integers(-3, 3)), 3_000)
     schema = f"key int, {START} long, {END} long, value double"
-    ours = [value for value, _ in drawn]
-    theirs = [_stepped(value, steps) for value, steps in drawn]
+    ours = [value for value, _ in pairs]
+    theirs = [_stepped(value, steps) for value, steps in pairs]
     batch, stream = (
         spark.createDataFrame([(key, 0, 1, each) for key, each in enumerate(own)], schema)
         for own in (ours, theirs)
@@ -208,7 +245,8 @@ def test_no_two_doubles_that_differ_are_alike(
     }
     # Zeros are alike whatever their sign, which the second look says.
     zeros = {key for key, one in enumerate(ours) if one == theirs[key] == 0.0}
-    assert different <= found <= different | zeros
+    assert different <= found, [pairs[key] for key in different - found]
+    assert found <= different | zeros, [pairs[key] for key in found - different - zeros]
 
 
 def _stepped(value: float, steps: int) -> float:
