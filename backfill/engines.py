@@ -2,7 +2,7 @@
 
 The facts are those of Kafka Streams 4.3, Spark 4.3, Flink 2.3, Beam 2.73 (Java), Storm 2.8 and
 Samza 1.8, read from their sources and checked against recordings, as the README says. No other
-module tells engines apart by name.
+module distinguishes engines by name.
 """
 
 from __future__ import annotations

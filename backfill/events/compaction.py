@@ -42,7 +42,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
 
     Returns:
         The commits all of whose files are marked as no change of data; one that changes data too
-        is none of them.
+        is not one of them.
 
     Raises:
         SourceError: the log has not every commit of the range any more (Delta keeps them for 30
@@ -63,7 +63,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
     except FileNotFoundError as error:
         raise SourceError(
             f"the log of the Delta table has not every version after {since} any more, so new "
-            "events cannot be told from old ones in rewritten files",
+            "events cannot be distinguished from old ones in rewritten files",
             field="source.path",
             value=shown(path),
             way_out="Compute the dates again: backfill run --from DATE --to DATE",

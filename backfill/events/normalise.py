@@ -99,7 +99,7 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
 
     Raises:
         ColumnError: a column is missing, or its type cannot serve.
-        JobFileError: the zone or the pattern of times is none.
+        JobFileError: the zone or the pattern of times is not valid.
     """
     _check_columns(frame, rules)
     reading = read_time(frame, rules.time, rules.time_format, rules.timezone)

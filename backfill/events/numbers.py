@@ -50,8 +50,8 @@ def text_micros(value: Column) -> tuple[Column, Column]:
     """A number in text, with up to 18 decimal places and no exponent.
 
     Returns:
-        The number, as decimal(38,18), NULL where it is none or has more than 20 digits before
-        the point; and whether it is a number.
+        The number, as decimal(38,18), NULL where it is not a number or has more than 20 digits
+        before the point; and whether it is a number.
     """
     is_number = value.rlike(_NUMBER)
     return F.when(is_number, F.trim(value).try_cast("decimal(38,18)")), is_number

@@ -79,7 +79,7 @@ def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: 
 
     Raises:
         ColumnError: the column's type does not go with `time_format`.
-        JobFileError: the zone or the pattern is none.
+        JobFileError: the zone or the pattern is not valid.
     """
     reading = read_time(frame, time, time_format, timezone)
     return reading.judged(reading.raw)[0]

@@ -44,7 +44,7 @@ def read_checkpoint(path: str) -> Batches:
     """Reads `offsets` and `sources/0` of a checkpoint of a query with one source of files.
 
     Raises:
-        SourceError: it is none, or cannot be read.
+        SourceError: it is not a checkpoint, or cannot be read.
     """
     folder = Path(path)
     files: dict[str, int] = {}
@@ -70,7 +70,7 @@ def read_checkpoint(path: str) -> Batches:
             f"is no checkpoint of a query over files: {error}", field="checkpoint", value=path
         ) from error
     if not files or not watermarks:
-        raise SourceError("tells of no batch", field="checkpoint", value=path)
+        raise SourceError("contains no batch", field="checkpoint", value=path)
     return Batches(files, watermarks)
 
 

@@ -57,7 +57,7 @@ class Totals:
         stream: how many the stream has.
         off: of each bucket of keys where they differ, what has to be accounted for: its hashes,
             and how many windows the stream has more.
-        weights: of these buckets' keys that differ, where that can be told.
+        weights: of these buckets' keys that differ, where the sums determine them.
     """
 
     batch: int
@@ -103,13 +103,13 @@ class Sides:
         batch, stream = (pc.sum(rows[name]).as_py() or 0 for name in (_BATCH, _STREAM))
         rows = rows.filter(rows[_DIFFERS])
         bucket, xor, more = (rows[name].to_pylist() for name in (_BUCKET, _XOR, _MORE))
-        told = weights([rows[name].to_numpy() for name in _SUMS], _WEIGHT_BITS)
+        found_weights = weights([rows[name].to_numpy() for name in _SUMS], _WEIGHT_BITS)
         left = zip(xor, more, strict=True)
         return Totals(
             batch,
             stream,
             off=dict(zip(bucket, left, strict=True)),
-            weights=dict(zip(bucket, told, strict=True)),
+            weights=dict(zip(bucket, found_weights, strict=True)),
         )
 
     def differing(self, totals: Totals, held: Callable[[DataFrame], DataFrame]) -> Found:
@@ -149,8 +149,8 @@ class Sides:
         """The windows of keys of which some differ."""
         off = [
             {"_off_bucket": bucket, "_off_weight": weight}
-            for bucket, told in totals.weights.items()
-            for weight in ([None] if bucket in whole or not told else told)
+            for bucket, known in totals.weights.items()
+            for weight in ([None] if bucket in whole or not known else known)
         ]
         schema = pa.schema([("_off_bucket", pa.int64()), ("_off_weight", pa.int64())])
         wanted = self.batch.sparkSession.createDataFrame(pa.Table.from_pylist(off, schema))
@@ -164,14 +164,16 @@ class Sides:
             for side, streams in ((self.batch, False), (self.stream, True))
         )
         types = {field.name: field.dataType for field in self.batch.schema.fields}
-        key = F.xxhash64(F.lit(0), *_told([_flat(F.col(each), types[each]) for each in self.keys]))
+        key = F.xxhash64(
+            F.lit(0), *_hashed([_flat(F.col(each), types[each]) for each in self.keys])
+        )
         return ours.unionByName(theirs).withColumn(_KEY, key)
 
     def _summed(self, rows: DataFrame, by: str, powers: int = 1) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""
         values = [_flat(column(name), type) for name, type in self.values.items()]
         # Of the key too: windows of two keys in a bucket may be alike but for it.
-        window = F.xxhash64(_KEY, START, END, *_told(values))
+        window = F.xxhash64(_KEY, START, END, *_hashed(values))
         part = F.shiftright(_BITS, 64 - _SUMMED_BITS)
         return (
             rows.select(by, SIDE, _weight().alias(_WEIGHT), window.alias(_BITS))
@@ -206,7 +208,7 @@ def _weight() -> Column:
     return _leading(_BUCKET_BITS + _WEIGHT_BITS).bitwiseAND((1 << _WEIGHT_BITS) - 1)
 
 
-def _told(parts: Sequence[Column]) -> Sequence[Column]:
+def _hashed(parts: Sequence[Column]) -> Sequence[Column]:
     """What is hashed, and the places of NULLs, which by themselves leave a hash as it was."""
     return [
         each

@@ -96,7 +96,7 @@ class StreamOptions:
         panes: the same for Beam and Samza: `accumulating` or `discarding`.
 
     Raises:
-        JobFileError: a value that is none of these, or an option that the format does not take.
+        JobFileError: a value that is not one of these, or an option that the format does not take.
     """
 
     path: str

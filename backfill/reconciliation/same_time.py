@@ -1,4 +1,4 @@
-"""Rows of single events: those of a key at the same time are told apart by their number.
+"""Rows of single events: those of a key at the same time are distinguished by their number.
 
 Of windows around each event there is a row for each event, and nothing that both sides have tells
 rows of the same time apart. So they are numbered from 1 in the order of their values, and a row is
@@ -20,7 +20,7 @@ from backfill.reconciliation.rows import Row
 
 
 def numbered(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Rows whose END is START, told apart.
+    """Rows whose END is START, made distinct.
 
     Args:
         rows: of one side.

@@ -91,7 +91,7 @@ Once = Callable[[Column], Column]
 
 
 def fields_of(value: Value, prefix: str = "") -> dict[str, Value]:
-    """The fields of a struct, by name; {} of what is none."""
+    """The fields of a struct, by name; {} if it is not a struct."""
     if not isinstance(value.type, T.StructType):
         return {}
     return {

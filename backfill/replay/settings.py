@@ -82,7 +82,7 @@ def resolve(
     Raises:
         ReplayError: if the engine has not what was given, or not for this window, or two of them
             exclude each other.
-        WindowError: if a duration is none.
+        WindowError: if a duration is not valid.
     """
     wanted = {name: value for name, value in given.items() if value is not None}
     allowed = {name for name in streaming.settings if name in takes}

@@ -55,5 +55,5 @@ def test_what_is_no_checkpoint_over_files(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="checkpoint: is no checkpoint of a query over files"):
         read_checkpoint(str(tmp_path))
     nothing = write(tmp_path / "empty", {}, {})
-    with pytest.raises(SourceError, match="checkpoint: tells of no batch"):
+    with pytest.raises(SourceError, match="checkpoint: contains no batch"):
         read_checkpoint(nothing)

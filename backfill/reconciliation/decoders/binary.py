@@ -11,13 +11,13 @@ _MANTISSA = (1 << 52) - 1
 
 
 def from_hex(text: Column) -> Column:
-    """The bytes in hexadecimal text; NULL where it is none."""
+    """The bytes in hexadecimal text; NULL if it is not valid."""
     valid = text.rlike("^[0-9A-Fa-f]*$") & (F.length(text) % 2 == 0)
     return F.when(valid, F.try_to_binary(text, F.lit("hex")))
 
 
 def from_base64(text: Column) -> Column:
-    """The bytes in base64, with or without padding; NULL where it is none."""
+    """The bytes in base64, with or without padding; NULL if it is not valid."""
     valid = text.rlike("^[A-Za-z0-9+/]*={0,2}$") & (F.length(F.rtrim(text, F.lit("="))) % 4 != 1)
     return F.when(valid, F.try_to_binary(text, F.lit("base64")))
 
