@@ -12,20 +12,34 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import Aggregate
-from backfill.columns import REASON, TIME, column, key_name
+from backfill.columns import END, EVENTS, FIRST, ORDINAL, REASON, START, TIME, column, key_name
 from backfill.compute import Definition, Key, slice_events
 from backfill.count_windows import count
-from backfill.engines import Engine
+from backfill.engines import Engine, Rules
 from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError
 from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
 from backfill.message_gaps import Messages
 from backfill.message_sessions import message_sessions
-from backfill.operators.session import breaks, reported_end
+from backfill.operators.rule_inputs import rule_inputs, sortable
+from backfill.operators.session import reported_end
+from backfill.operators.session_rules import ROW, SESSION, Cutter, long_enough, rule_columns
 from backfill.windows import CountWindow, EventWindow, SessionWindow, Window
 
-_ADDED = ("session_id", "session_start", "session_end", "session_seq", "event_seq")
+_ADDED = (
+    "session_id",
+    "session_start",
+    "session_end",
+    "session_seq",
+    "event_seq",
+    "is_entry",
+    "is_exit",
+    "seconds_to_next",
+    "session_share",
+    "seq_from_end",
+)
+_KEPT = "_kept"
 
 
 def aggregate(
@@ -72,7 +86,8 @@ def aggregate(
             0.6 times as long at 1 event, the same at 2, and 1.5 times as long at 5; a key with
             half of all events then becomes one large task. The data is not sampled here; a job
             takes a sample. Aggregates whose state is not a plain sum, minimum or maximum
-            (variance, lists, sketches) are always combined. Not for sliding and count windows.
+            (variance, lists, sketches) are always combined. Not for sliding and count windows, nor
+            for sessions with rules.
 
     Returns:
         The key columns, for sessions `session_id`, then `window_start` and `window_end`
@@ -129,6 +144,13 @@ def aggregate(
     if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
         return message_sessions(usable, window.gap, aggregates, key=names, id=id, arrival=arrived)
     definition = Definition(window, aggregates)
+    if definition.ruled and combine is not None:
+        raise WindowError(
+            "has no meaning for sessions with rules, which look at single events",
+            field="combine",
+            value=combine,
+            way_out="Leave it out",
+        )
     sliced = slice_events(
         usable,
         [definition],
@@ -155,8 +177,8 @@ def sessionize(
 ) -> DataFrame:
     """Returns every event once, with the session that it belongs to.
 
-    Events of a key are ordered by time, arrival and then all other columns, so equal input gives
-    equal numbers regardless of row order and partitions.
+    Events of a key are ordered by time, arrival, what the window's rules look at, and then all
+    other columns, so equal input gives equal numbers regardless of row order and partitions.
 
     Args:
         events: any DataFrame; all its columns and rows are kept.
@@ -169,13 +191,20 @@ def sessionize(
         engine: the engine whose gap edge, session end and time resolution apply.
 
     Returns:
-        The events with `session_id`, `session_start`, `session_end` (as the engine reports it),
-        `session_seq` (the session's number within its key) and `event_seq` (the event's number
-        within its session), both from 1 within this DataFrame. All five are NULL in rows with an
-        unusable key or time.
+        The events with these columns, all NULL in rows with an unusable key or time, and in those
+        of sessions that a rule drops:
+
+        - `session_id`, `session_start`, `session_end` (as the engine reports it);
+        - `session_seq`, the session's number within its key, and `event_seq`, the event's number
+          within its session, both from 1 within this DataFrame; `seq_from_end`, the same from the
+          last event back;
+        - `is_entry`, `is_exit`: whether it is the first, and the last, event of its session;
+        - `seconds_to_next`: to the next event of the session, a double; NULL for the last one;
+        - `session_share`: the share of the session's duration, from its first to its last event,
+          that passes until the next event, 0 for the last one; NULL if the duration is zero.
 
     Raises:
-        ColumnError: if a column is missing, has an unsuitable type, or already has one of the five
+        ColumnError: if a column is missing, has an unsuitable type, or already has one of these
             names.
         WindowError, JobFileError: as for `aggregate`.
 
@@ -207,39 +236,62 @@ def sessionize(
     usable = F.col("_usable")
     # Rows that can't be used sort into partitions of their own, so they start no session.
     by_key = ["_usable", *keys.inner]
-    ties = [column(each) for each, type in types.items() if _sortable(type.simpleString())]
-    order = [F.col(TIME), *(column(each) for each in arrived), *ties]
-    in_time = Over.partitionBy(*by_key).orderBy(*order)
-    so_far = in_time.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    new, row = F.col("_new"), F.col("_row")
-    numbered = (
-        placed.withColumns({key_name(i): column(each) for i, each in enumerate(names)})
-        .withColumn("_usable", F.col(REASON).isNull())
-        .withColumns(
-            {
-                "_new": breaks(F.col(TIME), F.lag(TIME).over(in_time), window.gap.us, rules),
-                "_row": F.row_number().over(in_time),
-            }
-        )
-        .withColumns(
-            {
-                "_seq": F.sum(new.cast("long")).over(so_far),
-                "_first": F.max(F.when(new, F.col(TIME))).over(so_far),
-                "_begin": F.max(F.when(new, row)).over(so_far),
-            }
-        )
-        .withColumn("_last", F.max(TIME).over(Over.partitionBy(*by_key, "_seq")))
+    ties = [each for each, type in types.items() if sortable(type)]
+    order = [*map(column, arrived), *map(F.col, rule_columns(window)), *map(column, ties)]
+    cutter = Cutter(window, rules, by_key, timezone, order)
+    numbered = cutter.numbered(
+        placed.select("*", *rule_inputs(placed, window))
+        .withColumns({key_name(i): column(each) for i, each in enumerate(names)})
+        .withColumns({"_usable": F.col(REASON).isNull(), FIRST: F.col(TIME)})
     )
-    added = {
-        "session_id": keys.session_id(F.col("_first")),
-        "session_start": F.timestamp_micros("_first"),
-        "session_end": F.timestamp_micros(reported_end(F.col("_last"), window, rules)),
-        "session_seq": F.col("_seq"),
-        "event_seq": (row - F.col("_begin") + 1).cast("long"),
-    }
-    return numbered.select(
+    added = _of_sessions(numbered, keys, window, rules, by_key)
+    return added.select(
         *(column(each) for each in events.columns),
-        *(F.when(usable, each).alias(name) for name, each in added.items()),
+        *(F.when(usable & F.col(_KEPT), F.col(f"_{name}")).alias(name) for name in _ADDED),
+    )
+
+
+def _of_sessions(
+    numbered: DataFrame,
+    keys: Key,
+    window: SessionWindow,
+    rules: Rules,
+    by_key: Sequence[str],
+) -> DataFrame:
+    """Adds what `sessionize` says of an event, under the names in `_ADDED` after an underscore."""
+    whole = Over.partitionBy(*by_key, SESSION)
+    in_order = whole.orderBy(ROW)
+    first, last = F.col(START), F.col(END)
+    # The sort of the line above serves this, too.
+    of_key = Over.partitionBy(*by_key).orderBy(SESSION, ROW)
+    so_far = of_key.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    place, count = F.col("_event_seq"), F.col(EVENTS)
+    begun = (F.col(_KEPT) & (place == 1)).cast("long")
+    ordinal = F.col(ORDINAL) if window.has_rules else None
+    to_next = F.coalesce(F.lead(FIRST).over(in_order) - F.col(FIRST), F.lit(0))
+    return (
+        numbered.withColumns(
+            {
+                "_event_seq": F.row_number().over(in_order).cast("long"),
+                "_to_next": to_next,
+                END: F.max(FIRST).over(whole),
+                EVENTS: F.count(F.lit(1)).over(whole),
+            }
+        )
+        .withColumn(_KEPT, long_enough(window))
+        .withColumns(
+            {
+                "_session_id": keys.session_id(first, ordinal),
+                "_session_start": F.timestamp_micros(first),
+                "_session_end": F.timestamp_micros(reported_end(last, window, rules)),
+                "_session_seq": F.sum(begun).over(so_far) if window.drops else F.col(SESSION),
+                "_is_entry": place == 1,
+                "_is_exit": place == count,
+                "_seconds_to_next": F.when(place < count, F.col("_to_next") / 1_000_000),
+                "_session_share": F.when(last > first, F.col("_to_next") / (last - first)),
+                "_seq_from_end": count - place + 1,
+            }
+        )
     )
 
 
@@ -270,7 +322,3 @@ def _normalised(
 
 def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
-
-
-def _sortable(type: str) -> bool:
-    return "map<" not in type and "variant" not in type

@@ -12,6 +12,9 @@ LAST = "_last"
 EVENTS = "_events"
 START = "_start"
 END = "_end"
+#: Of sessions with rules: no later event can join; the number of those with an equal start before.
+CLOSED = "_closed"
+ORDINAL = "_ordinal"
 
 #: The time of the event that a sliding window belongs to.
 EVENT_TIME = "event_time"

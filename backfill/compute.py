@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,9 +13,11 @@ from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind, running
 from backfill.columns import (
+    CLOSED,
     EVENTS,
     FIRST,
     LAST,
+    ORDINAL,
     RESERVED,
     ROWS,
     START,
@@ -30,7 +32,10 @@ from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
+from backfill.operators.rule_inputs import rule_inputs, sortable
+from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
+from backfill.operators.session_rules import Cutter, long_enough, rule_columns
 from backfill.time.durations import DAY_US
 from backfill.windows import Aligned, AnyWindow, EventWindow, SessionWindow
 
@@ -45,9 +50,18 @@ class Definition:
     @property
     def mergeable(self) -> bool:
         """Late events can be merged into published windows without the events of these."""
-        return not isinstance(self.window, EventWindow) and all(
-            each.mergeable for each in self.aggregates.values()
-        )
+        single = self.ruled or isinstance(self.window, EventWindow)
+        return not single and all(each.mergeable for each in self.aggregates.values())
+
+    @property
+    def ruled(self) -> bool:
+        """It is a session with rules, which look at single events."""
+        return isinstance(self.window, SessionWindow) and self.window.has_rules
+
+    @property
+    def drops(self) -> bool:
+        """Sessions that are too short are not published."""
+        return isinstance(self.window, SessionWindow) and self.window.drops
 
 
 @dataclass(frozen=True)
@@ -66,10 +80,16 @@ class Key:
         """The key columns under their own names."""
         return [F.col(mine).alias(own) for mine, own in zip(self.inner, self.names, strict=True)]
 
-    def session_id(self, start: Column) -> Column:
-        """The id of the session of this key that starts there (µs)."""
+    def session_id(self, start: Column, ordinal: Column | None = None) -> Column:
+        """The id of the session of this key that starts there (µs).
+
+        Args:
+            start: its first event.
+            ordinal: the number of sessions of the key before it that start there as well; None
+                where there can be none.
+        """
         values = [F.col(each) for each in self.inner]
-        return session_id(list(zip(values, self.types, strict=True)), start)
+        return session_id(list(zip(values, self.types, strict=True)), start, ordinal)
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,8 @@ class Sliced:
             there are no such windows.
         id: the name of the events' id.
         arrival: the columns of the order of arrival, among those of `events`.
+        singles: the events by themselves, for each session with rules: the columns of slices, those
+            of the rules, and the aggregates' inputs. Lazy, and read when such a session is built.
     """
 
     frame: DataFrame
@@ -93,6 +115,7 @@ class Sliced:
     events: DataFrame | None = None
     id: str | None = None
     arrival: tuple[str, ...] = ()
+    singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition and in order of time, once for all windows.
@@ -102,6 +125,15 @@ class Sliced:
         """
         keyed = slicing.together(self.frame, self.key.inner)
         return replace(self, frame=keyed.sortWithinPartitions(*self.key.inner, FIRST))
+
+    def joined(self, others: Iterable[Sliced]) -> Sliced:
+        """These slices and others of the same job, as one."""
+        frame, singles = self.frame, dict(self.singles)
+        for each in others:
+            frame = frame.unionByName(each.frame.select(*self.frame.columns))
+            for window in singles:
+                singles[window] = singles[window].unionByName(each.singles[window])
+        return replace(self, frame=frame, singles=singles)
 
     def takes_events(self, definition: Definition) -> bool:
         """Whether its windows are built from slices of single events as well as of more."""
@@ -118,6 +150,10 @@ class Sliced:
         own = self._bound(definition)
         if isinstance(window, EventWindow):
             merged = self._rows(window, own)
+        elif isinstance(window, SessionWindow) and window.has_rules:
+            singles = self.singles[window]
+            cut = ruled_slices(singles, window, self.key.inner, own, self.zone)
+            merged = sessions_of(cut, singles, self._cutter(window, singles), own)
         elif isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
             merged = sessions(self.frame, window, rules, self.key.inner, own, last=self.last)
@@ -147,6 +183,15 @@ class Sliced:
             return {aggregate: each.sliding() for aggregate, each in found.items()}
         return found
 
+    def _cutter(self, window: SessionWindow, singles: DataFrame) -> Cutter:
+        fields = singles.schema.fields
+        # Events that are alike to the rules are ordered by what is aggregated of them.
+        ties = [each.name for each in fields if each.name.startswith("_arrival")]
+        ties += rule_columns(window)
+        ties += [each.name for each in fields if each.name[:3] == "_in" and sortable(each.dataType)]
+        rules = self.engine.rules_for(window)
+        return Cutter(window, rules, self.key.inner, self.zone, [F.col(each) for each in ties])
+
     def _bound(self, definition: Definition) -> list[Bound]:
         return list(self.bound_for(definition).values())
 
@@ -166,7 +211,14 @@ class Built:
 
     def result(self) -> DataFrame:
         """Key, [session_id,] what says when the window is, [id,] the aggregates by name."""
-        return self.frame.select(*self._result_columns())
+        return self.published().select(*self._result_columns())
+
+    def published(self) -> DataFrame:
+        """The windows without those that a rule drops."""
+        window = self.definition.window
+        if isinstance(window, SessionWindow) and window.drops:
+            return self.frame.where(long_enough(window))
+        return self.frame
 
     def table(self, horizon: int) -> DataFrame:
         """What a table holds: the result, is_open, `_events`, states that are kept, the date.
@@ -181,11 +233,12 @@ class Built:
             for name, each in (self.definition.aggregates.items() if merged else ())
             for state in self.sliced.bound[each].kept(name)
         ]
-        return self.frame.select(
+        return self.published().select(
             *self._result_columns(),
             self.kind.is_open(horizon).alias("is_open"),
             *dict.fromkeys([EVENTS, self.kind.held]),
             *kept,
+            *([F.col(CLOSED)] if self.definition.ruled else []),
             local_date(F.col(START), self.sliced.zone).alias("date"),
         )
 
@@ -194,7 +247,8 @@ class Built:
         bound = self.sliced.bound_for(self.definition)
         ids = []
         if isinstance(window, SessionWindow):
-            ids = [self.sliced.key.session_id(F.col(START)).alias("session_id")]
+            ordinal = F.col(ORDINAL) if window.has_rules else None
+            ids = [self.sliced.key.session_id(F.col(START), ordinal).alias("session_id")]
         own = []
         if id is not None and id not in self.sliced.key.names and of_each_event(window):
             own = [F.col(slicing.ID).alias(id)]
@@ -260,7 +314,22 @@ def slice_events(
         single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
         single = frame = keep(single)
         deduplicate = False
-    sliced = Sliced(frame, keys, engine, zone, bound, events=single, id=id, arrival=arrived)
+    singles: dict[AnyWindow, DataFrame] = {
+        each.window: _singles(events, each.window, columns, wanted, len(arrival), keys.inner, id)
+        for each in definitions
+        if isinstance(each.window, SessionWindow) and each.ruled
+    }
+    sliced = Sliced(
+        frame,
+        keys,
+        engine,
+        zone,
+        bound,
+        events=single,
+        id=id,
+        arrival=arrived,
+        singles=singles,
+    )
     if combine is None:
         window = definitions[0].window
         combine = (
@@ -280,6 +349,28 @@ def slice_events(
         deduplicate=deduplicate,
     )
     return replace(sliced, frame=slices)
+
+
+def _singles(
+    events: DataFrame,
+    window: SessionWindow,
+    columns: Sequence[Column],
+    wanted: Sequence[Aggregate],
+    arrival: int,
+    keys: Sequence[str],
+    id: str | None,
+) -> DataFrame:
+    """The events by themselves, with what the rules of a window look at."""
+    frame, _ = bind(events, [*columns, *rule_inputs(events, window)], wanted, arrival)
+    if id is not None:
+        # Of copies that differ the one is taken that other windows take.
+        looked_at = rule_columns(window)
+        frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
+        frame = slicing.distinct(frame, list(keys))
+    else:
+        frame = frame.withColumn(ROWS, F.lit(1).cast("long"))
+    one = F.lit(1).cast("long")
+    return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
 
 
 def _takes_events(

@@ -89,7 +89,7 @@ class Engine:
         self.check(window)
         if isinstance(window, SlidingWindow):
             return self.rules
-        return self.rules if self.has(window) else PLAIN.rules
+        return self.rules if self._has_kind(window) else PLAIN.rules
 
     def check(self, window: AnyWindow) -> None:
         """Raises WindowError if the engine's constructor would refuse the window.
@@ -100,7 +100,11 @@ class Engine:
         self._check_advance(window)
 
     def has(self, window: Window | CountWindow) -> bool:
-        """Whether the engine itself has windows of this kind."""
+        """Whether the engine itself has such windows; rules that cut sessions no engine has."""
+        ruled = isinstance(window, SessionWindow) and window.has_rules
+        return self._has_kind(window) and not ruled
+
+    def _has_kind(self, window: Window | CountWindow) -> bool:
         if isinstance(window, CountWindow):
             if window.has_duration:
                 return self.spanning_counts

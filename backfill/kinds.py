@@ -21,6 +21,7 @@ from backfill.engines import Engine, Rules
 from backfill.operators.aligned import Layout, layout
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import last_event, reported_end, session_is_open
+from backfill.operators.session_rules import ruled_session_is_open
 from backfill.reach import Reach, Span, reach_of
 from backfill.windows import (
     AnyWindow,
@@ -103,6 +104,7 @@ class Sessions:
 
     window: SessionWindow
     rules: Rules
+    zone: str
     held: str = EVENTS
 
     @property
@@ -133,6 +135,8 @@ class Sessions:
 
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it."""
+        if self.window.has_rules:
+            return ruled_session_is_open(self.window, self.rules, self.zone, horizon)
         return session_is_open(F.col(END), self.window, self.rules, horizon)
 
     def all_ended(self, at: Column, limit: int) -> None:
@@ -322,7 +326,7 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
         engine.check(window)
         return EventRows(window, reach_of(window, engine.tick_us))
     if isinstance(window, SessionWindow):
-        return Sessions(window, engine.rules_for(window))
+        return Sessions(window, engine.rules_for(window), zone)
     return AlignedWindows(layout(window, engine, zone))
 
 

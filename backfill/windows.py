@@ -8,40 +8,27 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, fields
-from typing import Literal, TypeVar
+from typing import Literal
 
 from backfill.errors import WindowError
-from backfill.message_gaps import Messages, read_messages
+from backfill.session_window import SessionWindow
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
+from backfill.window_arguments import flag, positive, set_fields
 
-D = TypeVar("D", Fixed, Duration)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionWindow:
-    """Windows of one key's activity, ended by a gap without events (KIP-94).
-
-    Args:
-        gap: the inactivity gap, such as "30m": a fixed duration greater than zero; or a number of
-            messages, `messages(5)` or "5 messages": a session ends when five other messages of the
-            partition have followed its last event (only for `aggregate`, over events with offsets).
-
-    Raises:
-        WindowError: if the gap is not positive, is a calendar span, or is not a duration.
-
-    Example:
-        >>> print(SessionWindow(gap="90m"))
-        session(gap=90m)
-    """
-
-    gap: Fixed | Messages
-
-    def __init__(self, *, gap: object) -> None:
-        counted = read_messages(gap)
-        _set(self, gap=counted or _positive(fixed(gap, field="gap"), field="gap"))
-
-    def __str__(self) -> str:
-        return f"session(gap={self.gap})"
+__all__ = [
+    "Aligned",
+    "AnyWindow",
+    "CountWindow",
+    "CumulatingWindow",
+    "EventWindow",
+    "HoppingWindow",
+    "SessionWindow",
+    "SlidingWindow",
+    "TumblingWindow",
+    "Window",
+    "durations_of",
+    "is_distinct",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +54,12 @@ class TumblingWindow:
     phase: Calendar | None
 
     def __init__(self, *, size: object, offset: object = Fixed(0), phase: object = None) -> None:
-        _set(
+        set_fields(
             self,
-            size=_positive(duration(size, field="size"), field="size"),
+            size=positive(duration(size, field="size"), field="size"),
             offset=fixed(offset, field="offset"),
         )
-        _set(self, phase=_phase(phase, self.size))
+        set_fields(self, phase=_phase(phase, self.size))
 
     def __str__(self) -> str:
         return f"tumbling(size={self.size}{_shifted(self.offset, self.phase)})"
@@ -109,13 +96,13 @@ class HoppingWindow:
         offset: object = Fixed(0),
         phase: object = None,
     ) -> None:
-        _set(
+        set_fields(
             self,
-            size=_positive(duration(size, field="size"), field="size"),
-            advance=_positive(duration(advance, field="advance"), field="advance"),
+            size=positive(duration(size, field="size"), field="size"),
+            advance=positive(duration(advance, field="advance"), field="advance"),
             offset=fixed(offset, field="offset"),
         )
-        _set(self, phase=_phase(phase, self.advance))
+        set_fields(self, phase=_phase(phase, self.advance))
         if isinstance(self.size, Calendar) != isinstance(self.advance, Calendar):
             raise WindowError(
                 f"must be of the same kind as the size {self.size}",
@@ -157,13 +144,13 @@ class CumulatingWindow:
     def __init__(
         self, *, size: object, step: object, offset: object = Fixed(0), phase: object = None
     ) -> None:
-        _set(
+        set_fields(
             self,
-            size=_positive(duration(size, field="size"), field="size"),
-            step=_positive(duration(step, field="step"), field="step"),
+            size=positive(duration(size, field="size"), field="size"),
+            step=positive(duration(step, field="step"), field="step"),
             offset=fixed(offset, field="offset"),
         )
-        _set(self, phase=_phase(phase, self.size))
+        set_fields(self, phase=_phase(phase, self.size))
         if not _steps_fit(self.size, self.step):
             raise WindowError(
                 f"the size {self.size} is not a whole number of steps",
@@ -215,14 +202,14 @@ class SlidingWindow:
         following: object = None,
         distinct: bool = False,
     ) -> None:
-        _set(
+        set_fields(
             self,
-            size=None if size is None else _positive(fixed(size, field="size"), field="size"),
-            before=_flag(before, field="before"),
+            size=None if size is None else positive(fixed(size, field="size"), field="size"),
+            before=flag(before, field="before"),
             following=None
             if following is None
-            else _positive(fixed(following, field="following"), field="following"),
-            distinct=_flag(distinct, field="distinct"),
+            else positive(fixed(following, field="following"), field="following"),
+            distinct=flag(distinct, field="distinct"),
         )
         given = [each for each in ("before", "following", "distinct") if getattr(self, each)]
         if len(given) > 1:
@@ -293,7 +280,7 @@ class CountWindow:
         per: str = "key",
         order: str = "arrival",
     ) -> None:
-        _set(
+        set_fields(
             self,
             size=None if size is None else _events(size, field="size"),
             advance=_events(advance, field="advance"),
@@ -347,27 +334,11 @@ def durations_of(window: AnyWindow) -> dict[str, Duration]:
     return {name: each for name, each in values.items() if isinstance(each, Duration)}
 
 
-def _set(window: object, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(window, name, value)
-
-
-def _positive(value: D, *, field: str) -> D:
-    if (value.us if isinstance(value, Fixed) else value.count) <= 0:
-        raise WindowError(
-            "must be greater than zero",
-            field=field,
-            value=str(value),
-            way_out="Use a value such as 30m",
-        )
-    return value
-
-
 def _events(value: object, *, field: str) -> int | Fixed:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     if isinstance(value, Fixed | dt.timedelta | str) and not str(value).lstrip("-").isdigit():
-        return _positive(fixed(value, field=field), field=field)
+        return positive(fixed(value, field=field), field=field)
     raise WindowError(
         "must be a whole number of events, at least 1, or a duration",
         field=field,
@@ -385,14 +356,6 @@ def _choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
             way_out=f"Use {choices[0]}",
         )
     return str(value)
-
-
-def _flag(value: object, *, field: str) -> bool:
-    if not isinstance(value, bool):
-        raise WindowError(
-            "must be true or false", field=field, value=value, way_out="Use true or false"
-        )
-    return value
 
 
 def _steps_fit(size: Duration, step: Duration) -> bool:

@@ -69,6 +69,26 @@ def our_sessions(
     return written(build)
 
 
+#: A campaign that a user comes by, another one every six hours or so.
+CAMPAIGN = "concat('c', pmod(xxhash64(user_id, floor(unix_micros(event_time) / 21600000000)), 5))"
+
+
+def our_visits(*, ruled: bool) -> Run:
+    """Sessions of events with a campaign, with rules that look at it or without."""
+    rules = {"max_duration": "4h", "new_when": "campaign"} if ruled else {}
+
+    def build(events: DataFrame) -> DataFrame:
+        return backfill.aggregate(
+            events.withColumn("campaign", F.expr(CAMPAIGN)),
+            SessionWindow(gap="30m", **rules),
+            key="user_id",
+            time="event_time",
+            aggregates=MEASURES,
+        )
+
+    return written(build)
+
+
 def our_hopping(size: str, advance: str) -> Run:
     def build(events: DataFrame) -> DataFrame:
         return backfill.aggregate(
@@ -213,6 +233,8 @@ def _job(more: str) -> Run:
 
 
 OURS = Contender("backfill", our_sessions())
+OURS_PLAIN = Contender("backfill, a gap only", our_visits(ruled=False))
+OURS_RULED = Contender("backfill, with rules", our_visits(ruled=True))
 OURS_WITH_ID = Contender("backfill, with id", our_sessions(id="event_id"))
 SESSION_WINDOW = Contender("session_window", written(_session_window), end_shift_us=GAP_US)
 DROP_DUPLICATES = Contender(

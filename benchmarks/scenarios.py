@@ -105,6 +105,14 @@ SCENARIOS = (
         ours=c.OURS_WITH_ID,
         rivals=(Rival(contender=c.DROP_DUPLICATES, at_least=1.5),),
     ),
+    Scenario(
+        name="rules",
+        title="sessions of at most 4 hours and of one campaign",
+        dataset=data.VISITS,
+        ours=c.OURS_RULED,
+        # Of the same events, but these are other windows.
+        rivals=(Rival(contender=c.OURS_PLAIN, at_least=1 / 1.5, dataset=data.VISITS),),
+    ),
     _hopping("hopping-24h", "24 hours", "5 minutes", 20),
     _hopping("hopping-1h", "1 hour", "5 minutes", 3),
     # So thin that no fewer windows come out than events go in: to write them takes most.

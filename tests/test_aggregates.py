@@ -49,6 +49,18 @@ def percentile(share: float) -> Callable[[list[int]], float]:
     return compute
 
 
+def reached(steps: list[Callable[[int], bool]], numbers: list[int]) -> int:
+    found, rest = 0, iter(numbers)
+    while found < len(steps) and any(steps[found](each) for each in rest):
+        found += 1
+    return found
+
+
+def seconds(events: list[Event]) -> float | None:
+    times = [e.time for e in events]
+    return (max(times) - min(times)) / 1_000_000 if times else None
+
+
 KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
     "count": (agg.count(), len),
     "count_values": (agg.count("value"), lambda es: len(values(es))),
@@ -83,6 +95,21 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
     "list": (agg.collect_list("value"), values),
     "set": (agg.collect_set("value"), lambda es: sorted(set(values(es)))),
     "distinct": (agg.count_distinct("value"), lambda es: len(set(values(es)))),
+    "funnel": (
+        agg.funnel(["value > 0", "value % 2 = 0", "value < 0"]),
+        lambda es: reached([lambda v: v > 0, lambda v: v % 2 == 0, lambda v: v < 0], values(es)),
+    ),
+    "path": (agg.path("value", 3), lambda es: values(es)[:3]),
+    "duration": (agg.duration(), lambda es: seconds(es)),
+    "duration_where": (
+        agg.duration(where="value > 0"),
+        lambda es: seconds([e for e in es if e.value is not None and e.value > 0]),
+    ),
+    "bounce": (agg.bounce(), lambda es: len(es) == 1),
+    "bounce_where": (
+        agg.bounce(where="value > 0"),
+        lambda es: sum(v > 0 for v in values(es)) == 1 if any(v > 0 for v in values(es)) else None,
+    ),
     # Both sketches are exact, or nearly, for as few values as these.
     "distinct_hll": (
         agg.count_distinct("value", approximate=True),
@@ -322,6 +349,7 @@ def test_which_can_be_merged_and_which_grow() -> None:
         "list",
         "set",
         "distinct",
+        "funnel",
         "median",
         "p90",
         "changes",
@@ -339,6 +367,11 @@ def test_which_can_be_merged_and_which_grow() -> None:
         ("quantile(x, 2)", "share: must be between 0 and 1"),
         ("quantile(x, 0.5, precise=true)", "unexpected keyword"),
         ("(x)", "not an aggregate"),
+        ("funnel", "missing a required argument"),
+        ("funnel([])", "needs a list of predicates"),
+        ("path(page)", "missing a required argument"),
+        ("path(page, 0)", "limit: must be a whole number"),
+        ("duration(x)", "too many positional arguments"),
         ("", "not an aggregate"),
     ],
 )
@@ -355,6 +388,11 @@ def test_texts_that_are_refused(text: str, says: str) -> None:
         ("count where a = 'x, (y'", agg.count(where="a = 'x, (y'")),
         ("sum(f(a, b) * `c)`) WHERE d", agg.sum("f(a, b) * `c)`", where="d")),
         ("quantile(ms, .95, exact=true)", agg.quantile("ms", 0.95, exact=True)),
+        ("funnel([page = '/', f(a, 'x,]')])", agg.funnel(["page = '/'", "f(a, 'x,]')"])),
+        ("funnel(steps) where d", agg.funnel("steps", where="d")),
+        ("path(page, 3) where d", agg.path("page", 3, where="d")),
+        ("duration where d", agg.duration(where="d")),
+        ("bounce", agg.bounce()),
         ("count_distinct(p, true)", agg.count_distinct("p", approximate=True)),
     ],
 )
@@ -371,6 +409,8 @@ def test_texts_and_what_they_mean(text: str, same: Aggregate) -> None:
         (agg.sum("value +"), "does not fit"),
         (agg.count(where="value"), "predicate"),
         (agg.first("map(key, value)"), "sorted"),
+        (agg.funnel("value"), "funnel|does not fit"),
+        (agg.funnel(["value"]), "does not fit"),
     ],
 )
 def test_what_does_not_fit_the_events_is_told(

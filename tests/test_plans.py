@@ -173,6 +173,40 @@ def test_windows_of_a_job_exchange_and_sort_their_slices_once(events: DataFrame)
     kept.unpersist()
 
 
+def test_sessions_of_several_gaps_share_slices_and_sort(events: DataFrame) -> None:
+    gaps = ("10m", "30m", "2h")
+    definitions = [Definition(SessionWindow(gap=gap), FIXED_WIDTH) for gap in gaps]
+    timed = events.withColumn(TIME, F.unix_micros("at"))
+    sliced = slice_events(
+        timed, definitions, key=["user"], engine=PLAIN, zone="UTC", id=None, arrival=[]
+    ).by_key()
+    # One grid, of the smallest gap, and one sort of its slices.
+    assert [each for each in explained(sliced.frame).split() if each.startswith("_grid1")] == []
+    found = nodes(sliced.frame)
+    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (2, 1, 1)
+    kept = sliced.frame.persist()
+    assert kept.count()
+    for each in definitions:
+        of_slices = explained(replace(sliced, frame=kept).build(each).frame)
+        of_slices, relation, _ = of_slices.partition("InMemoryRelation")
+        assert relation
+        assert "Exchange" not in of_slices
+        assert "Sort" not in of_slices
+    kept.unpersist()
+
+
+def test_rules_take_events_only_where_slices_leave_a_doubt(events: DataFrame) -> None:
+    counts = {"n": agg.count(), "total": agg.sum("amount")}
+    ruled = SessionWindow(gap="30m", max_duration="4h", new_when="page", split="midnight")
+    found = nodes(aggregate(events, ruled, aggregates=counts, **COMMON))
+    assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
+    # The slices, which are looked at for what is doubtful as well; and the events of that.
+    assert found["BroadcastHashJoin"] + found["SortMergeJoin"] >= 1
+    # Without a rule that cuts, nothing can be doubtful.
+    short = SessionWindow(gap="30m", min_events=2)
+    assert nodes(aggregate(events, short, aggregates=counts, **COMMON))["FileScan"] == 1
+
+
 def test_only_what_is_needed_is_read(events: DataFrame) -> None:
     result = aggregate(events, SessionWindow(gap="30m"), aggregates={"n": agg.count()}, **COMMON)
     assert scanned(result) == {"user", "at"}

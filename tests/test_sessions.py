@@ -136,12 +136,12 @@ def test_sessionize_gives_every_event_its_session(spark: SparkSession, empty: bo
         for place, e in enumerate(ordered, 1):
             bounds = (session[0].time, session[-1].time)
             expected_rows.append((e.key, e.time, e.value, *bounds, number[key], place))
-    placed = [(*row[:3], *row[6:]) for row in found if row[5] is not None]
+    placed = [(*row[:3], *row[6:10]) for row in found if row[5] is not None]
     drawn.check(
         Counter(placed), Counter(expected_rows), case=lambda row: cases[drawn.number(row[0])]
     )
     left_out = [row for row in found if row[5] is None]
-    assert all(row[5:] == (None,) * 5 for row in left_out)
+    assert all(row[5:] == (None,) * 10 for row in left_out)
     assert len(left_out) == sum(1 for e in together if e.key is None or e.time is None)
 
 

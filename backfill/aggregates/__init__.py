@@ -22,7 +22,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from pyspark.sql import Column
@@ -40,23 +40,28 @@ from backfill.aggregates.ordered import (
 )
 from backfill.aggregates.parse import parse as _parse
 from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
+from backfill.aggregates.visits import Bounce, Duration, Funnel, Path
 from backfill.errors import AggregateError
 
 __all__ = [
     "FACTORIES",
     "Aggregate",
+    "bounce",
     "collect_list",
     "collect_set",
     "count",
     "count_distinct",
     "custom",
+    "duration",
     "first",
     "fold",
+    "funnel",
     "last",
     "max",
     "mean",
     "min",
     "parse",
+    "path",
     "quantile",
     "stddev",
     "sum",
@@ -228,6 +233,83 @@ def quantile(
     return kind(_expr(expression), _expr(where), float(share))
 
 
+def funnel(steps: Sequence[str] | str, *, where: str | Column | None = None) -> Aggregate:
+    """How many steps of a funnel the events reach, in order of time; 0 if not the first.
+
+    A step is reached by an event for which its predicate holds, after the event of the step
+    before it; so an event counts for one step only, and other events may come between. The order
+    is that of time, then arrival. The state holds every event for which a step holds.
+
+    Args:
+        steps: predicates in Spark SQL; or an expression whose value is an array of booleans, one
+            for each step.
+        where: as for the others.
+
+    Raises:
+        AggregateError: if there is no step.
+
+    Example:
+        >>> value_of(funnel(["page = 'a'", "page = 'b'", "page = 'c'"]))
+        2
+    """
+    if isinstance(steps, str):
+        return Funnel(_expr(steps), _expr(where))
+    if not steps or not all(isinstance(each, str) and each.strip() for each in steps):
+        raise AggregateError(
+            "needs a list of predicates",
+            field="steps",
+            value=steps,
+            way_out="Write it like funnel([page = '/', page = '/cart'])",
+        )
+    holds = ", ".join(f"coalesce(({each}), false)" for each in steps)
+    return Funnel(f"array({holds})", _expr(where), tuple(each.strip() for each in steps))
+
+
+def path(expression: str | Column, limit: int, *, where: str | Column | None = None) -> Aggregate:
+    """The first values, ordered by event time, arrival, then value; NULL is left out.
+
+    Args:
+        expression: such as the page.
+        limit: at most so many; the state holds no more.
+        where: as for the others.
+
+    Raises:
+        AggregateError: if the limit is not a whole number from 1 on.
+
+    Example:
+        >>> value_of(path("page", 2))
+        ['a', 'b']
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise AggregateError(
+            "must be a whole number, at least 1",
+            field="limit",
+            value=limit,
+            way_out="Write it like path(page, 10)",
+        )
+    return Path(_expr(expression), _expr(where), limit)
+
+
+def duration(*, where: str | Column | None = None) -> Aggregate:
+    """The seconds from the first event to the last one, a double.
+
+    Example:
+        >>> value_of(duration()), value_of(duration(where="page = 'b'"))
+        (2400.0, 0.0)
+    """
+    return Duration(None, _expr(where))
+
+
+def bounce(*, where: str | Column | None = None) -> Aggregate:
+    """Whether there is one event only, such as one page view; NULL if there is none.
+
+    Example:
+        >>> value_of(bounce()), value_of(bounce(where="page = 'b'"))
+        (False, True)
+    """
+    return Bounce(None, _expr(where))
+
+
 def custom(
     expression: str | Column,
     *,
@@ -301,6 +383,10 @@ FACTORIES: Mapping[str, Callable[..., Aggregate]] = MappingProxyType(
             collect_set,
             count_distinct,
             quantile,
+            funnel,
+            path,
+            duration,
+            bounce,
         )
     }
 )

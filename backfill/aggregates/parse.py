@@ -49,7 +49,7 @@ def parse(text: str, factories: Mapping[str, Callable[..., Aggregate]]) -> Aggre
 def _make(
     text: str, factory: Callable[..., Aggregate], arguments: list[str], where: str | None
 ) -> Aggregate:
-    positional: list[Any] = [each.strip() for each in arguments[:1] if each.strip()]
+    positional: list[Any] = [_listed(each.strip()) for each in arguments[:1] if each.strip()]
     named: dict[str, Any] = {} if where is None else {"where": where}
     for argument in arguments[1:]:
         match = _PARAMETER.fullmatch(argument)
@@ -69,6 +69,13 @@ def _make(
     except TypeError as error:
         raise AggregateError(str(error), value=text, way_out=_usage(factory)) from None
     return factory(*positional, **named)
+
+
+def _listed(argument: str) -> str | list[str]:
+    """The items of `[a, b]`; other arguments as they are."""
+    if argument.startswith("[") and argument.endswith("]"):
+        return [each.strip() for each in _split(argument[1:-1])]
+    return argument
 
 
 def _usage(factory: Callable[..., Aggregate]) -> str:

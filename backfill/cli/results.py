@@ -68,6 +68,10 @@ def print_result(result: RunResult, tables: Path) -> None:
         (name, f"{window.rows:,}", f"{window.events:,}", _short(tables / name))
         for name, window in result.windows.items()
     ]
+    for name, window in result.windows.items():
+        if window.dropped is not None:
+            sessions, events = window.dropped.sessions, window.dropped.events
+            print_line(f"{name}: {sessions:,} sessions of {events:,} events were too short.\n")
     if rows:
         print_table(("window", "rows", "events", "table"), rows, right=("rows", "events"))
     if any(not each.success for each in result.checks):

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from backfill.compute import Built
 from backfill.execution.gate import Rows
 from backfill.execution.rewrite import FileRewrite
+from backfill.execution.run_result import Dropped
 from backfill.ledger.record import Input
 from backfill.ledger.state import State
 from backfill.quality.events import Counted
@@ -36,6 +37,7 @@ class TableChange:
         facts: for `history`.
         changed: how many windows are other than before; None: it is looked up.
         checked: what the gate looks at.
+        dropped: sessions that are too short to be published; None where none can be.
     """
 
     state: State
@@ -50,6 +52,7 @@ class TableChange:
     facts: Mapping[str, object]
     changed: int | None = None
     checked: Rows
+    dropped: Dropped | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,7 @@ class ComputedWindows:
         every: all windows that hold an event of the stage, including those not published.
         held: how many of the stage's events these hold.
         assigned: how many of them the engine assigns to windows.
+        dropped: sessions that are too short to be published; None where none can be.
     """
 
     rewrite: FileRewrite
@@ -69,6 +73,7 @@ class ComputedWindows:
     every: Built
     held: int
     assigned: int
+    dropped: Dropped | None = None
 
     def change(
         self,
@@ -108,6 +113,7 @@ class ComputedWindows:
             horizon=horizon,
             facts=facts,
             changed=changed,
+            dropped=self.dropped,
             checked=Rows(
                 frame=frame,
                 dates=dates,

@@ -6,6 +6,8 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import add
 
 from backfill.errors import BackfillError
 from backfill.events import spark_errors
@@ -130,8 +132,12 @@ def _joined(
         quarantined.update(result.quarantined)
         for name, each in result.windows.items():
             before = windows.get(name, WindowResult(0, 0, each.version))
+            dropped = [one for one in (before.dropped, each.dropped) if one is not None]
             windows[name] = WindowResult(
-                before.rows + each.rows, before.events + each.events, each.version
+                before.rows + each.rows,
+                before.events + each.events,
+                each.version,
+                reduce(add, dropped) if dropped else None,
             )
     horizons = [each.horizon_us for each in results if each.horizon_us is not None]
     return RunResult(

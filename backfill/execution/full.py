@@ -12,6 +12,7 @@ from backfill.conservation import check_held, check_rows, totals
 from backfill.errors import SourceError
 from backfill.events import Snapshot
 from backfill.execution.change import Computed, TableChange
+from backfill.execution.dropped import dropped_of
 from backfill.execution.gate import Rows
 from backfill.execution.quarantine import all_unusable
 from backfill.execution.retention import duplicates_of, ended, ended_windows, past
@@ -40,7 +41,12 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     context.progress(f"reading {_inputs(context.source.snapshot)} into slices")
     # Kept for all windows: the source is scanned once.
     sliced = slices(context, observed, list(definitions), staging.persisted).by_key()
-    sliced = replace(sliced, frame=staging.persisted(sliced.frame))
+    sliced = replace(
+        sliced,
+        frame=staging.persisted(sliced.frame),
+        # What is read again for sessions with rules must not be observed again.
+        singles=slices(context, usable, list(definitions)).singles,
+    )
     sums = totals(sliced, definitions)
     # First, for of what Spark finds to be empty it need not have observed anything.
     if sums.first is None or sums.horizon is None:
@@ -73,10 +79,15 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         built = sliced.build(definition)
         if gone is not None and limit is not None:
             built = replace(built, frame=built.frame.where(~ended(built, limit)))
+        dropped = None
+        if definition.drops:
+            built = replace(built, frame=staging.persisted(built.frame))
+            dropped = dropped_of(built)
         staged = staging.windows(name, built.table(sums.horizon))
         count = staged.sum_of(EVENTS)
         held = count if built.kind.held == EVENTS else staged.sum_of(built.kind.held)
         held_of_all = held + (gone.held[name] if gone else 0)
+        held_of_all += 0 if dropped is None else dropped.events
         check_held(name, held_of_all, sums.assigned[name])
         context.progress(f"{name}: {staged.rows:,} rows written")
         changes.append(
@@ -90,6 +101,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
                 closure=None,
                 horizon=sums.horizon,
                 facts=facts,
+                dropped=dropped,
                 checked=Rows(
                     frame=context.store.read_staged(context.spark, staged),
                     dates=dates_over(covered, sums.horizon, zone),

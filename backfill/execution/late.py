@@ -15,6 +15,7 @@ from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, ComputedWindows, TableChange
+from backfill.execution.dropped import dropped_of
 from backfill.execution.late_rows import late_rows
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
@@ -236,6 +237,9 @@ def _window(
     on_covered = starts_on(record.covered, context.spec.timezone)
     starts = on_covered & kept
     wanted = (on_covered | bitmap.any()) & (kept | reaching)
+    if definition.ruled:
+        # Before a window that starts on a covered date can lie some that are in no table.
+        wanted = F.lit(True)
     found = _found(whole, starts, wanted, bitmap, reaching)
     assigned = sums.assigned[state.name]
     check_held(state.name, found.late, assigned)
@@ -259,6 +263,7 @@ def _window(
         every=replace(built, frame=every),
         held=found.late,
         assigned=assigned,
+        dropped=dropped_of(ours),
     )
 
 

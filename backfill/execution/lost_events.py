@@ -127,7 +127,9 @@ def check_removed(
     )
     sliced = slices(context, events, [state.name], computed_once)
     if isinstance(written.definition.window, SessionWindow):
-        wrong = outside(sliced.frame, written)
+        # Rules can cut within a slice.
+        window = written.definition.window
+        wrong = outside(sliced.singles.get(window, sliced.frame), written)
     else:
         again = sliced.build(written.definition)
         wrong = unlike(

@@ -10,7 +10,7 @@ from typing import Any
 from backfill.errors import ColumnError, TableError
 from backfill.execution.change import Computed, TableChange
 from backfill.execution.gate import Gate
-from backfill.execution.run_result import RunResult, WindowResult
+from backfill.execution.run_result import Dropped, RunResult, WindowResult
 from backfill.execution.staging import Staging
 from backfill.ledger.changes import changes
 from backfill.ledger.record import Input, Record
@@ -62,7 +62,15 @@ def publish(
             replace=each.replaces,
             base=each.state.version,
             dates=_ranges(each.closure),
-            metadata=_texts({**known, "rows": each.rows, **each.facts, "changed": changed[name]}),
+            metadata=_texts(
+                {
+                    **known,
+                    "rows": each.rows,
+                    **each.facts,
+                    **_dropped(each.dropped),
+                    "changed": changed[name],
+                }
+            ),
             record=_recorded(
                 context,
                 each.state,
@@ -81,7 +89,9 @@ def publish(
         duplicates=computed.duplicates,
         quarantined=computed.quarantine.reasons,
         windows={
-            name: WindowResult(found[name].rows, found[name].events, versions[name])
+            name: WindowResult(
+                found[name].rows, found[name].events, versions[name], found[name].dropped
+            )
             for name in context.spec.windows
             if name in found
         },
@@ -204,6 +214,12 @@ def _moved(name: str) -> TableError:
         field=name,
         way_out="Nothing was published. Run again.",
     )
+
+
+def _dropped(found: Dropped | None) -> Mapping[str, int]:
+    if found is None:
+        return {}
+    return {"dropped_sessions": found.sessions, "dropped_events": found.events}
 
 
 def _ranges(dates: Dates | None) -> list[Any] | None:

@@ -15,6 +15,7 @@ from backfill.columns import END, EVENTS, START, TIME
 from backfill.compute import Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, ComputedWindows, TableChange
+from backfill.execution.dropped import dropped_of
 from backfill.execution.full import nothing_usable
 from backfill.execution.lost_events import check_removed
 from backfill.execution.quarantine import unusable
@@ -254,14 +255,10 @@ def _session(
 ) -> ComputedWindows:
     definition = context.definitions[state.name]
     found = followed(context, state, sliced, part)
-    frame = reduce(
-        DataFrame.unionByName,
-        (each.select(*sliced.frame.columns) for each in found.slices),
-        sliced.frame,
-    )
-    built = replace(sliced, frame=frame).build(definition)
+    whole = sliced.joined(found.slices)
+    built = whole.build(definition)
     every = computed_once(built.frame)
-    held, assigned = _check(state.name, every, frame)
+    held, assigned = _check(state.name, every, whole.frame)
     here = replace(built, frame=every)
     low, high = part.span
     # Everything inside the range is replaced.
@@ -281,7 +278,12 @@ def _session(
         ends = [each - 1 for each in (found.high,) if each is not None]
         closure |= dates_between(min(starts), max([*edges, *ends]), context.spec.timezone)
     return ComputedWindows(
-        rewrite=rewrite, closure=closure, every=here, held=held, assigned=assigned
+        rewrite=rewrite,
+        closure=closure,
+        every=here,
+        held=held,
+        assigned=assigned,
+        dropped=dropped_of(ours),
     )
 
 

@@ -46,6 +46,9 @@ def behind(context: Context, record: Record, definition: Definition) -> Column:
         definition: of the window.
     """
     window = definition.window
+    if definition.ruled:
+        # What a late event moves is a cut anywhere between two gaps.
+        return F.lit(True)
     if not isinstance(window, SessionWindow):
         # What had ended was dropped; should it be kept after all, its events are needed.
         return F.lit(False) if record.expired is None else F.col(END) < record.expired
@@ -140,6 +143,9 @@ def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     columns = of.sliced.build(definition).frame.columns
     if not isinstance(definition.window, SessionWindow):
         return _from_events(of, wanted).select(*columns), wanted.select(*bounds)
+    if definition.ruled:
+        followed, over = _followed(of, wanted.select(*bounds))
+        return followed.select(*columns), over
     reaching = behind(of.context, of.state.settled, definition)
     followed_keys = computed_once(wanted.where(reaching).select(*keys))
     settled = of_keys(wanted, followed_keys, keys, "left_anti")
@@ -178,9 +184,9 @@ def _followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     gap = window.gap.us
     span = (bounds[0] - gap - 1, bounds[1] + gap + 2)
 
-    def read(low: int | None, high: int | None, wanted: DataFrame) -> DataFrame:
-        events = events_of(of.events((low, high)), key, wanted)
-        return computed_once(of.slices(events).frame)
+    def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
+        found = of.slices(events_of(of.events((low, high)), key, wanted))
+        return replace(found, frame=computed_once(found.frame))
 
     inside = of.slices(events_of(of.events(span), key, edge))
     kept = replace(inside, frame=computed_once(inside.frame))
@@ -194,7 +200,6 @@ def _followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
         read=read,
         published=of.published,
     )
-    whole = replace(kept, frame=reduce(DataFrame.unionByName, found.slices, kept.frame))
-    built = whole.build(definition)
+    built = kept.joined(found.slices).build(definition)
     over = computed_once(found.extents)
     return match_rows(built.frame, built, ReplacedWindows(None, over), "left_semi"), over

@@ -12,6 +12,22 @@ from backfill.time.dates import Range
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """Sessions that a run computed and did not publish, for a rule says that they are too short.
+
+    Attributes:
+        sessions: how many.
+        events: the sum of their numbers of events.
+    """
+
+    sessions: int
+    events: int
+
+    def __add__(self, other: Dropped) -> Dropped:
+        return Dropped(self.sessions + other.sessions, self.events + other.events)
+
+
+@dataclass(frozen=True)
 class WindowResult:
     """What a run published of one window.
 
@@ -19,11 +35,13 @@ class WindowResult:
         rows: windows that the run computed.
         events: the sum of their numbers of events.
         version: of the table.
+        dropped: what it computed besides; None where no rule drops sessions.
     """
 
     rows: int
     events: int
     version: int
+    dropped: Dropped | None = None
 
 
 @dataclass(frozen=True)

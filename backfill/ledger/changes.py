@@ -156,6 +156,12 @@ def _sides(
         if isinstance(window, SessionWindow):
             # An older version may have had a smaller gap than is taken off here.
             last = F.greatest(start, last_event(last, window, rules))
+        if isinstance(window, SessionWindow) and window.has_rules:
+            # A rule can cut events of one instant; spans of one side must not meet there.
+            sessions = Over.partitionBy(*map(column, key)).orderBy(start, last, "session_id")
+            meets = F.coalesce(F.lag(last).over(sessions) == start, F.lit(False))
+            start = start + meets.cast("bigint")
+            last = F.greatest(start, last)
         return frame.select(
             *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
             F.lit(name == _NEW).alias(_IS_NEW),

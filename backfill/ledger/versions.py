@@ -20,6 +20,7 @@ COMPACT = "compact"
 _TEXTS = ("kind", "user", "from", "to", "chunk_of", "published_anyway")
 _COUNTS = ("read", "late", "accepted", "duplicates", "quarantined")
 _TABLE_COUNTS = ("rows", "changed")
+_DROPPED = ("dropped_sessions", "dropped_events")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
         For each `run_id`, `time` (UTC, of its last commit), what is known of `kind`, `user`,
         `from`, `to`, `chunk_of`, `published_anyway` (the reason) and the counts `read`, `late`,
         `accepted`, `duplicates` and `quarantined`, and its `tables`: by name `version`, `rows`
-        and `changed`. None means unknown.
+        and `changed`, and where a rule drops sessions `dropped_sessions` and `dropped_events`.
+        None means unknown.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -79,6 +81,7 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
             run |= {each: metadata[each] for each in _TEXTS if each in metadata}
             run |= _numbers(metadata, _COUNTS)
             counts = dict.fromkeys(_TABLE_COUNTS) | _numbers(metadata, _TABLE_COUNTS)
+            counts |= _numbers(metadata, _DROPPED)
             run["tables"].setdefault(name, {"version": commit.version, **counts})
     return sorted(found.values(), key=lambda run: run["time"], reverse=True)
 

@@ -90,20 +90,27 @@ def session_is_open(last: Column, window: SessionWindow, rules: Rules, horizon: 
     return ~breaks(F.lit(horizon), last, window.gap.us, rules)
 
 
-def session_id(keys: Sequence[tuple[Column, T.DataType]], start: Column) -> Column:
+def session_id(
+    keys: Sequence[tuple[Column, T.DataType]], start: Column, ordinal: Column | None = None
+) -> Column:
     """A session's id: two hashes of its key and its start, of 63 bits each, in 32 hexadecimals.
 
     Each key value follows its length, so that no two keys run together, and is written in a way
     that depends on no session's settings. The id is stable as long as key and start are. The
     hashes are XXH64 with seeds of their own: MD5 would take longer than all the rest of a session.
     Their upper bits are set, for to pad a number with zeros takes longer than to hash.
+
+    Rules can cut events of one instant, so that several sessions of a key start there. The first
+    of them has the id of any session; only the others' `ordinal`, from 1, is hashed as well.
     """
     parts = []
     for value, type in keys:
         text = _text(value, type)
         # NULL does not change a hash, so it is marked by a length that no text has.
         parts += [F.coalesce(F.octet_length(text), F.lit(-1)), text]
-    hashes = (F.xxhash64(F.lit(seed), *parts, start) for seed in (0, 1))
+    # NULL does not change a hash.
+    ordinals = [] if ordinal is None else [F.when(ordinal > 0, ordinal)]
+    hashes = (F.xxhash64(F.lit(seed), *parts, start, *ordinals) for seed in (0, 1))
     return F.concat(*(F.hex(each.bitwiseOR(_UPPER_BIT)) for each in hashes))
 
 

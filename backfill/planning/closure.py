@@ -9,13 +9,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
+from backfill.compute import Sliced
 from backfill.engines import Rules
 from backfill.operators.session import sessions
 from backfill.time.durations import DAY_US
 from backfill.windows import SessionWindow
 
 #: Reads the slices of some keys' events in [low, high); None is no bound.
-Read = Callable[[int | None, int | None, DataFrame], DataFrame]
+Read = Callable[[int | None, int | None, DataFrame], Sliced]
 #: Reads key, start and end of some keys' published sessions that overlap [low, high); None where
 #: there can be none.
 Published = Callable[[int | None, int | None, DataFrame], DataFrame | None]
@@ -44,7 +45,7 @@ class Followed:
 
     Attributes:
         extents: key, start and end (µs) of what came out whole.
-        slices: of the keys that were followed, beyond the span; one frame for each step.
+        slices: of the keys that were followed, beyond the span; one for each step and side.
         steps: what was read, for the plan to tell.
         low, high: how far it was read.
     """
@@ -52,7 +53,7 @@ class Followed:
     low: int | None
     high: int | None
     extents: DataFrame
-    slices: list[DataFrame] = field(default_factory=list)
+    slices: list[Sliced] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
 
@@ -100,7 +101,8 @@ def follow(
         if not count:
             return found
         step = _step(found, days * DAY_US, limits)
-        parts, before = [], []
+        parts: list[Sliced] = []
+        before = []
         if found.low is not None and (step.low is None or step.low < found.low):
             parts.append(read(step.low, found.low, wanted))
             before.append(published(step.low, found.low, wanted))
@@ -110,7 +112,7 @@ def follow(
         found.slices.extend(parts)
         found.steps.append(Step(count, step.low, step.high))
         found.low, found.high = step.low, step.high
-        spans = [each.select(*keys, FIRST, LAST) for each in parts]
+        spans = [each.frame.select(*keys, FIRST, LAST) for each in parts]
         spans += [as_span(each, keys) for each in before if each is not None]
         extents = _extended(open_, spans, window, rules, keys)
         days *= 2

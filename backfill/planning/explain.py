@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from backfill.compute import Definition
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage, Stage
 from backfill.quality.builtin import EVENTS, Scope, scopes
@@ -63,6 +64,14 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         count = len({path for each in stage.late for path in each.inputs})
         kind, reads = "late", f"{count} inputs that are not counted yet"
         replaces = "windows that a late event belongs to or joins"
+        windows = {name: spec.windows[name] for name in tables}
+        again = [
+            name
+            for name, each in windows.items()
+            if not Definition(each.window, each.aggregates).mergeable
+        ]
+        if again:
+            reads += f", and for {', '.join(again)} all events of the windows that these touch"
     return Explained(
         kind=kind,
         reads=reads,

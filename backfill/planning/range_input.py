@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -116,10 +116,10 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
     gap = window.gap.us
     near = (F.col(START) - low <= gap) | (F.lit(high) - F.col(END) <= gap)
 
-    def read(low: int | None, high: int | None, wanted: DataFrame) -> DataFrame:
+    def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
         events = context.reader.events(part.counted, (low, high))
-        own = events_of(events, sliced.key, wanted)
-        return computed_once(slices(context, own, part.names).frame)
+        found = slices(context, events_of(events, sliced.key, wanted), part.names)
+        return replace(found, frame=computed_once(found.frame))
 
     found = follow(
         extents.where(near),

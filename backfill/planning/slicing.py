@@ -77,7 +77,9 @@ def counted_slices(
     counted = Observation()
     observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
     sliced = slices(context, observed, names, computed_once).by_key()
-    kept = replace(sliced, frame=computed_once(sliced.frame))
+    # What is read again later must not be counted again.
+    singles = slices(context, events, names).singles
+    kept = replace(sliced, frame=computed_once(sliced.frame), singles=singles)
     sums = totals(kept, of(context, names))
     # What Spark knows to be empty it does not execute, and then observes nothing of.
     check_rows(counted.get["rows"] if sums.rows else events.count(), sums, 0)

@@ -19,6 +19,7 @@ from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
 from backfill.operators.session import breaks
+from backfill.operators.session_rules import long_enough
 from backfill.windows import EventWindow, SessionWindow, SlidingWindow
 
 #: Checks that compare a row with the one before it: rows are sorted for them.
@@ -99,6 +100,9 @@ class WindowRules:
         if self.id is not None and of_each_event(self.definition.window):
             # Of events at the same time, those with the same id are one.
             before[_ID_BEFORE] = self.id
+        elif self.definition.ruled:
+            # Several sessions that rules cut can have the same bounds; their ids differ.
+            before[_ID_BEFORE] = "session_id"
         in_order = Over.partitionBy(*map(column, self.key)).orderBy(*map(column, before.values()))
         return (
             rows.withColumns({START: start, END: end})
@@ -139,17 +143,34 @@ class WindowRules:
             # Without an id, and with none, equal events at the same time have equal rows.
             known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
             again = again & F.coalesce(known, F.lit(False))
+        elif self.definition.ruled:
+            again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
+        if isinstance(window, SessionWindow):
+            bad = bad | _beyond_limits(window, start, end)
         least = 0 if isinstance(window, SlidingWindow) and window.before else 1
         flags = [("bounds", bad), ("counts", F.col(EVENTS) < least), (_UNIQUE, again)]
         if isinstance(window, SessionWindow):
             rules = self.engine.rules_for(window)
             near = ~breaks(start, F.col(_END_BEFORE), window.gap.us, rules)
+            if window.has_rules:
+                # They cut where there is no gap, but sessions never overlap.
+                near = F.coalesce(start < F.col(_END_BEFORE), F.lit(False))
             # A row that is there twice breaks one check, not two.
             return [*flags, (_GAP, near & ~again)]
         if isinstance(window, EventWindow):
             return flags
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
+
+
+def _beyond_limits(window: SessionWindow, start: Column, end: Column) -> Column:
+    """Whether a session is longer, or shorter, than its rules allow."""
+    beyond = F.lit(False)
+    if window.longest_us is not None:
+        beyond |= end - start > window.longest_us
+    if window.max_events is not None:
+        beyond |= F.col(EVENTS) > window.max_events
+    return beyond | ~long_enough(window)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -184,6 +184,13 @@ def _check_window(options: StreamOptions, wanted: Wanted) -> None:
             )
         return
     wanted.engine.rules_for(window)
+    if isinstance(window, SessionWindow) and window.has_rules:
+        raise WindowError(
+            "has rules that cut or drop sessions, which no streaming engine has",
+            field="window",
+            value=str(window),
+            way_out="Reconcile a window of the same gap without rules: add one to the job",
+        )
     if not wanted.engine.has(window):
         problem = f"the engine {name} has no such windows, so no stream of it can have written them"
     elif isinstance(window, SessionWindow) and not options.form.sessions:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from backfill.errors import AggregateError, ColumnError
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
-from backfill.replay.forms import FORMS, Form
+from backfill.replay.forms import Form, form
 
 
 class Aggregated(Protocol):
@@ -76,12 +76,12 @@ class Folding:
             if each.python == "count" and field is None and where is None:
                 self._counts.append(name)
             else:
-                self._parts.append((name, FORMS[each.python], field, where))
+                self._parts.append((name, form(each.python), field, where))
         self._bare = not self._parts and not self.keeps
 
     def empty(self) -> State:
         """A window of no events."""
-        parts = [form.start() for _, form, _, _ in self._parts]
+        parts = [each.start() for _, each, _, _ in self._parts]
         return State(0, NEVER, parts, [] if self.keeps else None)
 
     def single(self, event: Event, time: int) -> State:
@@ -104,12 +104,12 @@ class Folding:
         values = _NULLS if event.value is None else event.value
         parts = state.parts
         try:
-            for i, (_, form, field, where) in enumerate(self._parts):
+            for i, (_, how, field, where) in enumerate(self._parts):
                 if where is not None and values[where] is not True:
                     continue
                 value = 1 if field is None else values[field]
-                if value is not None or form.sees_nulls:
-                    parts[i] = form.add(parts[i], value, (time, event.arrival))
+                if value is not None or how.sees_nulls:
+                    parts[i] = how.add(parts[i], value, (time, event.arrival))
         except KeyError as error:
             raise ColumnError(
                 f"the event that arrived as {event.arrival!r} has no such field",
@@ -121,8 +121,8 @@ class Folding:
         """Merges the right window into the left one, in place; the right one is no longer valid."""
         left.count += right.count
         left.latest = max(left.latest, right.latest)
-        for i, (_, form, _, _) in enumerate(self._parts):
-            left.parts[i] = form.merge(left.parts[i], right.parts[i])
+        for i, (_, how, _, _) in enumerate(self._parts):
+            left.parts[i] = how.merge(left.parts[i], right.parts[i])
         if left.arrivals is not None and right.arrivals is not None:
             left.arrivals.extend(right.arrivals)
         return left
@@ -130,7 +130,7 @@ class Folding:
     def copy(self, state: State) -> State:
         """An independent copy of a window."""
         parts = [
-            form.copy(part) for (_, form, _, _), part in zip(self._parts, state.parts, strict=True)
+            how.copy(part) for (_, how, _, _), part in zip(self._parts, state.parts, strict=True)
         ]
         arrivals = None if state.arrivals is None else list(state.arrivals)
         return State(state.count, state.latest, parts, arrivals)
@@ -140,8 +140,8 @@ class Folding:
         values: dict[str, Any] = dict.fromkeys(self._counts, state.count)
         if self._bare:
             return values
-        for (name, form, _, _), part in zip(self._parts, state.parts, strict=True):
-            values[name] = form.finish(part)
+        for (name, how, _, _), part in zip(self._parts, state.parts, strict=True):
+            values[name] = how.finish(part)
         return values
 
     def events(self, state: State) -> tuple[Any, ...] | None:

@@ -6,6 +6,7 @@ A form's state may be changed in place: whoever adds to it, or merges it into an
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, localcontext
 from types import MappingProxyType
@@ -148,6 +149,41 @@ def _value(state: _Placed | None) -> Any:
     return None if state is None else state[1]
 
 
+def _listed(state: list[_Placed], value: Any, place: tuple[int, Any]) -> list[_Placed]:
+    state.append((place, value))
+    return state
+
+
+def _extended(left: list[_Placed], right: list[_Placed]) -> list[_Placed]:
+    left.extend(right)
+    return left
+
+
+def _in_order(state: list[_Placed]) -> list[Any]:
+    return [value for _, value in sorted(state, key=lambda each: each[0])]
+
+
+def _reached(state: list[_Placed]) -> int:
+    """How many steps: of each event a list says which of them it is."""
+    reached = 0
+    for steps in _in_order(state):
+        reached += reached < len(steps) and steps[reached] is True
+    return reached
+
+
+_Span = tuple[int, int] | None
+
+
+def _wider(left: _Span, right: _Span) -> _Span:
+    if left is None or right is None:
+        return right if left is None else left
+    return min(left[0], right[0]), max(left[1], right[1])
+
+
+def _seconds(state: _Span) -> float | None:
+    return None if state is None else (state[1] - state[0]) / 1_000_000
+
+
 def _moments() -> _Moments:
     return 0, 0.0, 0.0
 
@@ -170,5 +206,28 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "count_distinct": Form(set, _seen, _union, len, set),
         "first": Form(_none, _earliest, _earlier, _value, sees_nulls=True),
         "last": Form(_none, _latest, _later, _value, sees_nulls=True),
+        "funnel": Form(list, _listed, _extended, _reached, list),
+        "duration": Form(
+            _none,
+            lambda state, value, place: _wider(state, (place[0], place[0])),
+            _wider,
+            _seconds,
+        ),
+        "bounce": Form(
+            lambda: 0,
+            lambda n, value, place: n + 1,
+            lambda a, b: a + b,
+            lambda n: n == 1 if n else None,
+        ),
     }
 )
+_PATH = re.compile(r"path\((\d+)\)")
+
+
+def form(name: str) -> Form:
+    """The form of this name; that of a path has its limit in the name, such as `path(3)`."""
+    path = _PATH.fullmatch(name)
+    if path is None:
+        return FORMS[name]
+    limit = int(path[1])
+    return Form(list, _listed, _extended, lambda state: _in_order(state)[:limit], list)

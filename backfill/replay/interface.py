@@ -63,6 +63,8 @@ def _hint(window: Window | EventWindow) -> str | None:
             "Storm and Flink's datastream have count windows of a size in order of arrival, Flink "
             "SQL in order of time with an advance of 1, plain has all"
         )
+    if isinstance(window, SessionWindow) and window.has_rules:
+        return "No engine has these rules: replay it with a gap only, or compute it in batch"
     return None
 
 
@@ -87,7 +89,7 @@ def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> 
     if isinstance(window, CountWindow):
         return streaming.counts(window)
     if isinstance(window, SessionWindow):
-        return not isinstance(window.gap, Messages)
+        return not isinstance(window.gap, Messages) and not window.has_rules
     calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())
     if calendar and not streaming.calendars:
         return False

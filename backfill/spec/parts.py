@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -88,3 +88,4 @@ Columns = Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(_e
 Span = Annotated[Duration, PlainValidator(_calendar_or_fixed)]
 Flag = Annotated[bool, PlainValidator(_flag)]
 FixedSpan = Annotated[Fixed, PlainValidator(_fixed)]
+Number = Annotated[Any, PlainValidator(number)]

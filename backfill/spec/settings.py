@@ -26,6 +26,7 @@ from backfill.spec.parts import (
     Columns,
     FixedSpan,
     Flag,
+    Number,
     Part,
     Span,
     Text,
@@ -148,10 +149,37 @@ def _gap_in_time(value: object) -> object:
     return value
 
 
-class Session(Part):
-    """The parameters of `SessionWindow`."""
+def _gap_or_preset(value: Fixed | None, info: ValidationInfo[Context]) -> Fixed | None:
+    if value is None and not info.data.get("preset"):
+        raise JobFileError("is missing", way_out="Give a gap such as 30m, or a preset")
+    return value
 
-    gap: Annotated[FixedSpan, BeforeValidator(_gap_in_time)]
+
+class Session(Part):
+    """The parameters of `SessionWindow`, which checks those that are not durations itself."""
+
+    preset: Text | None = None
+    gap: Annotated[
+        FixedSpan | None, BeforeValidator(_gap_in_time), AfterValidator(_gap_or_preset)
+    ] = Field(None, validate_default=True)
+    max_duration: FixedSpan | None = None
+    max_duration_on: Text = "start"
+    max_events: Number | None = None
+    new_when: Columns = ()
+    null_is_change: bool = False
+    start_when: Text | None = None
+    end_when: Text | None = None
+    split: Text | None = None
+    min_events: Number | None = None
+    min_duration: FixedSpan | None = None
+
+    @property
+    def window(self) -> SessionWindow:
+        """The window, by a preset or without one."""
+        given = {name: getattr(self, name) for name in self.model_fields_set if name != "preset"}
+        if self.preset is not None:
+            return SessionWindow.preset(self.preset, **given)
+        return SessionWindow(**given)
 
 
 class Tumbling(Part):
@@ -217,6 +245,8 @@ class WindowTable(Part):
     def window(self) -> AnyWindow:
         """The one window that is defined."""
         (kind,) = self._kinds()
+        if self.session is not None:
+            return self.session.window
         return _KINDS[kind](**dict(getattr(self, kind)))
 
     @model_validator(mode="after")

@@ -50,6 +50,13 @@ def check_streamed(name: str, window: AnyWindow) -> None:
         SPARK.rules_for(window)
     except WindowError as error:
         raise error.within(place) from None
+    if isinstance(window, SessionWindow) and window.has_rules:
+        raise WindowError(
+            "Structured Streaming has no rules that cut or drop sessions",
+            field=place,
+            value=str(window),
+            way_out=f"Use a gap only, or {batch}",
+        )
     if not SPARK.has(window):
         kind = "cumulating" if isinstance(window, CumulatingWindow) else "calendar"
         raise WindowError(

@@ -20,7 +20,7 @@ from backfill.planning.context import open_context
 from backfill.planning.late import plan_late
 from backfill.planning.planner import plan_selection
 from backfill.planning.selection import Selection
-from tests.execution.world import WINDOWS, World, at, day
+from tests.execution.world import World, at, day
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -121,7 +121,9 @@ def test_what_is_read_for_late_events(
         # Where states merge: the late events.
         ("sessions", "hopping"): {"late.parquet"},
         # Where one needs all its events: those that the touched windows may have, too.
-        WINDOWS: {"late.parquet", "one.parquet"},
+        ("sessions", "exact", "hopping"): {"late.parquet", "one.parquet"},
+        # Dropped sessions are in no table: their events are looked for, a day at a time.
+        ("ruled",): {"late.parquet", "one.parquet", "zero.parquet"},
     }
     for windows, files in expected.items():
         world = World(tmp_path / str(len(windows)), spark, windows=windows)

@@ -16,15 +16,16 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from backfill import Job
+from backfill import Job, SessionWindow
 from backfill.execution.run_result import RunResult
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store
 from backfill.time.dates import ALL, Dates, date_of
-from tests import reference
+from tests import reference, reference_rules
 from tests.memory_store import MemoryStore
 from tests.reference import Event
+from tests.reference_rules import Visit
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -32,11 +33,22 @@ DAY = 24 * HOUR
 GAP = 30 * MINUTE
 FIRST_DAY = dt.date(2026, 1, 1)
 START = reference.micros(dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc))
+#: The rules of `ruled`, for the reference.
+RULES = SessionWindow(
+    gap="30m",
+    max_duration="40m",
+    max_events=4,
+    new_when="campaign",
+    split="midnight",
+    start_when="login",
+    end_when="logout",
+    min_events=2,
+)
 #: All days that a test can mean.
 EVERY = range(-400, 400)
 
 #: Some of the job's; `exact` has an aggregate that needs all events of a window.
-WINDOWS = ("sessions", "exact", "hopping")
+WINDOWS = ("sessions", "exact", "hopping", "ruled")
 #: Others, around single events.
 SLIDING = ("moving", "earlier", "around", "growing", "shared")
 #: Those with a row for each event, as [back, ahead] in µs and whether the event is left out.
@@ -51,7 +63,9 @@ source: {path: src, format: parquet}
 events: {key: user, time: at%s}
 windows:
   sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value), average: mean(value),
-             first: first(value), values: collect_set(value), different: count_distinct(value)}}
+             first: first(value), values: collect_set(value), different: count_distinct(value),
+             way: "path(value, 3)", steps: "funnel([value = 1, value = 3, value = 0])",
+             seconds: duration, single: bounce where value > 0}}
   exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
   hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
   moving: {sliding: {size: 90m}, aggregates: {n: count, largest: max(value)}}
@@ -59,6 +73,9 @@ windows:
   around: {sliding: {size: 30m, following: 1h}, aggregates: {n: count, largest: max(value)}}
   growing: {sliding: {size: null}, aggregates: {n: count, largest: max(value)}}
   shared: {sliding: {size: 1h, distinct: true}, aggregates: {n: count, largest: max(value)}}
+  ruled: {session: {gap: 30m, max_duration: 40m, max_events: 4, new_when: id, split: midnight,
+          start_when: value = -3, end_when: value = 3, min_events: 2},
+          aggregates: {n: count, total: sum(value)}}
 tables: {path: out}
 checks: {builtin: %s}
 %s
@@ -261,6 +278,10 @@ class World:
                 (key, end - HOUR, end, len(own), _largest(own), end >= horizon)
                 for (key, end), own in reference.distinct_windows(events, HOUR).items()
             ],
+            "ruled": [
+                (e[0].key, e[0].time, e[-1].time, len(e), _total(e), _open(e, closed, horizon))
+                for e, closed in reference_rules.sessions(RULES, map(_visit, events))
+            ],
         }
 
     def _rows(self, events: list[Event], name: str, horizon: int) -> list[tuple[Any, ...]]:
@@ -311,7 +332,36 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
     average = total / len(values) if total is not None else None
     first = min(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
     different = tuple(sorted(set(values)))
-    return len(events), total, average, first.value, different, len(different)
+    in_order = sorted(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
+    way = tuple(e.value for e in in_order if e.value is not None)[:3]
+    reached, steps = 0, (1, 3, 0)
+    # Of a funnel, events at the same time are ordered by the steps that they are.
+    for e in sorted(events, key=lambda e: (e.time, [e.value == step for step in steps])):
+        reached += reached < 3 and e.value == steps[reached]
+    seconds = (in_order[-1].time - in_order[0].time) / 1_000_000
+    above = sum(value > 0 for value in values)
+    single = above == 1 if above else None
+    counts = (len(events), total, average, first.value, different, len(different))
+    return (*counts, way, reached, seconds, single)
+
+
+def _visit(event: Event) -> Visit:
+    ends = {"login": event.value == -3, "logout": event.value == 3}
+    return Visit(event.key, event.time, campaign=event.id, value=event.value, **ends)
+
+
+def _total(visits: list[Visit]) -> int | None:
+    values = [v.value for v in visits if v.value is not None]
+    return sum(values) if values else None
+
+
+def _open(visits: list[Visit], closed: bool, horizon: int) -> bool:
+    """Whether an event at the horizon could join the session."""
+    start, last = visits[0].time, visits[-1].time
+    assert start is not None
+    assert last is not None
+    in_time = horizon - last <= GAP and horizon <= reference_rules.limit(RULES, start)
+    return in_time and not closed and len(visits) < 4 and start // DAY == horizon // DAY
 
 
 def _median(events: list[Event]) -> float | None:

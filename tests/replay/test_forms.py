@@ -11,29 +11,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill.replay.forms import FORMS
+from backfill.replay.forms import FORMS, form
 
 NAN = math.nan
 numbers = st.lists(st.one_of(st.none(), st.integers(-1000, 1000)), max_size=12)
 
 
 def folded(name: str, values: list[Any]) -> Any:
-    form = FORMS[name]
-    state = form.start()
+    how = form(name)
+    state = how.start()
     for place, value in enumerate(values):
-        if value is not None or form.sees_nulls:
-            state = form.add(state, value, (place, place))
+        if value is not None or how.sees_nulls:
+            state = how.add(state, value, (place, place))
     return state
 
 
 def value(name: str, values: list[Any]) -> Any:
-    return FORMS[name].finish(folded(name, values))
+    return form(name).finish(folded(name, values))
 
 
-@pytest.mark.parametrize("name", FORMS)
+EMPTY = {"count": 0, "count_distinct": 0, "funnel": 0, "path(2)": []}
+#: Those of plain values.
+NAMES = [*(name for name in FORMS if name != "funnel"), "path(2)"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "funnel"])
 def test_of_nothing(name: str) -> None:
-    assert value(name, []) == (0 if name.startswith("count") else None)
-    assert value(name, [None]) == (0 if name.startswith("count") else None)
+    assert value(name, []) == EMPTY.get(name)
+    assert value(name, [None]) == EMPTY.get(name)
 
 
 @given(numbers)
@@ -55,18 +60,18 @@ def test_values(values: list[int | None]) -> None:
         assert value("stddev", values) is None
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", NAMES)
 @given(values=numbers, cut=st.integers(0, 12))
 def test_merging_two_parts_is_the_whole(name: str, values: list[Any], cut: int) -> None:
-    form = FORMS[name]
-    left, right = folded(name, values[:cut]), form.start()
+    how = form(name)
+    left, right = folded(name, values[:cut]), how.start()
     for place, each in enumerate(values[cut:], len(values[:cut])):
-        if each is not None or form.sees_nulls:
-            right = form.add(right, each, (place, place))
-    kept = form.finish(form.copy(left))
-    copied = form.copy(left)
-    assert form.finish(form.merge(copied, right)) == pytest.approx(value(name, values))
-    assert form.finish(left) == kept  # the copy was merged, not the original
+        if each is not None or how.sees_nulls:
+            right = how.add(right, each, (place, place))
+    kept = how.finish(how.copy(left))
+    copied = how.copy(left)
+    assert how.finish(how.merge(copied, right)) == pytest.approx(value(name, values))
+    assert how.finish(left) == kept  # the copy was merged, not the original
 
 
 def test_types_are_kept() -> None:
@@ -99,3 +104,29 @@ def test_first_and_last_are_by_time_then_arrival() -> None:
     for place, each in [((5, 1), "b"), ((5, 2), None), ((3, 3), "a")]:
         state = FORMS["last"].add(state, each, place)
     assert FORMS["last"].finish(state) is None
+
+
+def reached(steps: int, events: list[list[bool]]) -> int:
+    """The longest beginning of the steps that is found among the events, in their order."""
+    found = 0
+    rest = iter(events)
+    while found < steps and any(each[found] for each in rest):
+        found += 1
+    return found
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=8), st.integers(0, 8))
+def test_a_funnel_is_reached_step_by_step(events: list[list[bool]], cut: int) -> None:
+    assert value("funnel", events) == reached(3, events)
+    how, right = form("funnel"), form("funnel").start()
+    for place, each in enumerate(events[cut:], len(events[:cut])):
+        right = how.add(right, each, (place, place))
+    # Merged in either order: a place says where an event belongs.
+    assert how.finish(how.merge(right, folded("funnel", events[:cut]))) == reached(3, events)
+
+
+def test_of_visits() -> None:
+    assert value("path(2)", ["a", None, "b", "a"]) == ["a", "b"]
+    assert value("duration", [1, 1, 1]) == 0.000002
+    assert value("bounce", [1]) is True
+    assert value("bounce", [1, 1]) is False

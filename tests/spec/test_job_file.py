@@ -408,3 +408,52 @@ def test_engines_have_rules_of_their_own(tmp_path: Path) -> None:
     assert load(tmp_path, f"{gaps}engine: flink\n").engine.name == "flink"
     fine = SMALL.replace("gap: 30m", "gap: 1us") + "engine: flink\n"
     assert "session.gap: must be whole milliseconds" in problem(tmp_path, fine)
+
+
+RULED = SMALL.replace("{gap: 30m}", "{%s}")
+
+
+def test_rules_of_sessions(tmp_path: Path) -> None:
+    rules = (
+        "gap: 30m, max_duration: 4h, max_duration_on: grid, max_events: 100, new_when: campaign, "
+        "null_is_change: true, start_when: page = '/', end_when: 'x > 1', split: 06:00, "
+        "min_events: 2, min_duration: 1s"
+    )
+    window = load(tmp_path, RULED % rules).windows["sessions"].window
+    assert window == SessionWindow(
+        gap="30m",
+        max_duration="4h",
+        max_duration_on="grid",
+        max_events=100,
+        new_when=["campaign"],
+        null_is_change=True,
+        start_when="page = '/'",
+        end_when="x > 1",
+        split="06:00",
+        min_events=2,
+        min_duration="1s",
+    )
+
+
+def test_presets_of_sessions(tmp_path: Path) -> None:
+    window = load(tmp_path, RULED % "preset: mixpanel, gap: 20m").windows["sessions"].window
+    assert window == SessionWindow(gap="20m", split="midnight")
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ("max_duration: 4h", "session.gap: is missing. Give a gap such as 30m, or a preset"),
+        ("preset: ga5", "session.preset: no such preset (got 'ga5'). Did you mean 'ga4'?"),
+        ("gap: 30m, max_duration: 0s", "session.max_duration: must be greater than zero"),
+        ("gap: 30m, max_events: none", "session.max_events: must be a whole number of events"),
+        ("gap: 30m, split: noon", "session.split: must be midnight or a time of day"),
+        ("gap: 30m, max_duration_on: grid", "session.max_duration_on: has no meaning without"),
+        ("gap: 30m, new_when: [a, a]", "session.new_when: is listed twice"),
+        ("gap: 30m, min_event: 2", "session.min_event: no such setting. Did you mean 'min_events'"),
+    ],
+)
+def test_wrong_rules_of_sessions(tmp_path: Path, rules: str, problem: str) -> None:
+    with pytest.raises(JobFileError) as error:
+        load(tmp_path, RULED % rules)
+    assert f"windows.sessions.{problem}" in str(error.value)

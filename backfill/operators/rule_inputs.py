@@ -1,0 +1,83 @@
+"""What the rules of a session look at, evaluated once for each event."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.aggregates.bound import first_line
+from backfill.columns import column
+from backfill.errors import ColumnError, WindowError, did_you_mean
+from backfill.operators.session_rules import ENDS, STARTS, VALUE
+from backfill.windows import SessionWindow
+
+
+def rule_inputs(events: DataFrame, window: SessionWindow) -> list[Column]:
+    """The columns that the rules of a window need of an event, in the order that breaks ties.
+
+    Args:
+        events: with their own columns.
+        window: a session.
+
+    Raises:
+        ColumnError: a column of `new_when` is missing, or its values cannot be ordered.
+        WindowError: a predicate does not fit the events, or is not boolean.
+    """
+    found = [
+        _comparable(events, name).alias(f"{VALUE}{i}") for i, name in enumerate(window.new_when)
+    ]
+    for field, text, name in (
+        ("start_when", window.start_when, STARTS),
+        ("end_when", window.end_when, ENDS),
+    ):
+        if text is not None:
+            found.append(_predicate(events, field, text).alias(name))
+    return found
+
+
+def sortable(type: T.DataType) -> bool:
+    """Whether Spark can order values of this type."""
+    name = type.simpleString()
+    return "map<" not in name and "variant" not in name
+
+
+def _comparable(events: DataFrame, name: str) -> Column:
+    if name not in events.columns:
+        raise ColumnError(
+            "there is no such column",
+            field="new_when",
+            value=name,
+            way_out=did_you_mean(name, (each for each in events.columns if each[:1] != "_")),
+        )
+    type = events.schema[name].dataType
+    if not sortable(type):
+        raise ColumnError(
+            f"column {name!r} is {type.simpleString()}, whose values cannot be ordered",
+            field="new_when",
+            way_out="Select a part of it into a column of its own",
+        )
+    return column(name)
+
+
+def _predicate(events: DataFrame, field: str, text: str) -> Column:
+    try:
+        type = events.select(F.expr(text)).schema[0].dataType
+    except AnalysisException as error:
+        names = ", ".join(each for each in events.columns if not each.startswith("_"))
+        raise WindowError(
+            f"does not fit the events: {first_line(error)}",
+            field=field,
+            value=text,
+            way_out=f"The events' columns are {names}",
+        ) from error
+    if not isinstance(type, T.BooleanType):
+        raise WindowError(
+            f"is not a predicate but {type.simpleString()}",
+            field=field,
+            value=text,
+            way_out="Write a comparison, such as page = '/login'",
+        )
+    # NULL does not hold.
+    return F.coalesce(F.expr(text), F.lit(False))

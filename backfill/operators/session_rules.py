@@ -1,0 +1,273 @@
+"""Sessions that rules cut further than a gap does, from single events.
+
+A gap, an attribute that changes, a predicate and a time of day are seen at an event and the one
+before it: one sort of each key's events and running aggregates over it. Where the limits of
+`max_duration` cut depends on the cut before. Only stretches between the other cuts that are longer
+than the limit are looked at for it: the times of such a stretch are put into an array, 8 bytes
+each, and folded once from left to right into the few places where it is cut. So a task holds the
+times of the longest such stretch, and nothing else of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+from pyspark.sql.window import WindowSpec
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import CLOSED, END, EVENTS, FIRST, ORDINAL, START
+from backfill.engines import PLAIN, Rules
+from backfill.operators.aligned import layout
+from backfill.operators.session import breaks, session_is_open
+from backfill.time.durations import Calendar
+from backfill.windows import SessionWindow, TumblingWindow
+
+#: What the rules look at: the values of `new_when` by position, and whether the predicates hold.
+VALUE, STARTS, ENDS = "_value", "_starts", "_ends"
+#: The number of an event's session, and of the event itself, within its key, from 1.
+SESSION, ROW = "_session", "_row"
+
+_GAP, _CUT, _STRETCH, _BEGAN, _FROM = "_gap", "_cut", "_stretch", "_began", "_from"
+_PLACE, _NEW, _LIMIT, _BEFORE, _FRESH = "_place", "_new", "_limit", "_before", "_fresh"
+
+
+def rule_columns(window: SessionWindow) -> list[str]:
+    """The columns that the rules of a window need of an event, in the order that breaks ties."""
+    names = [f"{VALUE}{i}" for i in range(len(window.new_when))]
+    names += [STARTS] if window.start_when else []
+    return [*names, ENDS] if window.end_when else names
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """Where the sessions of one window begin.
+
+    Attributes:
+        window: with rules.
+        rules: the engine's.
+        keys: the key columns.
+        zone: of `split`.
+        order: the columns that order events of equal time, those of the rules among them.
+    """
+
+    window: SessionWindow
+    rules: Rules
+    keys: Sequence[str]
+    zone: str
+    order: Sequence[Column]
+
+    def numbered(self, events: DataFrame) -> DataFrame:
+        """The events with their sessions.
+
+        Args:
+            events: key, FIRST (µs), the columns of `order`, and others, which are kept.
+
+        Returns:
+            The events with ROW, SESSION, START of their session, ORDINAL, the number of earlier
+            sessions of the key with the same start, and CLOSED: the event ends its session, which
+            no later event can join.
+        """
+        cut = self._limited(self._cut(events))
+        in_order = self._in_order
+        if self.window.max_duration is not None:
+            # A join came between, and sorts anew: events that are alike must not change places.
+            in_order = Over.partitionBy(*self.keys).orderBy(ROW)
+        so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+        session, new = F.col(SESSION), F.col(_NEW)
+        after = F.lead(_NEW).over(in_order)
+        goes_on = F.coalesce(~F.lead(_GAP).over(in_order), F.lit(False))
+        ends = F.coalesce(F.col(ENDS), F.lit(False)) if self.window.end_when else F.lit(False)
+        return (
+            cut.withColumns(
+                {
+                    SESSION: F.sum(new.cast("long")).over(so_far),
+                    START: F.max(F.when(new, F.col(FIRST))).over(so_far),
+                    CLOSED: F.coalesce(after, F.lit(True)) & (goes_on | ends),
+                }
+            )
+            .withColumn(_BEFORE, F.lag(START).over(in_order))
+            .withColumn(
+                _FRESH,
+                F.max(F.when(new & ~F.col(_BEFORE).eqNullSafe(F.col(START)), session)).over(so_far),
+            )
+            .withColumn(ORDINAL, session - F.col(_FRESH))
+            .drop(_GAP, _CUT, _STRETCH, _BEGAN, _FROM, _NEW, _BEFORE, _FRESH)
+        )
+
+    @property
+    def _in_order(self) -> WindowSpec:
+        return Over.partitionBy(*self.keys).orderBy(FIRST, *self.order)
+
+    @property
+    def _so_far(self) -> WindowSpec:
+        return self._in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+
+    def cuts(self, in_order: WindowSpec, chain: str) -> Column:
+        """Whether a row begins a session by a rule that looks at single events only.
+
+        Args:
+            in_order: the rows of a key, in order; each has FIRST and the columns of the rules.
+            chain: a column that differs between what lies before and after a gap.
+        """
+        window, at = self.window, F.col(FIRST)
+        found = []
+        if window.split is not None:
+            day = day_number(window, self.zone)
+            found.append(day(at) != day(F.lag(FIRST).over(in_order)))
+        found += [self._changed(i, in_order, chain) for i in range(len(window.new_when))]
+        if window.start_when:
+            found.append(F.col(STARTS))
+        if window.end_when:
+            found.append(F.lag(ENDS).over(in_order))
+        return reduce(or_, (F.coalesce(each, F.lit(False)) for each in found), F.lit(False))
+
+    def _cut(self, events: DataFrame) -> DataFrame:
+        """The events, with the cuts that do not depend on other cuts."""
+        before = F.lag(FIRST).over(self._in_order)
+        gap = breaks(F.col(FIRST), before, self.window.gap.us, self.rules)
+        placed = events.withColumns({_GAP: gap, ROW: F.row_number().over(self._in_order)})
+        chain = F.sum(F.col(_GAP).cast("long")).over(self._so_far)
+        chained = placed.withColumn(_STRETCH, chain)
+        return chained.withColumn(_CUT, F.col(_GAP) | self.cuts(self._in_order, _STRETCH))
+
+    def _changed(self, index: int, in_order: WindowSpec, chain: str) -> Column:
+        value = F.col(f"{VALUE}{index}")
+        if self.window.null_is_change:
+            return ~value.eqNullSafe(F.lag(value).over(in_order))
+        # A value is compared with the last one of the same stretch between gaps.
+        known = F.when(value.isNotNull(), F.struct(F.col(chain).alias("in"), value.alias(VALUE)))
+        earlier = in_order.rowsBetween(Over.unboundedPreceding, -1)
+        last = F.last(known, ignorenulls=True).over(earlier)
+        return (last["in"] == F.col(chain)) & (last[VALUE] != value)
+
+    def _limited(self, events: DataFrame) -> DataFrame:
+        """The events, with every cut."""
+        window, cut = self.window, F.col(_CUT)
+        if window.max_duration is None and window.max_events is None:
+            return events.withColumn(_NEW, cut)
+        stretched = events.withColumns(
+            {
+                _STRETCH: F.sum(cut.cast("long")).over(self._so_far),
+                _BEGAN: F.max(F.when(cut, F.col(ROW))).over(self._so_far),
+                _FROM: F.max(F.when(cut, F.col(FIRST))).over(self._so_far),
+            }
+        ).withColumn(_PLACE, F.col(ROW) - F.col(_BEGAN))
+        if window.max_duration is None:
+            full = F.pmod(F.col(_PLACE), F.lit(window.max_events)) == 0
+            return stretched.withColumn(_NEW, full).drop(_PLACE)
+        found = self._cuts(stretched)
+        other = [F.col(f"{_LIMIT}{each}") for each in (*self.keys, _STRETCH, _PLACE)]
+        own = [F.col(each) for each in (*self.keys, _STRETCH, _PLACE)]
+        same = reduce(and_, (a.eqNullSafe(b) for a, b in zip(own, other, strict=True)))
+        joined = stretched.join(found, same, "left")
+        return joined.withColumn(_NEW, cut | other[-1].isNotNull()).select(*stretched.columns, _NEW)
+
+    def _cuts(self, stretched: DataFrame) -> DataFrame:
+        """Where stretches that are longer than the limits are cut: key, stretch, place."""
+        beyond = F.col(FIRST) > limit(self.window, F.col(_FROM))
+        if self.window.max_events is not None:
+            beyond |= F.col(_PLACE) >= self.window.max_events
+        long = (
+            stretched.groupBy(*self.keys, _STRETCH)
+            .agg(F.bool_or(beyond).alias(_NEW), F.collect_list(FIRST).alias(FIRST))
+            .where(_NEW)
+        )
+        found = long.select(
+            *(F.col(each).alias(f"{_LIMIT}{each}") for each in (*self.keys, _STRETCH)),
+            F.explode(self._folded(F.sort_array(FIRST))).alias(f"{_LIMIT}{_PLACE}"),
+        )
+        return found
+
+    def _folded(self, times: Column) -> Column:
+        """The places, from 0, at which a stretch with these event times is cut by limits."""
+        none = F.array().cast("array<int>")
+        start = F.struct(
+            F.get(times, F.lit(0)).alias("start"),
+            F.lit(0).alias("from"),
+            F.lit(0).alias("at"),
+            none.alias("cuts"),
+        )
+
+        def step(state: Column, time: Column) -> Column:
+            over = time > limit(self.window, state["start"])
+            if self.window.max_events is not None:
+                over |= state["at"] - state["from"] >= self.window.max_events
+            return F.struct(
+                F.when(over, time).otherwise(state["start"]).alias("start"),
+                F.when(over, state["at"]).otherwise(state["from"]).alias("from"),
+                (state["at"] + 1).alias("at"),
+                F.when(over, F.array_append(state["cuts"], state["at"]))
+                .otherwise(state["cuts"])
+                .alias("cuts"),
+            )
+
+        return F.aggregate(times, start, step, lambda state: state["cuts"])
+
+
+def ruled_sessions(events: DataFrame, cutter: Cutter, aggregates: Sequence[Bound]) -> DataFrame:
+    """Aggregates over sessions with rules.
+
+    Args:
+        events: one row per event, as `Cutter.numbered` takes them, with the aggregates' inputs.
+        cutter: where sessions begin.
+        aggregates: whose states to make.
+
+    Returns:
+        One row per session, dropped ones as well: key, START and END (µs), the number of events,
+        CLOSED, ORDINAL, merged states.
+    """
+    grouped = cutter.numbered(events).groupBy(*cutter.keys, SESSION)
+    return grouped.agg(
+        F.min(FIRST).alias(START),
+        F.max(FIRST).alias(END),
+        F.count(F.lit(1)).alias(EVENTS),
+        F.bool_or(CLOSED).alias(CLOSED),
+        F.first(ORDINAL).alias(ORDINAL),
+        *(state for each in aggregates for state in each.partial()),
+    ).drop(SESSION)
+
+
+def limit(window: SessionWindow, start: Column) -> Column:
+    """The last instant at which an event belongs to a session that starts there, µs."""
+    assert window.max_duration is not None
+    most = window.max_duration.us
+    if window.max_duration_on == "start":
+        return start + most
+    return start - F.pmod(start, F.lit(most)) + 2 * most
+
+
+def long_enough(window: SessionWindow) -> Column:
+    """Whether a session is not dropped, by its start, end and number of events."""
+    kept = F.lit(True)
+    if window.min_events is not None:
+        kept &= F.col(EVENTS) >= window.min_events
+    if window.min_duration is not None:
+        kept &= F.col(END) - F.col(START) >= window.min_duration.us
+    return kept
+
+
+def ruled_session_is_open(window: SessionWindow, rules: Rules, zone: str, horizon: int) -> Column:
+    """Whether an event at the horizon could join a session, by what its table holds of it."""
+    at, start = F.lit(horizon).cast("bigint"), F.col(START)
+    joins = session_is_open(F.col(END), window, rules, horizon) & ~F.col(CLOSED)
+    if window.max_duration is not None:
+        joins &= at <= limit(window, start)
+    if window.max_events is not None:
+        joins &= F.col(EVENTS) < window.max_events
+    if window.split is not None:
+        day = day_number(window, zone)
+        joins &= day(at) == day(start)
+    return joins
+
+
+def day_number(window: SessionWindow, zone: str) -> Callable[[Column], Column]:
+    """A function from an instant to the number of the day, as `split` divides days."""
+    assert window.split is not None
+    days = TumblingWindow(size=Calendar(1, "day"), offset=window.split)
+    return layout(days, PLAIN, zone).cutting().cut

@@ -1,0 +1,49 @@
+"""Arguments of window definitions: set on frozen classes, and validated."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from backfill.errors import WindowError
+from backfill.time.durations import Duration, Fixed
+
+D = TypeVar("D", Fixed, Duration)
+
+
+def set_fields(window: object, **values: object) -> None:
+    """Sets fields of a frozen instance that is being made."""
+    for name, value in values.items():
+        object.__setattr__(window, name, value)
+
+
+def positive(value: D, *, field: str) -> D:
+    """The duration, if it is more than zero."""
+    if (value.us if isinstance(value, Fixed) else value.count) <= 0:
+        raise WindowError(
+            "must be greater than zero",
+            field=field,
+            value=str(value),
+            way_out="Use a value such as 30m",
+        )
+    return value
+
+
+def whole_events(value: object, *, field: str) -> int:
+    """The number of events, if it is a whole number from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise WindowError(
+            "must be a whole number of events, at least 1",
+            field=field,
+            value=value,
+            way_out="Use a value such as 100",
+        )
+    return value
+
+
+def flag(value: object, *, field: str) -> bool:
+    """The value, if it is true or false."""
+    if not isinstance(value, bool):
+        raise WindowError(
+            "must be true or false", field=field, value=value, way_out="Use true or false"
+        )
+    return value
