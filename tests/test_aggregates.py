@@ -49,9 +49,15 @@ def percentile(share: float) -> Callable[[list[int]], float]:
     return compute
 
 
-def reached(steps: list[Callable[[int], bool]], numbers: list[int]) -> int:
-    found, rest = 0, iter(numbers)
-    while found < len(steps) and any(steps[found](each) for each in rest):
+def reached(steps: list[Callable[[int], bool]], events: list[Event]) -> int:
+    """Events of equal time and arrival are in the order of the steps that they are."""
+    places = [
+        (e.time, e.arrival, [step(e.value) for step in steps])
+        for e in events
+        if e.value is not None
+    ]
+    found, rest = 0, iter(sorted(places))
+    while found < len(steps) and any(holds[found] for _, _, holds in rest):
         found += 1
     return found
 
@@ -97,7 +103,7 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
     "distinct": (agg.count_distinct("value"), lambda es: len(set(values(es)))),
     "funnel": (
         agg.funnel(["value > 0", "value % 2 = 0", "value < 0"]),
-        lambda es: reached([lambda v: v > 0, lambda v: v % 2 == 0, lambda v: v < 0], values(es)),
+        lambda es: reached([lambda v: v > 0, lambda v: v % 2 == 0, lambda v: v < 0], es),
     ),
     "path": (agg.path("value", 3), lambda es: values(es)[:3]),
     "duration": (agg.duration(), lambda es: seconds(es)),
