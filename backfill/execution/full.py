@@ -18,7 +18,7 @@ from backfill.execution.quarantine import all_unusable
 from backfill.execution.retention import duplicates_of, ended, ended_windows, past
 from backfill.execution.staging import Staging
 from backfill.planning.context import Context
-from backfill.planning.slicing import slices, with_combining
+from backfill.planning.slicing import singles, slices, with_combining
 from backfill.planning.time_spans import dates_between, dates_over, first_start
 from backfill.quality.events import Counted
 
@@ -44,8 +44,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     sliced = replace(
         sliced,
         frame=staging.persisted(sliced.frame),
-        # What is read again for sessions with rules must not be observed again.
-        singles=slices(context, usable, list(definitions)).singles,
+        singles=singles(context, usable, list(definitions)),
     )
     sums = totals(sliced, definitions)
     # First, for of what Spark finds to be empty it need not have observed anything.

@@ -13,6 +13,7 @@ from backfill.compute import Definition, Sliced, slice_events
 from backfill.conservation import Totals, check_rows, totals
 from backfill.planning.combining import choose
 from backfill.planning.context import Context
+from backfill.windows import AnyWindow
 
 
 def with_combining(context: Context, paths: Iterable[str], names: Sequence[str]) -> Context:
@@ -61,6 +62,24 @@ def slices(
     return replace(sliced, frame=frame, last=LAST)
 
 
+def singles(
+    context: Context, events: DataFrame, names: Sequence[str]
+) -> Mapping[AnyWindow, DataFrame]:
+    """The events by themselves, for each session with rules among these tables; lazy.
+
+    They are read again when such a session is built. So where the slices are cut from events that
+    are observed, these have to be made of others: what is observed twice is counted twice.
+
+    Args:
+        context: of the run.
+        events: normalised and usable, and not observed.
+        names: the tables; all of them, for aggregates are numbered.
+    """
+    if not any(context.definitions[name].ruled for name in names):
+        return {}
+    return slices(context, events, names).singles
+
+
 def counted_slices(
     context: Context, events: DataFrame, names: Sequence[str]
 ) -> tuple[Sliced, Totals]:
@@ -77,9 +96,9 @@ def counted_slices(
     counted = Observation()
     observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
     sliced = slices(context, observed, names, computed_once).by_key()
-    # What is read again later must not be counted again.
-    singles = slices(context, events, names).singles
-    kept = replace(sliced, frame=computed_once(sliced.frame), singles=singles)
+    kept = replace(
+        sliced, frame=computed_once(sliced.frame), singles=singles(context, events, names)
+    )
     sums = totals(kept, of(context, names))
     # What Spark knows to be empty it does not execute, and then observes nothing of.
     check_rows(counted.get["rows"] if sums.rows else events.count(), sums, 0)
