@@ -64,6 +64,8 @@ class Aggregate(ABC):
             into them.
         running: the function of SQL, sum, min or max, that merges each state, if it is as simple
             as that; None if not.
+        slices: about how many slices a sliding window is cut into: more of them make its ends
+            shorter, and cost more to merge.
         python: the name of its form in plain Python (`backfill.replay.forms`), if it has one.
     """
 
@@ -75,6 +77,7 @@ class Aggregate(ABC):
     grows: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     running: ClassVar[str | None] = None
+    slices: ClassVar[int] = 8
     python: ClassVar[str | None] = None
     #: NULL is a value like any other, so left-out events are marked differently.
     sees_nulls: ClassVar[bool] = False
@@ -112,7 +115,7 @@ class Aggregate(ABC):
         return {name: state.over(frame) for name, state in self.partial(given).items()}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        """Merges two states in one row; those on the left are of earlier events.
+        """Merges two states in one row, those of earlier events on either side.
 
         Raises:
             AggregateError: the aggregate has no such form.

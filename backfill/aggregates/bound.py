@@ -80,8 +80,8 @@ class Bound:
         """The state columns of two parts of a window; a part without events has no say.
 
         Args:
-            left: of the earlier events: how many, and the state columns.
-            right: of the later events.
+            left: how many events, and their state columns.
+            right: the same of others, earlier or later.
         """
         own = self._partial()
         given = [{each: part.states[self._name(each)] for each in own} for part in (left, right)]

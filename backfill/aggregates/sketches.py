@@ -55,6 +55,7 @@ class ApproximateQuantile(Aggregate):
 
     name: ClassVar[str] = "quantile"
     kept: ClassVar[tuple[str, ...]] = ("n", "sketch")
+    slices: ClassVar[int] = 16
 
     share: float = 0.5
 

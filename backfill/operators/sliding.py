@@ -6,9 +6,11 @@ tails are running aggregates within a slice; whole slices are merged from their 
 costs the same however many events its window holds, and the events of one key are spread over as
 many tasks as it has slices.
 
-To be found by one sort, an event that leaves the window is a second row, at the instant at which
-it leaves: the tail of a window is what leaves at its end or later. No state is ever subtracted
-from another, so sums of doubles do not drift.
+An event that leaves the window is a second row, at the instant at which it leaves: the tail of a
+window is what leaves at its end or later. One sort and one pass make the states of both: forward
+of events that count, backward of events that leave. A second sort, by time alone, gives each
+window the tail of the next event that leaves. No state is ever subtracted from another, so sums of
+doubles do not drift.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
+from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, Part
 from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import EVENTS, TIME
@@ -31,8 +34,6 @@ AT = "_at"
 _KIND, _SLICE, _GROUP = "_kind", "_slice", "_group"
 #: In this order at the same instant: an event is not part of what came before it.
 _ASKS, _COUNTS, _BOTH, _LEAVES = 0, 1, 2, 3
-#: About this many slices to a window.
-_SLICES = 8
 #: The slices of windows that have no start.
 _DAY = 86_400_000_000
 
@@ -73,10 +74,11 @@ def sliding(
         the columns of `also`, the number of events, merged states.
     """
     total = window.reach_us
-    width, count = _slices(total)
     group = list(keys)
     seen = [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
     aggregates = [each for each in aggregates if not isinstance(each.aggregate, LastSeen)]
+    about = max((each.aggregate.slices for each in aggregates), default=Aggregate.slices)
+    width, count = _slices(total, about)
     rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival)
     if null_key and keys:
         # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
@@ -84,19 +86,12 @@ def sliding(
         rows = rows.withColumn(_GROUP, F.struct(*keys))
     rows = rows.withColumn(_SLICE, floor_to(F.col(AT), width, 0))
     placed = rows.repartition(*group, _SLICE)
-    within = Over.partitionBy(*group, _SLICE)
-    before = (Over.unboundedPreceding, Over.currentRow)
-    order = [AT, *arrival, _KIND] if window.before else [AT]
-    heads = within.orderBy(*order).rangeBetween(*before)
-    found = _with_running(placed, _HEAD, aggregates, heads, (_COUNTS, _BOTH))
-    found = found.withColumns(
-        {_HEAD + name: F.sum(each).over(heads) for name, each in _changes(seen).items()}
-    )
+    within = [*group, _SLICE]
+    found = _with_running(placed, within, window, arrival, aggregates, seen)
     parts = [_HEAD]
     if total is not None:
-        tails = within.orderBy(F.col(AT).desc()).rangeBetween(*before)
-        found = _with_running(found, _TAIL, aggregates, tails, (_LEAVES,))
-        parts.insert(0, _TAIL)
+        parts.append(_TAIL)
+        found = _with_tails(found, within, aggregates)
     found = found.where(F.col(_KIND).isin(_ASKS, _BOTH))
     if count != 1 or seen:
         slices = Over.partitionBy(*group).orderBy(_SLICE)
@@ -105,7 +100,9 @@ def sliding(
         if total is not None:
             frame = slices.rangeBetween(-(count - 1) * width, -width)
         if count != 1:
-            parts.insert(1 if total is not None else 0, _WHOLE)
+            # Last: where parts are sketches, the two small ones are merged first, and large ones
+            # once.
+            parts.append(_WHOLE)
         inner = aggregates if count != 1 else None
         whole = _whole(rows, group, inner, frame, seen, all_before)
         found = found.join(whole, [*group, _SLICE])
@@ -120,12 +117,12 @@ def sliding(
     return joined
 
 
-def _slices(total: int | None) -> tuple[int, int]:
+def _slices(total: int | None, about: int) -> tuple[int, int]:
     """The width of slices, and how many a window has; they divide it, or there is one."""
     if total is None:
         return _DAY, 0
-    counts = [each for each in range(_SLICES // 2, 2 * _SLICES + 1) if total % each == 0]
-    count = min(counts, key=lambda each: abs(each - _SLICES), default=1)
+    counts = [each for each in range(about // 2, 2 * about + 1) if total % each == 0]
+    count = min(counts, key=lambda each: abs(each - about), default=1)
     return total // count, count
 
 
@@ -179,23 +176,46 @@ def _changes(seen: Sequence[Bound]) -> dict[str, Column]:
 
 def _with_running(
     rows: DataFrame,
-    part: str,
+    within: Sequence[str],
+    window: SlidingWindow,
+    arrival: Sequence[str],
     aggregates: Sequence[Bound],
-    frame: WindowSpec,
-    kinds: Sequence[int],
+    seen: Sequence[Bound],
 ) -> DataFrame:
-    """The rows with the states of a head or a tail: of the rows of these kinds in a frame."""
-    counted = F.col(_KIND).isin(*kinds)
-    states = {EVENTS: F.sum(F.when(counted, F.lit(1).cast("long"))).over(frame)}
+    """The rows with running states within their slices.
+
+    Forward of events that count, backward of events that leave: both by one sort, in one pass.
+    """
+    at, leaves = F.col(AT), F.col(_KIND) == _LEAVES
+    order = [F.when(leaves, -at).otherwise(at)]
+    if window.before:
+        # At the same instant events leave together.
+        order += [F.when(~leaves, F.col(each)) for each in (*arrival, _KIND)]
+    running = Over.partitionBy(*within, leaves).orderBy(*order)
+    running = running.rangeBetween(Over.unboundedPreceding, Over.currentRow)
+    counted = F.col(_KIND).isin(_COUNTS, _BOTH, _LEAVES)
+    states = {EVENTS: F.sum(F.when(counted, F.lit(1).cast("long"))).over(running)}
     for each in aggregates:
-        states |= each.over(counted, frame)
+        states |= each.over(counted, running)
+    states |= {name: F.sum(each).over(running) for name, each in _changes(seen).items()}
     # Aggregates share states, such as the number of values. Spark would compute each of them.
     # What is written alike is alike here: states are made of inputs, which have names of their own.
     first: dict[str, str] = {}
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
-    found = rows.withColumns({part + name: states[name] for name in first.values()})
+    found = rows.withColumns({_HEAD + name: states[name] for name in first.values()})
     copies = {name: of for name, of in shared.items() if name != of}
-    return found.withColumns({part + name: F.col(part + of) for name, of in copies.items()})
+    return found.withColumns({_HEAD + name: F.col(_HEAD + of) for name, of in copies.items()})
+
+
+def _with_tails(rows: DataFrame, within: Sequence[str], aggregates: Sequence[Bound]) -> DataFrame:
+    """The rows with the states of what leaves at their instant or later, of the same slice."""
+    names = [EVENTS, *(name for each in aggregates for name in each.states())]
+    backward = Over.partitionBy(*within).orderBy(F.col(AT).desc())
+    backward = backward.rangeBetween(Over.unboundedPreceding, Over.currentRow)
+    states = F.struct(*(F.col(_HEAD + name).alias(name) for name in names))
+    last = F.last(F.when(F.col(_KIND) == _LEAVES, states), ignorenulls=True).over(backward)
+    found = rows.where(F.col(_KIND).isin(_ASKS, _BOTH, _LEAVES)).withColumn(_TAIL, last)
+    return found.withColumns({_TAIL + name: F.col(_TAIL)[name] for name in names})
 
 
 def _whole(
@@ -243,15 +263,16 @@ def _whole(
 def _joined(
     found: DataFrame, parts: Sequence[str], kept: Sequence[str], aggregates: Sequence[Bound]
 ) -> DataFrame:
-    """The states of windows, from those of their parts, in order of time."""
+    """The states of windows, from those of their parts."""
     columns = [EVENTS, *(name for each in aggregates for name in each.states())]
-    left, *later = parts
-    for right in later:
-        # One step after the other: in a single expression the steps' terms would multiply.
-        states = _both(_part(left, columns), _part(right, columns), aggregates)
+    done, *others = parts
+    for part in others:
+        # One step after the other: in a single expression the steps' terms would multiply. The
+        # head last: it has a state, be it an empty list, where there are no events.
+        states = _both(_part(part, columns), _part(done, columns), aggregates)
         found = found.withColumns({_SO_FAR + name: state for name, state in states.items()})
-        left = _SO_FAR
-    return found.select(*kept, *(F.col(left + name).alias(name) for name in columns))
+        done = _SO_FAR
+    return found.select(*kept, *(F.col(done + name).alias(name) for name in columns))
 
 
 def _part(part: str, columns: Sequence[str]) -> Part:
