@@ -91,7 +91,12 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if isinstance(stage, MergeStage):
         found["late"] = [
-            {"tables": each.tables, "inputs": sorted(each.inputs), "events": each.events}
+            {
+                "tables": each.tables,
+                "inputs": sorted(each.inputs),
+                "events": each.events,
+                "affected": each.affected,
+            }
             for each in stage.late
         ]
     if isinstance(stage, ExpireStage):
@@ -162,6 +167,7 @@ def _print(plan: Plan, spec: JobSpec) -> None:
 
 
 def _print_stage(stage: Stage, spec: JobSpec) -> None:
+    from backfill.kinds import of_each_event
     from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage
 
     if isinstance(stage, MergeStage):
@@ -171,6 +177,10 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                 f"{', '.join(late.tables)}: the windows that they belong to or join are replaced."
             )
             for name in late.tables:
+                affected = late.affected.get(name)
+                if affected is not None:
+                    rows = "rows" if of_each_event(spec.windows[name].window) else "windows"
+                    print_line(f"{name}: up to {affected:,} published {rows} are computed again.")
                 if _endless(spec, name):
                     print_line(
                         f"{name}: a late event changes all later rows of its key, since its "

@@ -12,9 +12,8 @@ from operator import and_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window as Over
 
-from backfill.columns import END, OWN, START, TIME
+from backfill.columns import END, OWN, START
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.event_rows import own_end
@@ -28,6 +27,7 @@ from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
+from backfill.planning.reached import reached_rows
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.slicing import computed_once, slices
 from backfill.planning.time_spans import dates_of_span, starts_on
@@ -58,7 +58,7 @@ def late_rows(
     name, zone = state.name, context.spec.timezone
     kind = Built(late.frame, context.definitions[name], late).kind
     assert isinstance(kind, EventRows)
-    extents = computed_once(_affected(late, kind))
+    extents = computed_once(reached_rows(late, kind))
     span: Span = (0, 0)
     if sums.first is not None and sums.horizon is not None:
         span = kind.reach.rows((sums.first, sums.horizon + 1))
@@ -78,21 +78,6 @@ def late_rows(
     return ComputedWindows(
         rewrite=rewrite, closure=closure, every=every, held=held, assigned=assigned
     )
-
-
-def _affected(late: Sliced, kind: EventRows) -> DataFrame:
-    """Where the rows stand that events can affect: key, start and end (µs), apart in each key."""
-    assert late.events is not None
-    keys = late.key.inner
-    start, end = kind.reached(F.col(TIME))
-    each = late.events.select(*keys, start.alias(START), end.alias(END))
-    in_order = Over.partitionBy(*keys).orderBy(START)
-    earlier = F.max(END).over(in_order.rowsBetween(Over.unboundedPreceding, -1))
-    begins = F.when(F.coalesce(F.col(START) > earlier, F.lit(True)), F.col(START))
-    begun = each.withColumn(_OTHER, begins)
-    so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    joined = begun.withColumn(START, F.max(_OTHER).over(so_far))
-    return joined.groupBy(*keys, START).agg(F.max(END).alias(END))
 
 
 def _computed(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pyspark.sql import functions as F
+
+from backfill.columns import TIME
 from backfill.errors import SourceError
 from backfill.events.model import shown
 from backfill.ledger.arrival_ranges import can_tell
 from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncounted
 from backfill.ledger.state import QUARANTINE, grouped
 from backfill.planning.context import Context
+from backfill.planning.reached import count_reached
 from backfill.planning.selection import Selection
+from backfill.planning.slicing import slices
 from backfill.planning.stages import LateInputs, MergeStage, Plan
 
 
@@ -43,12 +49,26 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
             raise _contradicted(found)
         inputs = uncounted(record, context.inputs)
         if inputs:
-            events = context.reader.events(inputs).count() if explain else None
-            late.append(LateInputs(tuple(each.name for each in group), inputs, events))
+            found_late = LateInputs(tuple(each.name for each in group), inputs)
+            late.append(_counted(context, found_late) if explain else found_late)
     unseen = unseen_inputs(context)
     if not late and not unseen:
         return Plan(Selection())
     return Plan(Selection(), (MergeStage(late=tuple(late), unseen=unseen),))
+
+
+def _counted(context: Context, late: LateInputs) -> LateInputs:
+    """With the number of late events, and of published windows that they can change."""
+    events = context.reader.events(late.inputs)
+    count, low, high = events.agg(F.count(F.lit(1)), F.min(TIME), F.max(TIME)).collect()[0]
+    if not count:
+        return replace(late, events=0)
+    sliced = slices(context, events, late.tables)
+    affected = {
+        name: count_reached(context, context.tables[name], sliced, count, (low, high + 1))
+        for name in late.tables
+    }
+    return replace(late, events=count, affected=affected)
 
 
 def unseen_inputs(context: Context) -> tuple[str, ...]:

@@ -100,11 +100,14 @@ class LateInputs:
         inputs: the dates on which each input is not counted.
         events: how many there are, copies of counted ones among them; None where that was not
             asked.
+        affected: for each table at most how many of its published windows, or rows of events, are
+            computed again; None for sessions with rules, and where that was not asked.
     """
 
     tables: tuple[str, ...]
     inputs: Mapping[str, Dates]
     events: int | None = None
+    affected: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

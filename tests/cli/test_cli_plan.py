@@ -80,10 +80,13 @@ def test_late_events_are_planned_as_they_are_merged(
             "tables": ["sessions", "daily"],
             "inputs": [str(tmp_path / "src" / "late.parquet")],
             "events": 2,
+            "affected": {"sessions": 1, "daily": 1},
         }
     ]
     assert main(["plan", job, "--recompute"]) == 0
-    assert "Merge 2 events of 1 inputs into sessions, daily" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "Merge 2 events of 1 inputs into sessions, daily" in text
+    assert "sessions: up to 1 published windows are computed again." in text
     assert main(["recompute", job, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accepted"] == 2
     assert stages(capsys, job, "--recompute") == []

@@ -75,8 +75,10 @@ def test_only_rows_within_reach_change(world: World, capsys: pytest.CaptureFixtu
 
     late = [Event("a", at(1, 12), 9, "late"), Event("a", at(1, 12), 1, "a11")]
     world.write("late", late)
-    text, _ = plan(capsys, path, "--recompute")
+    text, found = plan(capsys, path, "--recompute")
+    assert "moving: up to 5 published rows are computed again." in text
     assert "endless: a late event changes all later rows of its key" in text
+    assert found["stages"][0]["late"][0]["affected"] == {"moving": 5, "endless": 8}
     result = job.recompute(world.spark)
     assert result is not None
     # Itself, and those of its key up to a day later: not the other key's, nor the day after.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
-from tests.execution.world import GAP, WINDOWS, World, at
+from backfill.planning.stages import MergeStage
+from tests.execution.world import GAP, MINUTE, WINDOWS, World, at
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -68,6 +70,42 @@ def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -
     world.check()
     assert not world.recompute()
     world.check()
+
+
+@pytest.mark.slow
+def test_the_plan_says_how_many_windows_late_events_reach(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(
+        tmp_path, spark, windows=("sessions", "hopping", "moving", "around", "growing", "ruled")
+    )
+    late = []
+    for number, shape in enumerate(SHAPES):
+        for name, events in history(str(number)).items():
+            world.write(f"{name}{number}", events)
+        late += [replace(each, key=each.key and f"{number}{each.key}") for each in shape]
+    world.run_all()
+    # When a late event reaches a published window, from its start and its end.
+    reached: dict[str, Callable[[int, int, int], bool]] = {
+        "sessions": lambda at, start, end: start - GAP <= at <= end + GAP,
+        "hopping": lambda at, start, end: start <= at < end,
+        "moving": lambda at, start, _: start - 90 * MINUTE <= at <= start,
+        "around": lambda at, start, _: start - GAP <= at <= start + 2 * GAP,
+        "growing": lambda at, start, _: at <= start,
+    }
+    expected = {
+        name: sum(
+            any(e.key == row[0] and e.time and reaches(e.time, row[1], row[2]) for e in late)
+            for row in world.rows(name)
+        )
+        for name, reaches in reached.items()
+    }
+    assert all(expected.values())
+    world.write("late", late)
+    (stage,) = world.job.plan(spark, recompute=True).stages
+    assert isinstance(stage, MergeStage)
+    # An event can cut a session with rules anew as far as it goes.
+    assert [dict(each.affected) for each in stage.late] == [{**expected, "ruled": None}]
 
 
 def test_one_late_event_joins_two_sessions(world: World) -> None:

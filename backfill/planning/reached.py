@@ -1,0 +1,79 @@
+"""Which published windows late events can change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import END, FIRST, LAST, START, TIME
+from backfill.compute import Built, Sliced
+from backfill.kinds import EventRows
+from backfill.ledger.state import State
+from backfill.planning.context import Context
+from backfill.planning.published_windows import candidates, published
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
+from backfill.planning.time_spans import touched
+from backfill.windows import SessionWindow
+
+_BEGINS = "_begins"
+
+
+def reached_rows(late: Sliced, kind: EventRows) -> DataFrame:
+    """Where the rows stand that events can affect: key, start and end (µs), apart in each key."""
+    assert late.events is not None
+    return _apart(late.events, late, *kind.reached(F.col(TIME)))
+
+
+def count_reached(
+    context: Context, state: State, late: Sliced, count: int, span: tuple[int, int]
+) -> int | None:
+    """How many published windows the late events can change, in one job; copies count too.
+
+    Args:
+        context: of the run.
+        state: the table.
+        late: the late events.
+        count: how many there are.
+        span: that they are in, [low, high) in µs.
+
+    Returns:
+        None for sessions with rules, which one event can cut anew to their end.
+    """
+    definition = context.definitions[state.name]
+    if definition.ruled:
+        return None
+    built = Built(late.frame, definition, late)
+    low: int | None
+    high: int | None
+    if isinstance(definition.window, SessionWindow):
+        gap = definition.window.gap.us
+        extents = _apart(late.frame, late, F.col(FIRST) - gap, F.col(LAST) + gap)
+        low, high = span[0] - gap, span[1] + gap
+    else:
+        kind = built.kind
+        low, high = touched(context, span, definition)
+        if isinstance(kind, EventRows):
+            extents = reached_rows(late, kind)
+        else:
+            extents = late.build(replace(definition, aggregates={})).frame
+    files = candidates(context, state, built, low, None if high is None else high - 1)
+    if not files:
+        return 0
+    rows = published(context, state, built, files)
+    return match_rows(rows, built, ReplacedWindows(None, sent(extents, count)), "left_semi").count()
+
+
+def _apart(rows: DataFrame, late: Sliced, start: Column, end: Column) -> DataFrame:
+    """Spans of time, those of a key that overlap joined: key, start and end, µs."""
+    keys = late.key.inner
+    each = rows.select(*keys, start.alias(START), end.alias(END))
+    in_order = Over.partitionBy(*keys).orderBy(START)
+    earlier = F.max(END).over(in_order.rowsBetween(Over.unboundedPreceding, -1))
+    begins = F.when(F.coalesce(F.col(START) > earlier, F.lit(True)), F.col(START))
+    begun = each.withColumn(_BEGINS, begins)
+    so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    joined = begun.withColumn(START, F.max(_BEGINS).over(so_far))
+    return joined.groupBy(*keys, START).agg(F.max(END).alias(END))
