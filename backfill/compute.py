@@ -32,12 +32,13 @@ from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
+from backfill.operators.last_seen import last_seen, with_next
 from backfill.operators.rule_inputs import rule_inputs, sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
 from backfill.time.durations import DAY_US
-from backfill.windows import Aligned, AnyWindow, EventWindow, SessionWindow
+from backfill.windows import Aligned, AnyWindow, EventWindow, SessionWindow, SlidingWindow
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,13 @@ def slice_events(
     if len(spans) < len(definitions):
         one = F.lit(1).cast("bigint")
         single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
-        single = frame = keep(single)
+        counted = last_seen(
+            bound[each].sliding()
+            for one in definitions
+            if isinstance(one.window, SlidingWindow)
+            for each in one.aggregates.values()
+        )
+        single = frame = keep(with_next(single, keys.inner, counted, arrived))
         deduplicate = False
     singles: dict[AnyWindow, DataFrame] = {
         each.window: _singles(events, each.window, columns, wanted, len(arrival), keys.inner, id)

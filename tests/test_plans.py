@@ -272,6 +272,31 @@ def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
     assert not [each for each in found if "Python" in each or "Arrow" in each]
 
 
+def test_sliding_windows_of_a_job_share_events_and_what_follows_each_of_them(
+    events: DataFrame,
+) -> None:
+    """Each exchanges its own rows, for events leave each at another time, and nothing else."""
+    counts = {"n": agg.count(), "pages": agg.count_distinct("page")}
+    definitions = [Definition(SlidingWindow(size=size), counts) for size in ("1h", "24h", "7d")]
+    timed = events.withColumn(TIME, F.unix_micros("at"))
+    kept: list[Counter[str]] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        kept.append(nodes(frame))
+        return frame.localCheckpoint()
+
+    sliced = slice_events(
+        timed, definitions, key=["user"], engine=PLAIN, zone="UTC", id=None, arrival=[], keep=keep
+    )
+    # By key and value, once for all windows.
+    [found] = kept
+    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (1, 1, 1)
+    for each in definitions:
+        of_window = exchanged(sliced.build(each).frame)
+        assert of_window["Generate"] == 1
+        assert "Scan" not in of_window
+
+
 @pytest.mark.parametrize(
     "window",
     [

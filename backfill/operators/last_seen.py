@@ -8,7 +8,7 @@ running counts, whatever the number of values. No set of values is ever held or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +16,7 @@ from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import positive_zero
 from backfill.aggregates.bound import Bound
+from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import TIME
 
 #: Kinds of rows: an event with the same value follows; the window has moved past the event. Each
@@ -23,14 +24,21 @@ from backfill.columns import TIME
 _FOLLOWED, _PASSED = 4, -1
 
 
-def _next(index: int) -> str:
-    return f"_next{index}"
+def _next(seen: Bound) -> str:
+    return f"_next{seen.input}"
+
+
+def last_seen(aggregates: Iterable[Bound]) -> list[Bound]:
+    """Those whose distinct values are counted so."""
+    return [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
 
 
 def with_next(
     events: DataFrame, keys: Sequence[str], seen: Sequence[Bound], arrival: Sequence[str]
 ) -> DataFrame:
     """Adds, for each aggregate, time and arrival of the next event with the same value.
+
+    Not where they are there already: for all sliding windows of a job they are found once.
 
     Args:
         events: key, time and arrival columns, and the aggregates' inputs.
@@ -39,13 +47,15 @@ def with_next(
         arrival: the columns that order events with equal times.
     """
     place = F.struct(TIME, *arrival)
-    for index, each in enumerate(seen):
+    for each in seen:
+        if _next(each) in events.columns:
+            continue
         assert each.input is not None
         value = F.col(each.input)
         # Events without a value have none to wait for, and are kept from gathering in one task.
         apart = F.when(value.isNull(), F.col(TIME))
         same = Over.partitionBy(*keys, positive_zero(value, each.type), apart)
-        events = events.withColumn(_next(index), F.lead(place).over(same.orderBy(TIME, *arrival)))
+        events = events.withColumn(_next(each), F.lead(place).over(same.orderBy(TIME, *arrival)))
     return events
 
 
@@ -65,7 +75,7 @@ def ends(
     found = []
     for index, each in enumerate(seen):
         assert each.input is not None
-        after = F.col(_next(index))
+        after = F.col(_next(each))
         followed, passed = after.isNotNull(), F.lit(None).cast("long")
         if total is not None:
             last = F.col(TIME) + total

@@ -23,10 +23,9 @@ from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, Part
-from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import EVENTS, TIME
 from backfill.operators.grids import floor_to
-from backfill.operators.last_seen import change, ends, with_next
+from backfill.operators.last_seen import change, ends, last_seen, with_next
 from backfill.windows import SlidingWindow
 
 #: The instant at which a row of a window's key counts, leaves, or asks; µs.
@@ -75,8 +74,8 @@ def sliding(
     """
     total = window.reach_us
     group = list(keys)
-    seen = [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
-    aggregates = [each for each in aggregates if not isinstance(each.aggregate, LastSeen)]
+    seen = last_seen(aggregates)
+    aggregates = [each for each in aggregates if each not in seen]
     about = max((each.aggregate.slices for each in aggregates), default=Aggregate.slices)
     width, count = _slices(total, about)
     rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival)
