@@ -11,9 +11,9 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
 from backfill.compute import Built, Definition, Sliced
 from backfill.kinds import kind_of, times_of
 from backfill.ledger.state import State
+from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
-from backfill.planning.slicing import computed_once
 from backfill.reach import Span
 from backfill.store import DataFile
 
