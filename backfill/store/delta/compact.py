@@ -15,7 +15,7 @@ from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.discard import discard_files
 from backfill.store.delta.log import required_table
 from backfill.store.delta.reading import read_files
-from backfill.store.delta.record import record_run
+from backfill.store.delta.record import recorded_by
 from backfill.store.delta.staging import is_apart, write_files
 from backfill.store.protocol import APART, DataFile
 
@@ -60,7 +60,7 @@ def compact_files(
             base=table.version(),
             dates=(),
             metadata={"kind": "compact"},
-            record=lambda version: record_run(folder, version) or "",
+            record=lambda version: recorded_by(folder, version) or "",
             data_change=False,
         )
     except BaseException:
