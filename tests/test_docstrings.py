@@ -29,6 +29,7 @@ a,2026-01-10T12:00:00Z
 """
 MODULES = (
     "aggregates",
+    "aggregates.custom",
     "api",
     "job",
     "message_gaps",
