@@ -160,8 +160,8 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
     hour = 3600 * S
     assert final(decoded) == {("a", 0, hour): (5,), ("b", hour, 2 * hour): (7,)}
     assert reasons(decoded) == {
-        "events is no bigint": 1,
-        "window_start is no time in the years 1 to 9999": 1,
+        "events is not of type bigint": 1,
+        "window_start is not a time in the years 1 to 9999": 1,
     }
     counts = decoded.counts()
     assert (counts.rows, counts.used, counts.superseded, counts.undecoded) == (6, 2, 2, 2)
@@ -296,7 +296,7 @@ def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     )
     decoded = stream(spark, lines, "table", HOUR)
     assert final(decoded) == {("a", 0, 3600 * S): (1,), ("b", 5_000, 5_000): (None,)}
-    assert reasons(decoded) == {"the line is no JSON": 1, "the window ends before it begins": 1}
+    assert reasons(decoded) == {"the line is not JSON": 1, "the window ends before it begins": 1}
     raw = {each.raw for each in decoded.undecoded.collect()}
     assert "{'user" in raw
 
@@ -333,7 +333,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             JobFileError,
             "columns: two",
         ),
-        (path, "beam", MINUTE, {}, ColumnError, "pane_index: .*Say panes"),
+        (path, "beam", MINUTE, {}, ColumnError, "pane_index: .*Set panes"),
         (path, "spark-update", MINUTE, {}, ColumnError, "batch_id: the stream has no such"),
         (path, "spark-update", GAP, {}, WindowError, "no spark-update of session windows"),
         (path, "storm", GAP, {}, WindowError, "the engine storm has no such windows"),
@@ -354,7 +354,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             MINUTE,
             {"columns": {"user": "window_start", "window_start": "w"}},
             SourceError,
-            "none of 1 rows .*since user|window_start is no time",
+            "none of 1 rows .*because user|window_start is not a time",
         ),
         (
             tmp_path / "mixed",
@@ -362,7 +362,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             MINUTE,
             {},
             SourceError,
-            "b.csv: a csv file beside json",
+            "b.csv: a csv file among json",
         ),
         (tmp_path / "gone", "table", MINUTE, {}, SourceError, "stream.path: nothing is there"),
     ]

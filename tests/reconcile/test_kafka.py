@@ -184,12 +184,12 @@ def test_compaction_and_tombstones_over_partitions(spark: SparkSession, tmp_path
     assert decoded.engine.name == "kafka-streams"
     assert decoded.order == "partition, offset"
     assert reasons(decoded) == {
-        "the key is no UTF-8 (key_format)": 1,
+        "the key is not UTF-8 (key_format)": 1,
         "the key is shorter than a window's 16 bytes": 1,
         "the key is NULL": 1,
         "the window ends before it begins": 1,
         "the window is not in the years 1 to 9999": 1,
-        "the value is no long of 8 bytes (value_format, bytes)": 1,
+        "the value is not a long of 8 bytes (value_format, bytes)": 1,
         "partition or offset is NULL or out of range": 2,
     }
     counts = decoded.counts()
@@ -235,10 +235,10 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
     )
     assert final(found) == wanted
     assert reasons(found) == {
-        "events is no bigint": 1,
-        "the value is no JSON with a field of events, total`s, pages (value_format, bytes)": 1,
-        "shop.id is no int": 1,
-        "the key is no JSON with a field of user, shop.id (key_format, bytes)": 1,
+        "events is not of type bigint": 1,
+        "the value is not JSON with a field of events, total`s, pages (value_format, bytes)": 1,
+        "shop.id is not of type int": 1,
+        "the key is not JSON with a field of user, shop.id (key_format, bytes)": 1,
     }
 
     # The value as JSON in a text file, as an object and as text, beside a key in hex.
@@ -340,7 +340,7 @@ def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
         else:
             assert value == expected
         problems = reasons(found)
-        assert problems.pop("user is no int") == 1
+        assert problems.pop("user is not of type int") == 1
         assert problems.pop("the key is not 8 bytes (key_format)") == 1
         assert list(problems.values()) == [1]
 
@@ -373,13 +373,21 @@ def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
             SourceError,
             r"stream.path: none of .*; is it of the changelog",
         ),
-        ({"value_format": "string"}, SourceError, "mostly since events is no bigint.*value_format"),
+        (
+            {"value_format": "string"},
+            SourceError,
+            "mostly because events is not of type bigint.*value_format",
+        ),
         ({"key_format": "long"}, SourceError, "the key is not 8 bytes .*Check .*key_format"),
-        ({"key_format": "json"}, SourceError, "the key is no JSON with a field of user"),
+        ({"key_format": "json"}, SourceError, "the key is not JSON with a field of user"),
         ({"bytes": "base64"}, SourceError, "none of"),
-        ({"bytes": "raw"}, ColumnError, "key: is string, which holds no bytes in raw.* hex or"),
+        ({"bytes": "raw"}, ColumnError, "key: is string, which can't hold bytes in raw.* hex or"),
         ({"aggregates": two}, JobFileError, "stream.value_format: .*has 2: events, total"),
-        ({"key": pair}, JobFileError, "stream.key_format: one string is no key of 2 columns"),
+        (
+            {"key": pair},
+            JobFileError,
+            "stream.key_format: a single string can't be a key of 2 columns",
+        ),
         ({"columns": {"ofset": "offset"}}, ColumnError, "stream.columns: .*Did you mean 'offset'"),
         ({"columns": {"offset": "place"}}, ColumnError, "offset: the stream has no such column"),
         ({"columns": {"offset": "key"}}, ColumnError, "two columns of this name"),

@@ -1,4 +1,4 @@
-"""Joining the files of dates that many small commits have left in pieces."""
+"""Compacting the files of dates that many small commits have left in pieces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SMALL = 64 * 1024 * 1024
 def compact_files(
     spark: SparkSession, folder: Path, name: str, *, run_id: str, sort_by: tuple[str, ...]
 ) -> int | None:
-    """Joins the files of small dates; see `DeltaStore.compact`."""
+    """Compacts the files of small dates; see `Store.compact`."""
     table = required_table(folder)
     pieces = _pieces(live_with_statistics(folder, table))
     if not pieces:

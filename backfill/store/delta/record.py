@@ -2,7 +2,7 @@
 
 A run writes its record before it commits, and the commit names it; so a record is seen exactly
 with the version that it belongs to. Commits that count nothing (a compaction) name the record of
-the version that they stand on.
+the version below them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def write_record(folder: Path, run_id: str, record: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
     with unfinished.open("wb") as file:
-        # ASCII, since names of files may hold what is no Unicode.
+        # ASCII, since file names may not be valid Unicode.
         file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii"))
         file.flush()
         os.fsync(file.fileno())

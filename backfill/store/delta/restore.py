@@ -18,7 +18,7 @@ from backfill.store.delta.record import read_record, recorded_by
 def restore_version(
     folder: Path, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]
 ) -> int:
-    """Makes a version the newest again; see `DeltaStore.restore`."""
+    """Makes a version the newest again; see `Store.restore`."""
     table = required_table(folder)
     newest = table.version()
     if version == newest:
@@ -28,7 +28,7 @@ def restore_version(
     if recorder is not None:
         read_record(folder, recorder)
     try:
-        # Every row may change, so no run that is under way can stand on this.
+        # Every row may change, so no run that is under way can be committed on top of this.
         table.restore(
             version, commit_properties=commit_properties(run_id, None, recorder or "", metadata)
         )
