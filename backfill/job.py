@@ -57,6 +57,9 @@ class Job(PublishedTables):
     def load(cls, path: str | Path) -> Job:
         """Reads a job file.
 
+        Args:
+            path: the path of the job file. Relative paths in it start from its folder.
+
         Raises:
             JobFileError: with the line, the field, the value and what is allowed.
 

@@ -160,6 +160,9 @@ class PublishedTables:
     def history(self) -> list[dict[str, Any]]:
         """The runs that published data, newest first; as `versions.runs`.
 
+        Raises:
+            TableError: the log of a table can't be read.
+
         Example:
             >>> job = Job.load(job_file)
             >>> result = job.run(spark)
@@ -224,6 +227,11 @@ class PublishedTables:
 
         Returns:
             What was deleted and compacted, by table; as `execution.clean.clean`.
+
+        Raises:
+            WindowError: `older_than` is not a duration of fixed length.
+            JobFileError: it is negative.
+            TableError: a table can't be read, or another run published meanwhile.
 
         Example:
             >>> job = Job.load(job_file)
