@@ -143,11 +143,14 @@ class PublishedTables:
             spark: as for `run`.
 
         Returns:
-            As `versions.changes_since`.
+            A row for each difference: `change` (inserted, updated, deleted, merged or split),
+            `key`, `old` and `new` (structs of the window's visible columns; NULL where there is
+            no such window), and `changed`, the names of the columns that differ.
 
         Raises:
-            JobFileError: an unknown window.
-            TableError: nothing is published, or there is no such run.
+            JobFileError: an unknown window, or there is no such run.
+            TableError: nothing is published, or files of the version before the run are gone.
+            ColumnError: the table's key or kind of window has changed.
 
         Example:
             >>> job = Job.load(job_file)
@@ -158,7 +161,14 @@ class PublishedTables:
         return versions.changes_since(spark or session(), self.store, self.spec, window, since)
 
     def history(self) -> list[dict[str, Any]]:
-        """The runs that published data, newest first; as `versions.runs`.
+        """The runs that published data, newest first.
+
+        Returns:
+            For each run a mapping: `run_id`, `time` (UTC, of its last commit), `kind`, `user`,
+            `from`, `to`, `chunk_of`, `published_anyway` (the reason), the counts `read`, `late`,
+            `accepted`, `duplicates` and `quarantined`, and `tables`: by name `version`, `rows`
+            and `changed`, and where a rule drops sessions `dropped_sessions` and
+            `dropped_events`. None means unknown.
 
         Raises:
             TableError: the log of a table can't be read.
@@ -177,8 +187,12 @@ class PublishedTables:
         Args:
             run: the id of a run, as in `history`.
 
+        Returns:
+            By table, the version that was `restored` and the newest `version` now.
+
         Raises:
-            TableError: there is no such run, or its files are gone.
+            JobFileError: there is no such run.
+            TableError: its files are gone, or another run published meanwhile.
 
         Example:
             >>> job = Job.load(job_file)
@@ -204,7 +218,8 @@ class PublishedTables:
             spark: as for `run`.
 
         Returns:
-            What was dropped, by table; as `expire.expire`.
+            By table, the number of `rows` that were dropped, the instant `before` (µs) which
+            their windows had ended, and the `version` of the commit; None if none was dropped.
 
         Raises:
             JobFileError: the job file sets no retention.
@@ -226,7 +241,8 @@ class PublishedTables:
             spark: as for `run`.
 
         Returns:
-            What was deleted and compacted, by table; as `execution.clean.clean`.
+            By table, what was `removed`, and `compacted`, the version that compacted small
+            files; None if there was nothing to compact.
 
         Raises:
             WindowError: `older_than` is not a duration of fixed length.

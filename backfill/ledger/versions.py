@@ -61,11 +61,7 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
         names: the tables to look at.
 
     Returns:
-        For each `run_id`, `time` (UTC, of its last commit), what is known of `kind`, `user`,
-        `from`, `to`, `chunk_of`, `published_anyway` (the reason) and the counts `read`, `late`,
-        `accepted`, `duplicates` and `quarantined`, and its `tables`: by name `version`, `rows`
-        and `changed`, and where a rule drops sessions `dropped_sessions` and `dropped_events`.
-        None means unknown.
+        As `Job.history` returns them.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in names:
