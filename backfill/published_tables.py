@@ -188,7 +188,9 @@ class PublishedTables:
             run: the id of a run, as in `history`.
 
         Returns:
-            By table, the version that was `restored` and the newest `version` now.
+            `tables`: by name the version that was `restored`, and the newest `version` now;
+            `untouched`: tables in which the run published nothing; `forgotten`: paths of late
+            events that were added since and are no longer inputs of the job.
 
         Raises:
             JobFileError: there is no such run.
