@@ -390,7 +390,7 @@ def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
         ),
         ({"columns": {"ofset": "offset"}}, ColumnError, "stream.columns: .*Did you mean 'offset'"),
         ({"columns": {"offset": "place"}}, ColumnError, "offset: the stream has no such column"),
-        ({"columns": {"offset": "key"}}, ColumnError, "two columns of this name"),
+        ({"columns": {"offset": "key"}}, ColumnError, "two columns with this name"),
         ({"key_format": "struct"}, ColumnError, "window_start: the stream has no such column"),
     ]
     for options, kind, message in cases:
