@@ -50,7 +50,7 @@ class _Found:
 
     Attributes:
         late: how many late events they hold.
-        behind: how many may go on on dates that are not covered.
+        behind: how many may continue on dates that are not covered.
         bounds: the first start and the last end, µs; None where there are none.
         known: what the exchange wants to know.
     """
@@ -89,7 +89,7 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
 
     Raises:
         SourceError: the source does not hold what was counted.
-        ConservationError: events went in that did not come out.
+        ConservationError: events were lost in the computation.
     """
     merges = [_merged(context, staging, late) for late in stage.late]
     last = merges[-1] if merges else None

@@ -80,7 +80,7 @@ def compute_range(
 
     Raises:
         SourceError: the source has no event.
-        ConservationError: events went in that did not come out.
+        ConservationError: events were lost in the computation.
         TableError: a table is stale.
     """
     horizon = _horizon(context)

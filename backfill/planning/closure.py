@@ -47,7 +47,7 @@ class Followed:
     Attributes:
         extents: key, start and end (µs) of what came out whole.
         slices: of the keys that were followed, beyond the span; one for each step and side.
-        steps: what was read, for the plan to tell.
+        steps: what was read, for the plan to report.
         low, high: how far it was read.
     """
 

@@ -19,7 +19,7 @@ from backfill.store import DataFile
 
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
-    """The rows of a table, with inner key columns, start and end besides."""
+    """The rows of a table, with inner key columns, start and end added."""
     start, end = kind_of(definition.window, sliced.engine, sliced.zone).bounds()
     inner = {
         key_name(i): column(name).cast(type)

@@ -48,7 +48,7 @@ def widened(
 def first_start(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> int:
     """Where the first window starts, other than a session, in which an event of the span counts.
 
-    Windows around an event start with the event, but for distinct ones, which end with it; µs.
+    Windows around an event start with the event, except distinct ones, which end with it; µs.
     """
     low, _ = widened(context, span, definitions)
     sizes = [
