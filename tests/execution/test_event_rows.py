@@ -217,3 +217,40 @@ def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert result is not None
     assert (result.accepted, result.duplicates) == (0, 1)
     world.check()
+
+
+def test_distinct_values_of_several_sizes(spark: SparkSession, tmp_path: Path) -> None:
+    """The next event of a value is found once; ranges and late events see other events of it."""
+    sizes = {"hours": 7 * HOUR, "days": 31 * HOUR}
+    world = World(tmp_path, spark, with_id=True, windows=("moving",))
+    text = JOB[: JOB.index("  moving:")] + "".join(
+        f"  {name}: {{sliding: {{size: {size // HOUR}h}}, aggregates: "
+        "{different: count_distinct(value)}}\n"
+        for name, size in sizes.items()
+    )
+    (tmp_path / "job.yaml").write_text(text + JOB[JOB.index("tables:") :])
+    world.job = type(world.job).load(tmp_path / "job.yaml")
+    events = [
+        Event("a", at(d, hour), (d * hour) % 3, f"a{d}{hour}")
+        for d in range(4)
+        for hour in (1, 6, 12)
+    ]
+    late = [Event("a", at(1, 3), 7, "late"), Event("a", at(2, 4), 0, "later")]
+    world.write("all", events)
+
+    def check(counted: list[Event]) -> None:
+        for name, size in sizes.items():
+            rows = world.job.table(name, spark).collect()
+            expected = {
+                e.id: len({o.value for o in counted if 0 <= e.time - o.time <= size})  # type: ignore[operator]
+                for e in counted
+            }
+            assert {row.id: row.different for row in rows} == expected, name
+
+    world.job.run(spark)
+    check(events)
+    world.job.run(spark, date=day(1))
+    check(events)
+    world.write("late", late)
+    assert world.job.recompute(spark) is not None
+    check([*events, *late])
