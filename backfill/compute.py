@@ -16,7 +16,9 @@ from backfill.columns import (
     CLOSED,
     EVENTS,
     FIRST,
+    FIRST_EVENT,
     LAST,
+    LAST_EVENT,
     ORDINAL,
     RESERVED,
     ROWS,
@@ -25,10 +27,13 @@ from backfill.columns import (
     column,
     key_name,
 )
+from backfill.count_rows import count_rows
 from backfill.engines import Engine
-from backfill.errors import AggregateError
+from backfill.errors import AggregateError, ColumnError, WindowError
 from backfill.event_rows import event_rows, with_own
 from backfill.kinds import Kind, kind_of, of_each_event
+from backfill.message_gaps import Messages
+from backfill.message_rows import message_rows
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import Cutting, Grid, fewest
@@ -37,7 +42,16 @@ from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
 from backfill.time.durations import DAY_US
-from backfill.windows import Aligned, AnyWindow, EventWindow, SessionWindow
+from backfill.windows import (
+    Aligned,
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    SessionWindow,
+    SlidingWindow,
+    by_place,
+    key_of,
+)
 
 
 @dataclass(frozen=True)
@@ -50,8 +64,16 @@ class Definition:
     @property
     def mergeable(self) -> bool:
         """Late events can be merged into published windows without the events of these."""
-        single = self.ruled or isinstance(self.window, EventWindow)
-        return not single and all(each.mergeable for each in self.aggregates.values())
+        return (
+            not self.of_events
+            and not self.ruled
+            and all(each.mergeable for each in self.aggregates.values())
+        )
+
+    @property
+    def of_events(self) -> bool:
+        """Its rows are computed from the events themselves, each time, and not from slices."""
+        return isinstance(self.window, SlidingWindow) or by_place(self.window)
 
     @property
     def ruled(self) -> bool:
@@ -98,8 +120,8 @@ class Sliced:
 
     Attributes:
         last: the column of a slice's last event.
-        events: the events themselves, each once, for windows around single events; None where
-            there are no such windows.
+        events: the events themselves, each once, for windows around single events, by number and
+            by offset; None where there are no such windows.
         id: the name of the events' id.
         arrival: the columns of the order of arrival, among those of `events`.
         singles: the events by themselves, for each session with rules: the columns of slices, those
@@ -116,6 +138,11 @@ class Sliced:
     id: str | None = None
     arrival: tuple[str, ...] = ()
     singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
+
+    def of(self, definition: Definition) -> Sliced:
+        """The same, with the key that the rows of a definition have."""
+        names = key_of(definition.window, self.key.names)
+        return replace(self, key=Key(names, self.key.types[: len(names)]))
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition and in order of time, once for all windows.
@@ -138,7 +165,7 @@ class Sliced:
     def takes_events(self, definition: Definition) -> bool:
         """Whether its windows are built from slices of single events as well as of more."""
         own, window = self._bound(definition), definition.window
-        if isinstance(window, EventWindow) or running(own) is None:
+        if isinstance(window, EventWindow) or definition.of_events or running(own) is None:
             return False
         return isinstance(window, SessionWindow) or _takes_events(
             window, self.engine, self.zone, own
@@ -148,8 +175,10 @@ class Sliced:
         """Merges the slices into one definition's windows, or computes its rows from events."""
         window = definition.window
         own = self._bound(definition)
-        if isinstance(window, EventWindow):
+        if isinstance(window, SlidingWindow):
             merged = self._rows(window, own)
+        elif isinstance(window, CountWindow) or by_place(window):
+            return self._placed(definition, own)
         elif isinstance(window, SessionWindow) and window.has_rules:
             singles = self.singles[window]
             cut = ruled_slices(singles, window, self.key.inner, own, self.zone)
@@ -162,7 +191,28 @@ class Sliced:
             merged = aligned(self.frame, where, self.key.inner, own)
         return Built(merged, definition, self)
 
-    def _rows(self, window: EventWindow, aggregates: list[Bound]) -> DataFrame:
+    def _placed(self, definition: Definition, aggregates: list[Bound]) -> Built:
+        assert self.events is not None
+        window, sliced = definition.window, self.of(definition)
+        keys = sliced.key.inner
+        if isinstance(window, SessionWindow):
+            assert isinstance(window.gap, Messages)
+            events, gap = self.events, window.gap
+            rows = message_rows(events, gap, keys, aggregates, arrival=self.arrival)
+            return Built(rows, definition, sliced)
+        assert isinstance(window, CountWindow)
+        rows = count_rows(
+            self.events,
+            window,
+            keys,
+            aggregates,
+            arrival=self.arrival,
+            ties=ties(self.key, self.id),
+            engine=self.engine,
+        )
+        return Built(rows, definition, sliced)
+
+    def _rows(self, window: SlidingWindow, aggregates: list[Bound]) -> DataFrame:
         assert self.events is not None
         keys = self.key.inner
         rows = event_rows(
@@ -179,7 +229,7 @@ class Sliced:
     def bound_for(self, definition: Definition) -> dict[Aggregate, Bound]:
         """The definition's aggregates, as its window computes them."""
         found = {each: self.bound[each] for each in definition.aggregates.values()}
-        if isinstance(definition.window, EventWindow):
+        if isinstance(definition.window, SlidingWindow):
             return {aggregate: each.sliding() for aggregate, each in found.items()}
         return found
 
@@ -227,7 +277,7 @@ class Built:
             horizon: the largest event time in the snapshot, in µs.
         """
         # Rows of events are never merged.
-        merged = not isinstance(self.definition.window, EventWindow)
+        merged = not self.definition.of_events
         kept = [
             state
             for name, each in (self.definition.aggregates.items() if merged else ())
@@ -238,7 +288,7 @@ class Built:
             self.kind.is_open(horizon).alias("is_open"),
             *dict.fromkeys([EVENTS, self.kind.held]),
             *kept,
-            *([F.col(CLOSED)] if self.definition.ruled else []),
+            *([F.col(CLOSED)] if CLOSED in self.frame.columns else []),
             local_date(F.col(START), self.sliced.zone).alias("date"),
         )
 
@@ -246,7 +296,9 @@ class Built:
         window, id = self.definition.window, self.sliced.id
         bound = self.sliced.bound_for(self.definition)
         ids = []
-        if isinstance(window, SessionWindow):
+        if isinstance(window, SessionWindow) and self.definition.of_events:
+            ids = [F.col("session_id")]
+        elif isinstance(window, SessionWindow):
             ordinal = F.col(ORDINAL) if window.has_rules else None
             ids = [self.sliced.key.session_id(F.col(START), ordinal).alias("session_id")]
         own = []
@@ -293,7 +345,8 @@ def slice_events(
         WindowError: if the engine refuses a window.
     """
     for each in definitions:
-        check_names(each.aggregates, key)
+        check_names(each.aggregates, key, each.window)
+        check_arrival(events, each.window, arrival)
     arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
     columns = [
         *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
@@ -305,13 +358,17 @@ def slice_events(
     frame, bound = bind(events, columns, wanted, len(arrival))
     types = {field.name: field.dataType for field in frame.schema.fields}
     keys = Key(tuple(key), tuple(types[key_name(i)] for i in range(len(key))))
-    spans = [each for each in definitions if not isinstance(each.window, EventWindow)]
+    spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
     aggregates = [bound[each] for each in own]
     deduplicate, single = id is not None, None
     if len(spans) < len(definitions):
-        one = F.lit(1).cast("bigint")
-        single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
+        if not id:
+            single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
+        elif any(by_place(each.window) for each in definitions):
+            single = slicing.distinct_by_hour(frame, keys.inner)
+        else:
+            single = slicing.distinct(frame, keys.inner)
         single = frame = keep(single)
         deduplicate = False
     singles: dict[AnyWindow, DataFrame] = {
@@ -335,6 +392,7 @@ def slice_events(
         combine = (
             id is not None
             or isinstance(window, EventWindow)
+            or by_place(window)
             or not _takes_events(window, engine, zone, aggregates)
         )
     if not combine and single is None and running(aggregates) is not None:
@@ -388,21 +446,72 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
         for each in definitions
         if not isinstance(each.window, SessionWindow | EventWindow)
     ]
-    gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
-    if any(isinstance(each.window, EventWindow) for each in definitions):
+    gaps = [
+        each.window.gap.us
+        for each in definitions
+        if isinstance(each.window, SessionWindow) and not each.of_events
+    ]
+    if any(each.of_events for each in definitions):
         # Nothing is built from their slices, which are counted, and tell which dates have events.
         gaps.append(DAY_US // 2)
     grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
     return [*grids, *(each for each in every if not isinstance(each, Grid))]
 
 
-def check_names(aggregates: Iterable[str], key: Sequence[str]) -> None:
+def ties(key: Key, id: str | None) -> list[str]:
+    """The columns that order events of equal times and arrivals, of windows by number."""
+    return [*key.inner, *([] if id is None else [slicing.ID])]
+
+
+def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:
     """Raises AggregateError where a result would have two columns of one name."""
+    taken = {*RESERVED, *key}
+    if isinstance(window, CountWindow):
+        taken |= {FIRST_EVENT, LAST_EVENT}
     for name in aggregates:
-        if name in RESERVED or name in key or name.startswith("_"):
+        if name in taken or name.startswith("_"):
             raise AggregateError(
                 "the name is reserved for the result's own columns",
                 field="aggregates",
                 value=name,
                 way_out="Choose another name, not beginning with an underscore",
+            )
+
+
+def check_arrival(events: DataFrame, window: AnyWindow, arrival: Sequence[str]) -> None:
+    """Checks that the events have the order that numbers or offsets need.
+
+    Args:
+        events: any rows.
+        window: of any kind.
+        arrival: columns that give the order of arrival.
+
+    Raises:
+        ColumnError: if the last arrival column is neither a number nor a time.
+        WindowError: if there is no arrival where the window needs one, or no offset.
+    """
+    type = events.schema[arrival[-1]].dataType if arrival else None
+    if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
+        if not isinstance(type, T.IntegralType):
+            raise WindowError(
+                "a gap of messages needs events with offsets",
+                field="gap",
+                value=str(window.gap),
+                way_out="Give arrival=[partition, offset], or the offset alone if there is one "
+                "partition",
+            )
+    elif isinstance(window, CountWindow) and window.order == "arrival":
+        if type is None:
+            raise WindowError(
+                "the events have no arrival",
+                field="order",
+                value="arrival",
+                way_out='Give the column or columns of the arrival, or use order="time"',
+            )
+        if isinstance(type, T.StringType | T.BinaryType | T.BooleanType):
+            raise ColumnError(
+                "must be a number or a time to number events by",
+                field="arrival",
+                value=f"{arrival[-1]} {type.simpleString()}",
+                way_out='Cast the column, or use order="time"',
             )

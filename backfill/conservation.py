@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, FIRST, LAST, ROWS
 from backfill.compute import Definition, Sliced
 from backfill.errors import ConservationError
 from backfill.kinds import kind_of
+from backfill.placed_kinds import CountRows
+from backfill.windows import CountWindow
 
 _WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"
 
@@ -52,8 +54,11 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
         *sums,
     ).collect()[0]
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
-    for name, first in assigned.items():
-        last = row[f"{name}{LAST}"] or 0
+    for name, definition in definitions.items():
+        if isinstance(definition.window, CountWindow):
+            assigned[name] = _owned(sliced, definition, sliced.frame, F.sum(EVENTS))
+    for name in definitions:
+        first, last = row[f"{name}{FIRST}"] or 0, row[f"{name}{LAST}"] or 0
         if first != last:
             raise ConservationError(
                 f"inconsistent slices: {first} windows by their first events, {last} by their "
@@ -62,6 +67,22 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
                 way_out=_WAY_OUT,
             )
     return Totals(row["accepted"] or 0, row["rows"] or 0, row["first"], row["horizon"], assigned)
+
+
+def assigned_to(sliced: Sliced, definition: Definition) -> int:
+    """The same sum of the events themselves, for windows that are computed from these."""
+    assert sliced.events is not None
+    if isinstance(definition.window, CountWindow):
+        return _owned(sliced, definition, sliced.events, F.count(F.lit(1)))
+    return sliced.events.count()
+
+
+def _owned(sliced: Sliced, definition: Definition, rows: DataFrame, events: Column) -> int:
+    """How many events have a count window of their own, by how many each key has."""
+    kind = kind_of(definition.window, sliced.engine, sliced.zone)
+    assert isinstance(kind, CountRows)
+    counts = rows.groupBy(*sliced.of(definition).key.inner).agg(events.alias("_count"))
+    return counts.agg(F.sum(kind.owned(F.col("_count")))).collect()[0][0] or 0
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:

@@ -48,7 +48,7 @@ def slide(
         WindowError: if a duration is not a whole number of the engine's ticks.
     """
     engine.check(window)
-    check_names(aggregates, key)
+    check_names(aggregates, key, window)
     if id in aggregates:
         raise AggregateError(
             "the name is that of the id", field="aggregates", value=id, way_out="Choose another"

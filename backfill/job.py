@@ -42,6 +42,7 @@ from backfill.spec.stream import lateness
 from backfill.store import DeltaStore, Store
 from backfill.stream import Streamed, stream
 from backfill.time.dates import Dates
+from backfill.windows import key_of
 
 _LOGGER = logging.getLogger("backfill")
 # The user and the password, or the two parts of an access key, in an address.
@@ -545,7 +546,10 @@ class Job:
             0
         """
         key, windows = self.spec.key, self.spec.windows
-        orders = {name: (*key, times_of(each.window)[0]) for name, each in windows.items()}
+        orders = {
+            name: (*key_of(each.window, key), times_of(each.window)[0])
+            for name, each in windows.items()
+        }
         tables = {**orders, QUARANTINE: ("source",)}
         return clean(
             spark or _session(),

@@ -1,28 +1,18 @@
-"""Events whose place is a number or an offset instead of their time.
-
-The operators find an event by the column TIME; here it holds the place, and INSTANT the time.
-"""
+"""Events that windows by number or by offset are computed from, as `aggregate` is given them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from backfill import aggregates as agg
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind
 from backfill.columns import TIME, column, key_name
 from backfill.compute import Key
-from backfill.operators.grids import floor_to
-
-#: The event's time, µs, where TIME is its place.
-INSTANT = "_instant"
-_HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True)
@@ -31,7 +21,7 @@ class BoundEvents:
 
     Attributes:
         frame: key, TIME, id, arrival columns under inner names, and inputs.
-        bound: the aggregates; the order of their events is that of INSTANT, then arrival.
+        bound: the aggregates.
         arrival: the inner names of the arrival columns.
     """
 
@@ -72,36 +62,5 @@ def bind_events(
     frame, bound = bind(events, columns, aggregates.values(), len(arrival))
     types = {field.name: field.dataType for field in frame.schema.fields}
     if id is not None:
-        # So that a key's events are exchanged to many tasks.
-        hours = frame.withColumn("_hour", floor_to(F.col(TIME), _HOUR_US, 0))
-        frame = slicing.distinct(hours, [*keys, "_hour"]).select(*frame.columns)
-    order = (INSTANT, *arrived)
-    return BoundEvents(
-        frame,
-        Key(tuple(key), tuple(types[each] for each in keys)),
-        {aggregate: replace(each, order=order) for aggregate, each in bound.items()},
-        arrived,
-    )
-
-
-class Extent:
-    """The least and the largest values of columns of whole numbers, as aggregates of a window.
-
-    Args:
-        index: where their states are numbered from.
-        least, largest: columns of the events.
-
-    Attributes:
-        bounds: the aggregates.
-        least, largest: the values by column, where `bounds` are merged.
-    """
-
-    def __init__(self, index: int, *, least: Sequence[str], largest: Sequence[str]) -> None:
-        wanted = [*((agg.min, name) for name in least), *((agg.max, name) for name in largest)]
-        self.bounds = [
-            Bound(kind(name), index + i, name, T.LongType(), (INSTANT,))
-            for i, (kind, name) in enumerate(wanted)
-        ]
-        states = [F.col(state) for each in self.bounds for state in each.states()]
-        self.least = dict(zip(least, states, strict=False))
-        self.largest = dict(zip(largest, states[len(least) :], strict=True))
+        frame = slicing.distinct_by_hour(frame, keys).select(*frame.columns)
+    return BoundEvents(frame, Key(tuple(key), tuple(types[each] for each in keys)), bound, arrived)

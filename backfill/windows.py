@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from backfill.errors import WindowError
+from backfill.message_gaps import Messages
 from backfill.session_window import SessionWindow
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
 from backfill.window_arguments import flag, positive, set_fields
@@ -26,8 +27,10 @@ __all__ = [
     "SlidingWindow",
     "TumblingWindow",
     "Window",
+    "by_place",
     "durations_of",
     "is_distinct",
+    "key_of",
 ]
 
 
@@ -326,6 +329,21 @@ AnyWindow = Window | EventWindow
 def is_distinct(window: AnyWindow) -> bool:
     """Whether windows hold different sets of events, which several events can share (KIP-450)."""
     return isinstance(window, SlidingWindow) and window.distinct
+
+
+def by_place(window: AnyWindow) -> bool:
+    """Whether an event's number or offset, rather than its time, says which windows it is in.
+
+    One more event then moves others to other windows, whenever these are.
+    """
+    if isinstance(window, SessionWindow):
+        return isinstance(window.gap, Messages)
+    return isinstance(window, CountWindow)
+
+
+def key_of(window: AnyWindow, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The key's columns in the window's result; count windows of the whole stream have none."""
+    return () if isinstance(window, CountWindow) and window.per == "stream" else key
 
 
 def durations_of(window: AnyWindow) -> dict[str, Duration]:

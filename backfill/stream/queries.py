@@ -98,7 +98,7 @@ def _frame(spec: JobSpec, name: str, rows: DataFrame, delay: Fixed) -> DataFrame
     """One window's stream of results."""
     window = spec.windows[name]
     definition = Definition(window.window, window.aggregates)
-    check_names(definition.aggregates, spec.key)
+    check_names(definition.aggregates, spec.key, definition.window)
     now_us = time.time_ns() // 1_000
     events = normalise(rows, spec.event_rules(windows.SPARK, (), now_us)).observe(
         _EVENTS, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
