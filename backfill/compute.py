@@ -16,11 +16,8 @@ from backfill.columns import (
     CLOSED,
     EVENTS,
     FIRST,
-    FIRST_EVENT,
     LAST,
-    LAST_EVENT,
     ORDINAL,
-    RESERVED,
     ROWS,
     START,
     TIME,
@@ -29,8 +26,8 @@ from backfill.columns import (
 )
 from backfill.count_rows import count_rows
 from backfill.engines import Engine
-from backfill.errors import AggregateError, ColumnError, WindowError
 from backfill.event_rows import event_rows, with_own
+from backfill.fitting import check_arrival, check_names
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.message_gaps import Messages
 from backfill.message_rows import message_rows
@@ -461,57 +458,3 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
 def ties(key: Key, id: str | None) -> list[str]:
     """The columns that order events of equal times and arrivals, of windows by number."""
     return [*key.inner, *([] if id is None else [slicing.ID])]
-
-
-def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:
-    """Raises AggregateError where a result would have two columns of one name."""
-    taken = {*RESERVED, *key}
-    if isinstance(window, CountWindow):
-        taken |= {FIRST_EVENT, LAST_EVENT}
-    for name in aggregates:
-        if name in taken or name.startswith("_"):
-            raise AggregateError(
-                "the name is reserved for the result's own columns",
-                field="aggregates",
-                value=name,
-                way_out="Choose another name, not beginning with an underscore",
-            )
-
-
-def check_arrival(events: DataFrame, window: AnyWindow, arrival: Sequence[str]) -> None:
-    """Checks that the events have the order that numbers or offsets need.
-
-    Args:
-        events: any rows.
-        window: of any kind.
-        arrival: columns that give the order of arrival.
-
-    Raises:
-        ColumnError: if the last arrival column is neither a number nor a time.
-        WindowError: if there is no arrival where the window needs one, or no offset.
-    """
-    type = events.schema[arrival[-1]].dataType if arrival else None
-    if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
-        if not isinstance(type, T.IntegralType):
-            raise WindowError(
-                "a gap of messages needs events with offsets",
-                field="gap",
-                value=str(window.gap),
-                way_out="Give arrival=[partition, offset], or the offset alone if there is one "
-                "partition",
-            )
-    elif isinstance(window, CountWindow) and window.order == "arrival":
-        if type is None:
-            raise WindowError(
-                "the events have no arrival",
-                field="order",
-                value="arrival",
-                way_out='Give the column or columns of the arrival, or use order="time"',
-            )
-        if isinstance(type, T.StringType | T.BinaryType | T.BooleanType):
-            raise ColumnError(
-                "must be a number or a time to number events by",
-                field="arrival",
-                value=f"{arrival[-1]} {type.simpleString()}",
-                way_out='Cast the column, or use order="time"',
-            )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
 from backfill import slices as slicing
-from backfill.aggregates.bound import Bound, running
+from backfill.aggregates.bound import Bound, Part, running
 from backfill.columns import (
     BEGIN,
     END,
@@ -29,11 +29,11 @@ from backfill.columns import (
 )
 from backfill.engines import Engine, Rules
 from backfill.operators.aligned import aligned, takes_events
-from backfill.operators.counting import NUMBER, numbered
+from backfill.operators.counting import NUMBER, Numbering
 from backfill.operators.extent import Extent
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.grids import floor_to
-from backfill.operators.sliding import sliding
+from backfill.operators.sliding import sliding, with_states
 from backfill.time.durations import Fixed
 from backfill.windows import CountWindow, SlidingWindow
 
@@ -42,10 +42,12 @@ from backfill.windows import CountWindow, SlidingWindow
 _PART, _COPY = "_part", "_copy"
 #: How many events have come since the window before, where windows are as far apart in time.
 _SINCE = "_since"
+#: Blocks of as many events as a window has, and the prefixes of a window's part in either.
+_BLOCK, _TAIL, _HEAD = "_block", "_tail", "_head"
 #: Parts are about as long as this, and many times as long as windows reach back.
 _PART_EVENTS = 1 << 20
-#: Up to this size, Spark's ROWS frame goes through the events of each window: that takes one sort
-#: instead of two, and no second row for each event.
+#: Up to this size, Spark's ROWS frame goes through the events of each window: that takes no sort
+#: but the one that numbers them.
 _FRAME_EVENTS = 64
 
 
@@ -85,7 +87,7 @@ def count_rows(
     values = [*ties, *inputs]
     slim = events.select(*dict.fromkeys([*keys, TIME, *arrival, *values]))
     counted = _Counted(window, keys, [*own, *extent.bounds], extent, rules, engine)
-    merged = counted.windows(_numbered(slim, keys, window, values, arrival))
+    merged = counted.of(slim, _numbering(slim, keys, window, values, arrival))
     return merged.select(
         *keys,
         extent.least[INSTANT].alias(BEGIN),
@@ -99,20 +101,18 @@ def count_rows(
     )
 
 
-def _numbered(
+def _numbering(
     events: DataFrame,
     keys: Sequence[str],
     window: CountWindow,
     values: Sequence[str],
     arrival: Sequence[str],
-) -> DataFrame:
-    """The events with their numbers, and their time as INSTANT."""
+) -> Numbering:
     *order, place = (TIME,) if window.order == "time" else arrival
     ties = [each for each in (*arrival, TIME) if each not in (*order, place)]
     types = {field.name: field.dataType for field in events.schema.fields}
     ties += [each for each in values if each not in keys and _can_be_sorted(types[each])]
-    found = numbered(events, keys, order=order, place=place, ties=ties)
-    return found.withColumn(INSTANT, F.col(TIME))
+    return Numbering(keys, order, place, ties)
 
 
 def _extent(window: CountWindow, index: int) -> Extent:
@@ -179,8 +179,23 @@ class _Counted:
         last = self.last_number
         return last - floor_to(last - 1, advance, 0)
 
-    def windows(self, numbered: DataFrame) -> DataFrame:
-        """A row for each window, merged."""
+    def of(self, events: DataFrame, numbering: Numbering) -> DataFrame:
+        """A row for each window, merged.
+
+        Nothing of a key with few events is exchanged but once, by its key.
+        """
+        few, many = numbering.divided(events.withColumn(INSTANT, F.col(TIME)))
+        numbered = numbering.in_blocks(many)
+        if few is None:
+            return self._windows(numbered, spread=True)
+        others = numbering.together(few)
+        if isinstance(self.window.size, int):
+            spread = self._windows(numbered, spread=True)
+            return self._windows(others, spread=False).unionByName(spread)
+        return self._windows(others.unionByName(numbered), spread=True)
+
+    def _windows(self, numbered: DataFrame, *, spread: bool) -> DataFrame:
+        """The windows of numbered events; `spread`: a key can have more than one task holds."""
         size, advance = self.window.size, self.window.advance
         axis = numbered.withColumn(TIME, F.col(NUMBER))
         if isinstance(size, Fixed):
@@ -194,7 +209,7 @@ class _Counted:
         elif _is_aligned(self.window):
             found = self._aligned(axis, size, 1 if isinstance(advance, Fixed) else advance)
         else:
-            found = self._each(axis, size)
+            found = self._each(axis, size, spread=spread)
         if isinstance(advance, Fixed):
             shift = self.engine.tick_us if self.rules.closed == "right" else 0
             return self._latest(found, floor_to(self.last_instant - shift, advance.us, 0))
@@ -206,6 +221,8 @@ class _Counted:
 
     def _aligned(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
         """Windows (start, start + size] of numbers that end at multiples of the advance."""
+        if size <= advance:
+            return self._apart(axis, size, advance)
         where = FixedWindows(size, advance, -size % advance, shift=1, clips=False)
         if running(self.aggregates) is not None and takes_events(where, self.aggregates):
             states = [state for each in self.aggregates for state in each.lift()]
@@ -222,8 +239,20 @@ class _Counted:
         last, end = self.last_number, F.col(END)
         return found.where(last > end - advance if self.rules.counts_rest else last == end)
 
-    def _each(self, axis: DataFrame, size: int) -> DataFrame:
+    def _apart(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
+        """Windows that no two of have an event in common."""
+        number = F.col(NUMBER)
+        placed = axis.withColumn(END, -floor_to(-number, advance, 0))
+        if size < advance:
+            placed = placed.where(number > F.col(END) - size)
+        states = [state for each in self.aggregates for state in each.partial()]
+        found = placed.groupBy(*self.keys, END).agg(F.count(F.lit(1)).alias(EVENTS), *states)
+        return found if self.rules.counts_rest else found.where(self.last_number == F.col(END))
+
+    def _each(self, axis: DataFrame, size: int, *, spread: bool) -> DataFrame:
         """A window for each event, of the last `size` ones."""
+        if not spread:
+            return self._last(axis, self.keys, size)
         length = max(_PART_EVENTS, 16 * size)
         place = F.col(NUMBER) - 1
         own = floor_to(place, length, 0)
@@ -233,18 +262,49 @@ class _Counted:
         )
         reaches = F.pmod(place, F.lit(length)) > length - size
         parts = axis.select("*", F.inline(F.when(reaches, both).otherwise(F.slice(both, 1, 1))))
-        group = [*self.keys, _PART]
-        if size > _FRAME_EVENTS:
-            return self._sliding(parts, Fixed(size - 1), group, _COPY).where(~F.col(_COPY))
-        frame = Over.partitionBy(*group).orderBy(TIME).rowsBetween(1 - size, 0)
+        found = self._last(parts, [*self.keys, _PART], size)
+        return found.where(~F.col(_COPY)).drop(_PART, _COPY)
+
+    def _last(self, rows: DataFrame, group: Sequence[str], size: int) -> DataFrame:
+        """For each row the last `size` ones of its group, whose numbers have no holes."""
+        if size <= _FRAME_EVENTS:
+            frame = Over.partitionBy(*group).orderBy(NUMBER).rowsBetween(1 - size, 0)
+            return rows.withColumns(self._over(frame))
+        # A window is the end of one block of as many events, and the start of the next.
+        number, block = F.col(NUMBER), F.col(_BLOCK)
+        placed = rows.withColumn(_BLOCK, floor_to(number - 1, size, 0))
+        within = Over.partitionBy(*group, _BLOCK)
+        until = (Over.unboundedPreceding, Over.currentRow)
+        found = placed
+        for part, order in ((_TAIL, number.desc()), (_HEAD, number)):
+            found = with_states(found, part, self._over(within.orderBy(order).rowsBetween(*until)))
+        columns = [EVENTS, *(name for each in self.aggregates for name in each.states())]
+        in_order = Over.partitionBy(*group).orderBy(_BLOCK, NUMBER)
+        found = found.withColumns(
+            {_TAIL + each: F.lag(_TAIL + each, size - 1).over(in_order) for each in columns}
+        )
+        ended = number - block == size
+        left, right = (
+            Part(events, {each: F.col(part + each) for each in columns})
+            for part, events in (
+                # At the end of a block, that is the window.
+                (_TAIL, F.when(ended, F.lit(0)).otherwise(F.coalesce(_TAIL + EVENTS, F.lit(0)))),
+                (_HEAD, F.col(_HEAD + EVENTS)),
+            )
+        )
+        states = {EVENTS: left.events + right.events}
+        for each in self.aggregates:
+            states |= each.combine(left, right)
+        return found.select(*rows.columns, *(each.alias(name) for name, each in states.items()))
+
+    def _over(self, frame: WindowSpec) -> dict[str, Column]:
+        """The number of events in a frame, and their states."""
         states = {EVENTS: F.count(F.lit(1)).over(frame)}
         for each in self.aggregates:
             states |= each.over(F.lit(True), frame)
-        return parts.withColumns(states).where(~F.col(_COPY))
+        return states
 
-    def _sliding(
-        self, events: DataFrame, size: Fixed | None, keys: Sequence[str], *also: str
-    ) -> DataFrame:
+    def _sliding(self, events: DataFrame, size: Fixed | None, keys: Sequence[str]) -> DataFrame:
         """A window for each event, of those whose TIME is up to the size before its own."""
         return sliding(
             events,
@@ -252,7 +312,7 @@ class _Counted:
             keys,
             self.aggregates,
             arrival=(),
-            also=[NUMBER, INSTANT, *also],
+            also=[NUMBER, INSTANT],
             tick=1,
             clips=False,
             null_key=self.engine.null_key,

@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.base import Aggregate
 from backfill.columns import BEGIN, END, FIRST_EVENT, LAST_EVENT
-from backfill.compute import Key, check_arrival, check_names, ties
+from backfill.compute import Key, ties
 from backfill.count_rows import count_rows
 from backfill.engines import Engine
+from backfill.fitting import check_arrival, check_names
 from backfill.places import bind_events
 from backfill.windows import CountWindow
 

@@ -11,10 +11,11 @@ from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import bind
 from backfill.columns import END, EVENT_TIME, START, TIME, column, key_name
-from backfill.compute import Key, check_names
+from backfill.compute import Key
 from backfill.engines import Engine
 from backfill.errors import AggregateError
 from backfill.event_rows import event_rows
+from backfill.fitting import check_names
 from backfill.windows import SlidingWindow
 
 

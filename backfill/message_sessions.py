@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.base import Aggregate
 from backfill.columns import END, START
-from backfill.compute import check_arrival, check_names
+from backfill.fitting import check_arrival, check_names
 from backfill.message_gaps import Messages
 from backfill.message_rows import message_rows
 from backfill.places import bind_events

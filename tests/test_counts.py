@@ -41,7 +41,8 @@ AGGREGATES: dict[str, Aggregate] = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and parts of a few events, so that a short case has many."""
-    monkeypatch.setattr(counting, "BLOCK", 4)
+    monkeypatch.setattr(counting, "BLOCK", 10)
+    monkeypatch.setattr(counting, "ONE_OF", 2)
     monkeypatch.setattr(counting, "_CELL_BITS", 5)
     monkeypatch.setattr(count_rows, "_PART_EVENTS", 1)
     monkeypatch.setattr(count_rows, "_FRAME_EVENTS", 3)

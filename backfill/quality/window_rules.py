@@ -101,13 +101,14 @@ class WindowRules:
         if self.id is not None and of_each_event(self.definition.window):
             # Of events at the same time, those with the same id are one.
             before[_ID_BEFORE] = self.id
-        elif isinstance(self.definition.window, CountWindow):
-            # Several windows can end at one instant.
-            before[_ID_BEFORE] = LAST_EVENT
         elif self.definition.ruled or by_place(self.definition.window):
             # Several sessions that rules cut can have the same bounds; their ids differ.
             before[_ID_BEFORE] = "session_id"
-        in_order = Over.partitionBy(*map(column, self.key)).orderBy(*map(column, before.values()))
+        group = [*self.key]
+        if isinstance(self.definition.window, CountWindow):
+            # Several can end at one instant. So no task has all rows of the whole stream, besides.
+            group.append(LAST_EVENT)
+        in_order = Over.partitionBy(*map(column, group)).orderBy(*map(column, before.values()))
         return (
             rows.withColumns({START: start, END: end})
             # Columns, not a struct of them: a struct would be carried through the sort as well.
@@ -147,8 +148,6 @@ class WindowRules:
             # Without an id, and with none, equal events at the same time have equal rows.
             known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
             again = again & F.coalesce(known, F.lit(False))
-        elif isinstance(window, CountWindow):
-            again = again & (F.col(_ID_BEFORE) == F.col(LAST_EVENT))
         elif self.definition.ruled or by_place(window):
             again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
         if isinstance(window, SessionWindow) and not by_place(window):

@@ -14,9 +14,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backfill.columns import REASON
-from backfill.compute import Definition, check_names
+from backfill.compute import Definition
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
+from backfill.fitting import check_names
 from backfill.session_conf import session_conf
 from backfill.spec import JobSpec
 from backfill.stream import source_stream as reading

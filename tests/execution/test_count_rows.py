@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from backfill.cli import main
 from backfill.errors import SourceError, WindowError
 from backfill.execution import late_keys
+from tests.drawn import SEEDS
 from tests.execution.world import COUNTS, DAY, HOUR, World, at, day
 from tests.memory_store import MemoryStore
 from tests.reference import Event
@@ -233,6 +235,38 @@ def check_lasting(world: World, limit: int) -> None:
         assert sorted(world.rows(name), key=repr) == sorted(
             (row for row in expected[name] if row[end] >= limit), key=repr
         ), name
+
+
+@pytest.mark.parametrize("with_id", [False, True])
+def test_late_events_of_a_hundred_keys(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
+    world = World(tmp_path, spark, with_id=with_id, windows=COUNTS, store=MemoryStore())
+    world.write_job()
+    random = Random(SEEDS[with_id])
+
+    def some(count: int) -> list[Event]:
+        return [
+            Event(
+                f"{random.choice('abcdefghij')}{random.randrange(10)}",
+                at(random.randrange(4), random.randrange(24)) + random.randrange(3),
+                random.randrange(-3, 3),
+                random.choice(["1", "2", None]),
+            )
+            for _ in range(count)
+        ]
+
+    print("seed", SEEDS[with_id])
+    world.write("0", some(400))
+    # Only some dates at first: what ends on the others is in no table yet.
+    world.run(1, 3)
+    world.check()
+    world.write("1", some(40))
+    world.recompute()
+    world.check()
+    world.run(0, 4)
+    world.check()
+    world.write("2", some(5))
+    world.recompute()
+    world.check()
 
 
 def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
