@@ -121,6 +121,7 @@ class Sliced:
             by offset; None where there are no such windows.
         id: the name of the events' id.
         arrival: the columns of the order of arrival, among those of `events`.
+        count: how many events there are; None where nobody has counted them.
         singles: the events by themselves, for each session with rules: the columns of slices, those
             of the rules, and the aggregates' inputs. Lazy, and read when such a session is built.
     """
@@ -134,6 +135,7 @@ class Sliced:
     events: DataFrame | None = None
     id: str | None = None
     arrival: tuple[str, ...] = ()
+    count: int | None = None
     singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
 
     def of(self, definition: Definition) -> Sliced:
@@ -206,6 +208,7 @@ class Sliced:
             arrival=self.arrival,
             ties=ties(self.key, self.id),
             engine=self.engine,
+            count=self.count,
         )
         return Built(rows, definition, sliced)
 

@@ -74,7 +74,7 @@ def assigned_to(sliced: Sliced, definition: Definition) -> int:
     assert sliced.events is not None
     if isinstance(definition.window, CountWindow):
         return _owned(sliced, definition, sliced.events, F.count(F.lit(1)))
-    return sliced.events.count()
+    return sliced.events.count() if sliced.count is None else sliced.count
 
 
 def _owned(sliced: Sliced, definition: Definition, rows: DataFrame, events: Column) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
@@ -60,6 +61,7 @@ def count_rows(
     arrival: Sequence[str],
     ties: Sequence[str],
     engine: Engine,
+    count: int | None = None,
 ) -> DataFrame:
     """Computes the rows of count windows.
 
@@ -71,6 +73,7 @@ def count_rows(
         arrival: the columns of the order of arrival.
         ties: columns that order events of equal times and arrivals, before the aggregates' inputs.
         engine: whose rules hold.
+        count: how many events there are; None where that is not known.
 
     Returns:
         Key; BEGIN, the least event time; START and END, the largest (µs); the numbers of the first
@@ -87,7 +90,8 @@ def count_rows(
     values = [*ties, *inputs]
     slim = events.select(*dict.fromkeys([*keys, TIME, *arrival, *values]))
     counted = _Counted(window, keys, [*own, *extent.bounds], extent, rules, engine)
-    merged = counted.of(slim, _numbering(slim, keys, window, values, arrival))
+    numbering = _numbering(slim, keys, window, values, arrival)
+    merged = counted.of(*numbering.divided(slim.withColumn(INSTANT, F.col(TIME)), count), numbering)
     return merged.select(
         *keys,
         extent.least[INSTANT].alias(BEGIN),
@@ -179,22 +183,25 @@ class _Counted:
         last = self.last_number
         return last - floor_to(last - 1, advance, 0)
 
-    def of(self, events: DataFrame, numbering: Numbering) -> DataFrame:
+    def of(self, few: DataFrame | None, many: DataFrame | None, numbering: Numbering) -> DataFrame:
         """A row for each window, merged.
 
-        Nothing of a key with few events is exchanged but once, by its key.
+        Args:
+            few: events of keys of which one task takes all: they are exchanged once, by key.
+            many: events of other keys.
+            numbering: of both.
         """
-        few, many = numbering.divided(events.withColumn(INSTANT, F.col(TIME)))
-        numbered = numbering.in_blocks(many)
-        if few is None:
-            return self._windows(numbered, spread=True)
-        others = numbering.together(few)
+        parts = []
+        if few is not None:
+            parts.append((numbering.together(few), False))
+        if many is not None:
+            parts.append((numbering.in_blocks(many), True))
         if isinstance(self.window.size, int):
-            spread = self._windows(numbered, spread=True)
-            return self._windows(others, spread=False).unionByName(spread)
-        return self._windows(others.unionByName(numbered), spread=True)
+            windows = [self._windows(each, spread=spread) for each, spread in parts]
+            return reduce(DataFrame.unionByName, windows)
+        return self._windows(reduce(DataFrame.unionByName, [each for each, _ in parts]))
 
-    def _windows(self, numbered: DataFrame, *, spread: bool) -> DataFrame:
+    def _windows(self, numbered: DataFrame, *, spread: bool = True) -> DataFrame:
         """The windows of numbered events; `spread`: a key can have more than one task holds."""
         size, advance = self.window.size, self.window.advance
         axis = numbered.withColumn(TIME, F.col(NUMBER))

@@ -61,7 +61,10 @@ def late_keys(
         events = events.where(F.lit(False))
     elif keys:
         events = events_of(events, late.key, few.select(*keys))
-    built = slices(context, events, [name], computed_once).build(context.definitions[name])
+    sliced = slices(context, events, [name], computed_once)
+    assert sliced.events is not None
+    sliced = replace(sliced, count=sliced.events.count())
+    built = sliced.build(context.definitions[name])
     built = replace(built, frame=computed_once(built.frame))
     held, assigned = _checked(context, state, built, touched)
     kind = built.kind

@@ -240,7 +240,8 @@ def _needed_events(
     """The events that the rows need which an event of the range can affect, and their number."""
     assert sliced.events is not None
     own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
-    near = replace(sliced, events=sliced.events.where(own))
+    events = sliced.events.where(own)
+    near = replace(sliced, events=events, count=events.count())
     return near, assigned_to(near, definition)
 
 

@@ -55,8 +55,17 @@ class Numbering:
     place: str
     ties: Sequence[str]
 
-    def divided(self, events: DataFrame) -> tuple[DataFrame | None, DataFrame]:
-        """The events of keys with few, and of those with many; all of them have no key: many."""
+    def divided(
+        self, events: DataFrame, count: int | None
+    ) -> tuple[DataFrame | None, DataFrame | None]:
+        """The events of keys with few, and of those with many; None where there are none.
+
+        Args:
+            events: any rows.
+            count: how many there are; None where that is not known.
+        """
+        if count is not None and count <= BLOCK:
+            return events, None
         if not self.keys:
             return None, events
         sampled = self._sampled(events).groupBy(*self.keys).agg(F.count(F.lit(1)).alias(_COUNT))

@@ -91,6 +91,12 @@ class WindowRules:
         """Of the window."""
         return kind_of(self.definition.window, self.engine, self.zone)
 
+    @property
+    def _told_by_id(self) -> bool:
+        """Several sessions of a key can have the same bounds; their ids differ."""
+        window = self.definition.window
+        return isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
+
     def flagged(self, rows: DataFrame) -> DataFrame:
         """Rows of the table with a boolean column for each check: whether they break it.
 
@@ -101,8 +107,7 @@ class WindowRules:
         if self.id is not None and of_each_event(self.definition.window):
             # Of events at the same time, those with the same id are one.
             before[_ID_BEFORE] = self.id
-        elif self.definition.ruled or by_place(self.definition.window):
-            # Several sessions that rules cut can have the same bounds; their ids differ.
+        elif self._told_by_id:
             before[_ID_BEFORE] = "session_id"
         group = [*self.key]
         if isinstance(self.definition.window, CountWindow):
@@ -148,7 +153,7 @@ class WindowRules:
             # Without an id, and with none, equal events at the same time have equal rows.
             known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
             again = again & F.coalesce(known, F.lit(False))
-        elif self.definition.ruled or by_place(window):
+        elif self._told_by_id:
             again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
         if isinstance(window, SessionWindow) and not by_place(window):
             bad = bad | _beyond_limits(window, start, end)
