@@ -25,6 +25,7 @@ from backfill.columns import (
     key_name,
 )
 from backfill.count_rows import count_rows
+from backfill.cuts import cuttings, singles_of
 from backfill.engines import Engine
 from backfill.event_rows import event_rows, with_own
 from backfill.fitting import check_arrival, check_names
@@ -33,12 +34,10 @@ from backfill.message_gaps import Messages
 from backfill.message_rows import message_rows
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
-from backfill.operators.grids import Cutting, Grid, fewest
-from backfill.operators.rule_inputs import rule_inputs, sortable
+from backfill.operators.rule_inputs import sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
-from backfill.time.durations import DAY_US
 from backfill.windows import (
     Aligned,
     AnyWindow,
@@ -372,7 +371,7 @@ def slice_events(
         single = frame = keep(single)
         deduplicate = False
     singles: dict[AnyWindow, DataFrame] = {
-        each.window: _singles(events, each.window, columns, wanted, len(arrival), keys.inner, id)
+        each.window: singles_of(events, each.window, columns, wanted, len(arrival), keys.inner, id)
         for each in definitions
         if isinstance(each.window, SessionWindow) and each.ruled
     }
@@ -402,33 +401,11 @@ def slice_events(
     slices = slicing.cut(
         frame,
         keys=keys.inner,
-        cuttings=cuttings(definitions, engine, zone),
+        cuttings=cuttings([each.window for each in definitions], engine, zone),
         aggregates=aggregates,
         deduplicate=deduplicate,
     )
     return replace(sliced, frame=slices)
-
-
-def _singles(
-    events: DataFrame,
-    window: SessionWindow,
-    columns: Sequence[Column],
-    wanted: Sequence[Aggregate],
-    arrival: int,
-    keys: Sequence[str],
-    id: str | None,
-) -> DataFrame:
-    """The events by themselves, with what the rules of a window look at."""
-    frame, _ = bind(events, [*columns, *rule_inputs(events, window)], wanted, arrival)
-    if id is not None:
-        # Of copies that differ the one is taken that other windows take.
-        looked_at = rule_columns(window)
-        frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
-        frame = slicing.distinct(frame, list(keys))
-    else:
-        frame = frame.withColumn(ROWS, F.lit(1).cast("long"))
-    one = F.lit(1).cast("long")
-    return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
 
 
 def _takes_events(
@@ -437,25 +414,6 @@ def _takes_events(
     if isinstance(window, SessionWindow):
         return False
     return takes_events(layout(window, engine, zone), aggregates)
-
-
-def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
-    """The fewest grids that serve all the definitions."""
-    every = [
-        layout(each.window, engine, zone).cutting()
-        for each in definitions
-        if not isinstance(each.window, SessionWindow | EventWindow)
-    ]
-    gaps = [
-        each.window.gap.us
-        for each in definitions
-        if isinstance(each.window, SessionWindow) and not each.of_events
-    ]
-    if any(each.of_events for each in definitions):
-        # Nothing is built from their slices, which are counted, and tell which dates have events.
-        gaps.append(DAY_US // 2)
-    grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
-    return [*grids, *(each for each in every if not isinstance(each, Grid))]
 
 
 def ties(key: Key, id: str | None) -> list[str]:

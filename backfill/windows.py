@@ -6,7 +6,6 @@ engine (`backfill.engines`).
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -14,7 +13,7 @@ from backfill.errors import WindowError
 from backfill.message_gaps import Messages
 from backfill.session_window import SessionWindow
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
-from backfill.window_arguments import flag, positive, set_fields
+from backfill.window_arguments import choice, events_or_span, flag, positive, set_fields
 
 __all__ = [
     "Aligned",
@@ -285,10 +284,10 @@ class CountWindow:
     ) -> None:
         set_fields(
             self,
-            size=None if size is None else _events(size, field="size"),
-            advance=_events(advance, field="advance"),
-            per=_choice(per, ("key", "stream"), field="per"),
-            order=_choice(order, ("arrival", "time"), field="order"),
+            size=None if size is None else events_or_span(size, field="size"),
+            advance=events_or_span(advance, field="advance"),
+            per=choice(per, ("key", "stream"), field="per"),
+            order=choice(order, ("arrival", "time"), field="order"),
         )
         if not self.has_duration:
             return
@@ -350,30 +349,6 @@ def durations_of(window: AnyWindow) -> dict[str, Duration]:
     """The window's durations by name."""
     values = {field.name: getattr(window, field.name) for field in fields(window)}
     return {name: each for name, each in values.items() if isinstance(each, Duration)}
-
-
-def _events(value: object, *, field: str) -> int | Fixed:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    if isinstance(value, Fixed | dt.timedelta | str) and not str(value).lstrip("-").isdigit():
-        return positive(fixed(value, field=field), field=field)
-    raise WindowError(
-        "must be a whole number of events, at least 1, or a duration",
-        field=field,
-        value=value,
-        way_out="Use a value such as 100, or 1h",
-    )
-
-
-def _choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
-    if value not in choices:
-        raise WindowError(
-            f"must be {' or '.join(choices)}",
-            field=field,
-            value=value,
-            way_out=f"Use {choices[0]}",
-        )
-    return str(value)
 
 
 def _steps_fit(size: Duration, step: Duration) -> bool:
