@@ -1,8 +1,8 @@
-"""From usable events to windows: the one way that `aggregate` and every job take."""
+"""From slices of events to windows: the one way that `aggregate` and every job take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
@@ -11,24 +11,19 @@ from pyspark.sql import types as T
 
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind, running
+from backfill.aggregates.bound import Bound, running
 from backfill.columns import (
     CLOSED,
     EVENTS,
     FIRST,
     LAST,
     ORDINAL,
-    ROWS,
     START,
-    TIME,
-    column,
     key_name,
 )
 from backfill.count_rows import count_rows
-from backfill.cuts import cuttings, singles_of
 from backfill.engines import Engine
 from backfill.event_rows import event_rows, with_own
-from backfill.fitting import check_arrival, check_names
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.message_gaps import Messages
 from backfill.message_rows import message_rows
@@ -39,7 +34,6 @@ from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
 from backfill.windows import (
-    Aligned,
     AnyWindow,
     CountWindow,
     EventWindow,
@@ -165,9 +159,9 @@ class Sliced:
         own, window = self._bound(definition), definition.window
         if isinstance(window, EventWindow) or definition.of_events or running(own) is None:
             return False
-        return isinstance(window, SessionWindow) or _takes_events(
-            window, self.engine, self.zone, own
-        )
+        if isinstance(window, SessionWindow):
+            return True
+        return takes_events(layout(window, self.engine, self.zone), own)
 
     def build(self, definition: Definition) -> Built:
         """Merges the slices into one definition's windows, or computes its rows from events."""
@@ -310,110 +304,6 @@ class Built:
             *own,
             *(bound[each].finish(name) for name, each in self.definition.aggregates.items()),
         ]
-
-
-def slice_events(
-    events: DataFrame,
-    definitions: Sequence[Definition],
-    *,
-    key: Sequence[str],
-    engine: Engine,
-    zone: str,
-    id: str | None,
-    arrival: Sequence[str],
-    combine: bool | None = True,
-    keep: Callable[[DataFrame], DataFrame] = lambda events: events,
-) -> Sliced:
-    """Cuts usable events into the slices that all the definitions are built from.
-
-    Args:
-        events: normalised events (with `_time`), without those that can't be used.
-        definitions: the windows of one job.
-        key: the key's columns; none for one group.
-        engine: whose rules hold.
-        zone: for calendar windows and dates.
-        id: rows with equal key, time and id are one event.
-        arrival: columns that give the order of arrival.
-        combine: put the events of a slice together first; if not, each is a slice by itself,
-            where all aggregates have states of a single event; None: as the only window asks.
-        keep: keeps the events that windows around single events are computed from, which the
-            slices are cut from as well: so the source is read once.
-
-    Raises:
-        AggregateError: if an aggregate does not fit the events, or its name is taken.
-        WindowError: if the engine refuses a window.
-    """
-    for each in definitions:
-        check_names(each.aggregates, key, each.window)
-        check_arrival(events, each.window, arrival)
-    arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
-    columns = [
-        *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
-        F.col(TIME),
-        *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(inner) for name, inner in zip(arrival, arrived, strict=True)),
-    ]
-    wanted = [each for definition in definitions for each in definition.aggregates.values()]
-    frame, bound = bind(events, columns, wanted, len(arrival))
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    keys = Key(tuple(key), tuple(types[key_name(i)] for i in range(len(key))))
-    spans = [each for each in definitions if not each.of_events]
-    own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
-    aggregates = [bound[each] for each in own]
-    deduplicate, single = id is not None, None
-    if len(spans) < len(definitions):
-        if not id:
-            single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
-        elif any(by_place(each.window) for each in definitions):
-            single = slicing.distinct_by_hour(frame, keys.inner)
-        else:
-            single = slicing.distinct(frame, keys.inner)
-        single = frame = keep(single)
-        deduplicate = False
-    singles: dict[AnyWindow, DataFrame] = {
-        each.window: singles_of(events, each.window, columns, wanted, len(arrival), keys.inner, id)
-        for each in definitions
-        if isinstance(each.window, SessionWindow) and each.ruled
-    }
-    sliced = Sliced(
-        frame,
-        keys,
-        engine,
-        zone,
-        bound,
-        events=single,
-        id=id,
-        arrival=arrived,
-        singles=singles,
-    )
-    if combine is None:
-        window = definitions[0].window
-        combine = (
-            id is not None
-            or isinstance(window, EventWindow)
-            or by_place(window)
-            or not _takes_events(window, engine, zone, aggregates)
-        )
-    if not combine and single is None and running(aggregates) is not None:
-        states = [state for each in aggregates for state in each.lift()]
-        slices = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=deduplicate)
-        return replace(sliced, frame=slices, last=FIRST)
-    slices = slicing.cut(
-        frame,
-        keys=keys.inner,
-        cuttings=cuttings([each.window for each in definitions], engine, zone),
-        aggregates=aggregates,
-        deduplicate=deduplicate,
-    )
-    return replace(sliced, frame=slices)
-
-
-def _takes_events(
-    window: SessionWindow | Aligned, engine: Engine, zone: str, aggregates: Sequence[Bound]
-) -> bool:
-    if isinstance(window, SessionWindow):
-        return False
-    return takes_events(layout(window, engine, zone), aggregates)
 
 
 def ties(key: Key, id: str | None) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -44,21 +45,36 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
     Raises:
         ConservationError: if events of one slice belong to different numbers of windows.
     """
+    row = sliced.frame.agg(*total_columns(sliced, definitions)).collect()[0]
+    found = totals_from(row.asDict(), definitions)
+    owned = {
+        name: _owned(sliced, each, sliced.frame, F.sum(EVENTS))
+        for name, each in definitions.items()
+        if isinstance(each.window, CountWindow)
+    }
+    return replace(found, assigned={**found.assigned, **owned})
+
+
+def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list[Column]:
+    """The aggregates over slices that `totals_from` reads."""
     ends = [(name, at) for name in definitions for at in (FIRST, LAST)]
-    sums = [_assigned(sliced, definitions[name], at).alias(f"{name}{at}") for name, at in ends]
-    row = sliced.frame.agg(
+    return [
         F.sum(EVENTS).alias("accepted"),
         F.sum(ROWS).alias("rows"),
         F.min(FIRST).alias("first"),
         F.max(LAST).alias("horizon"),
-        *sums,
-    ).collect()[0]
+        *(_assigned(sliced, definitions[name], at).alias(f"{name}{at}") for name, at in ends),
+    ]
+
+
+def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -> Totals:
+    """As `totals`, from the values of `total_columns`.
+
+    Of count windows not all events that this assigns need have one: `assigned_to` says how many.
+    """
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
-    for name, definition in definitions.items():
-        if isinstance(definition.window, CountWindow):
-            assigned[name] = _owned(sliced, definition, sliced.frame, F.sum(EVENTS))
-    for name in definitions:
-        first, last = row[f"{name}{FIRST}"] or 0, row[f"{name}{LAST}"] or 0
+    for name, first in assigned.items():
+        last = row[f"{name}{LAST}"] or 0
         if first != last:
             raise ConservationError(
                 f"inconsistent slices: {first} windows by their first events, {last} by their "

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind
-from backfill.columns import TIME, column, key_name
-from backfill.compute import Key
-
-
-@dataclass(frozen=True)
-class BoundEvents:
-    """Events with the aggregates' inputs, each event once.
-
-    Attributes:
-        frame: key, TIME, id, arrival columns under inner names, and inputs.
-        bound: the aggregates.
-        arrival: the inner names of the arrival columns.
-    """
-
-    frame: DataFrame
-    key: Key
-    bound: Mapping[Aggregate, Bound]
-    arrival: tuple[str, ...]
+from backfill.event_inputs import BoundEvents, with_inputs
 
 
 def bind_events(
@@ -48,19 +29,14 @@ def bind_events(
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
 
+    Returns:
+        Each event once.
+
     Raises:
         AggregateError: if an aggregate does not fit the events.
     """
-    keys = [key_name(i) for i in range(len(key))]
-    arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
-    columns = [
-        *(column(name).alias(mine) for name, mine in zip(key, keys, strict=True)),
-        F.col(TIME),
-        *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(mine) for name, mine in zip(arrival, arrived, strict=True)),
-    ]
-    frame, bound = bind(events, columns, aggregates.values(), len(arrival))
-    types = {field.name: field.dataType for field in frame.schema.fields}
+    found = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
+    frame = found.frame
     if id is not None:
-        frame = slicing.distinct_by_hour(frame, keys).select(*frame.columns)
-    return BoundEvents(frame, Key(tuple(key), tuple(types[each] for each in keys)), bound, arrived)
+        frame = slicing.distinct_by_hour(frame, found.key.inner).select(*frame.columns)
+    return replace(found, frame=frame)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
 from backfill.compute import Definition, Sliced
-from backfill.cuts import cuttings
+from backfill.cutting import cuttings
 from backfill.events.model import InputFile
 from backfill.ledger.reader import Reader
 from backfill.spec import JobSpec
@@ -75,8 +75,7 @@ def choose(
     sliced = slices(rows)
     if not all(map(sliced.takes_events, definitions)):
         return Combining(True, "a window or an aggregate benefits in any case")
-    windows = [each.window for each in definitions]
-    grids = [each.cut(F.col(TIME)) for each in cuttings(windows, spec.engine, spec.timezone)]
+    grids = [each.cut(F.col(TIME)) for each in cuttings(definitions, spec.engine, spec.timezone)]
     place = F.xxhash64(*(column(name) for name in spec.key), *grids).alias("place")
     found = rows.select(place).limit(_SAMPLE_ROWS).where(F.pmod("place", F.lit(_ONE_OF)) == 0)
     events, occupied = found.agg(F.count("place"), F.count_distinct("place")).collect()[0]
