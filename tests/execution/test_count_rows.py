@@ -11,10 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from backfill import CountWindow
 from backfill.cli import main
 from backfill.errors import SourceError, WindowError
 from backfill.execution import late_keys
 from tests.drawn import SEEDS
+from tests.engines.recordings import Recording, recordings
 from tests.execution.world import COUNTS, DAY, HOUR, World, at, day
 from tests.memory_store import MemoryStore
 from tests.reference import Event
@@ -32,6 +34,20 @@ windows:
 tables: {path: out}
 checks: {builtin: {quarantined_share: off}}
 """
+
+
+STORM = """
+source: {path: src, format: parquet}
+events: {key: [], time: at, arrival: offset}
+engine: storm
+windows:
+  counted: {%s, aggregates: {events: count, amount: sum(value)}}
+tables: {path: out}
+checks: {builtin: off}
+"""
+COUNTED_BY_STORM = [
+    each for each in recordings("windowed-bolt") if isinstance(each.window, CountWindow)
+]
 
 
 def of_each_day(key: str, days: int, partition: int) -> list[Event]:
@@ -185,6 +201,27 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     ):
         with pytest.raises(WindowError, match=told):
             job.reconcile(name, spark, stream=lacking, format="flink")
+
+
+@pytest.mark.parametrize("recording", COUNTED_BY_STORM, ids=lambda each: each.folder.name)
+def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Recording) -> None:
+    """A task of its bolt has one group of all events, in the order in which they came."""
+    world = World(tmp_path, spark, windows=("pairs",))
+    window = recording.window
+    assert isinstance(window, CountWindow)
+    counted = f"count: {{size: {window.size}, advance: {window.advance}}}"
+    (tmp_path / "job.yaml").write_text(STORM % counted)
+    world.job = type(world.job).load(tmp_path / "job.yaml")
+    given = [
+        Event("", row["time"] * 1_000, row["amount"], None, row["arrival"] + 1)
+        for row in recording.input()
+    ]
+    world.write("all", given)
+    world.job.run(spark)
+    out = str(recording.folder / "output.jsonl.gz")
+    found = world.job.reconcile("counted", spark, stream=out, format="storm")
+    assert found.matched == len(recording.rows("output")) > 100
+    assert not list(found.differences)
 
 
 def test_structured_streaming_has_no_such_windows(world: World, tmp_path: Path) -> None:
