@@ -15,7 +15,7 @@ doubles do not drift.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
@@ -197,13 +197,20 @@ def _with_running(
     for each in aggregates:
         states |= each.over(counted, running)
     states |= {name: F.sum(each).over(running) for name, each in _changes(seen).items()}
-    # Aggregates share states, such as the number of values. Spark would compute each of them.
-    # What is written alike is alike here: states are made of inputs, which have names of their own.
+    return with_states(rows, _HEAD, states)
+
+
+def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> DataFrame:
+    """The rows with states, their names after that of a part of a window.
+
+    Aggregates share states, such as the number of values. Spark would compute each of them. What is
+    written alike is alike here: states are made of inputs, which have names of their own.
+    """
     first: dict[str, str] = {}
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
-    found = rows.withColumns({_HEAD + name: states[name] for name in first.values()})
+    found = rows.withColumns({part + name: states[name] for name in first.values()})
     copies = {name: of for name, of in shared.items() if name != of}
-    return found.withColumns({_HEAD + name: F.col(_HEAD + of) for name, of in copies.items()})
+    return found.withColumns({part + name: F.col(part + of) for name, of in copies.items()})
 
 
 def _with_tails(rows: DataFrame, within: Sequence[str], aggregates: Sequence[Bound]) -> DataFrame:

@@ -14,10 +14,12 @@ from backfill.ledger.arrival_ranges import can_tell
 from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncounted
 from backfill.ledger.state import QUARANTINE, grouped
 from backfill.planning.context import Context
+from backfill.planning.moved import moved
 from backfill.planning.reached import count_reached
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import slices
 from backfill.planning.stages import LateInputs, MergeStage, Plan
+from backfill.windows import by_place
 
 
 def plan_late(context: Context, *, explain: bool) -> Plan:
@@ -58,7 +60,7 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
 
 
 def _counted(context: Context, late: LateInputs) -> LateInputs:
-    """With the number of late events, and of published windows that they can change."""
+    """With the number of late events, and what they change of what is published."""
     events = context.reader.events(late.inputs)
     count, low, high = events.agg(F.count(F.lit(1)), F.min(TIME), F.max(TIME)).collect()[0]
     if not count:
@@ -67,8 +69,15 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
     affected = {
         name: count_reached(context, context.tables[name], sliced, count, (low, high + 1))
         for name in late.tables
+        if not by_place(context.definitions[name].window)
     }
-    return replace(late, events=count, affected=affected)
+    moving = [name for name in late.tables if by_place(context.definitions[name].window)]
+    return replace(
+        late,
+        events=count,
+        affected=affected,
+        moved=tuple(moved(context, context.tables[name], late.inputs) for name in moving),
+    )
 
 
 def unseen_inputs(context: Context) -> tuple[str, ...]:

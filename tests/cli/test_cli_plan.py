@@ -81,6 +81,7 @@ def test_late_events_are_planned_as_they_are_merged(
             "inputs": [str(tmp_path / "src" / "late.parquet")],
             "events": 2,
             "affected": {"sessions": 1, "daily": 1},
+            "moved": [],
         }
     ]
     assert main(["plan", job, "--recompute"]) == 0
