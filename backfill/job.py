@@ -24,6 +24,7 @@ from backfill.kinds import times_of
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE, states
+from backfill.planning.bots import check_whole
 from backfill.planning.context import Context, Progress, new_run_id, open_context
 from backfill.planning.expiry import plan_expiry
 from backfill.planning.late import plan_late
@@ -383,6 +384,7 @@ class Job:
         delay = (
             None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
         )
+        check_whole(self.spec, "a stream")
         return stream(
             self.spec,
             spark or _session(),
@@ -440,6 +442,7 @@ class Job:
             (2, 0)
         """
         self._known(window, list(self.spec.windows))
+        check_whole(self.spec, "comparing with a stream")
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
         found = compare_with(context, window, given, checkpoint=checkpoint, sample=sample)
