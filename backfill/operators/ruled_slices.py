@@ -124,10 +124,10 @@ def sessions_of(
     return sure.select(*columns).unionByName(ruled_sessions(again, cutter, aggregates))
 
 
-def _every_column(judged: DataFrame) -> Column:
+def _every_column(rows: DataFrame) -> Column:
     """A number from `_LEAST` on, in a way that needs every column."""
     # Spark hashes no maps.
-    fields = [each for each in judged.schema.fields if "map<" not in each.dataType.simpleString()]
+    fields = [each for each in rows.schema.fields if "map<" not in each.dataType.simpleString()]
     return F.hash(*(each.name for each in fields))
 
 
@@ -150,16 +150,13 @@ def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
     # Where Spark knows that there is no NULL, it adds no filter.
     never = F.lit(0).cast("long")
-    # These few are used more than once, too: each is one of its kind, and this is an exchange.
-    return (
-        chains.where(F.col(_DOUBT) & (F.col(_NEEDED) >= _LEAST))
-        .select(
-            *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
-            F.coalesce(_CHAIN, never).alias(f"{_WANTED}{START}"),
-            F.coalesce(END, never).alias(f"{_WANTED}{END}"),
-        )
-        .distinct()
+    found = chains.where(F.col(_DOUBT) & (F.col(_NEEDED) >= _LEAST)).select(
+        *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
+        F.coalesce(_CHAIN, never).alias(f"{_WANTED}{START}"),
+        F.coalesce(END, never).alias(f"{_WANTED}{END}"),
     )
+    # These few are used more than once, too.
+    return found.repartition(f"{_WANTED}{START}")
 
 
 def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -172,8 +169,9 @@ def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> 
     hashed = [
         each for each in keys if "collate" not in singles.schema[each].dataType.simpleString()
     ]
-    buckets = doubtful.select(_bucket(f"{_WANTED}{each}" for each in hashed).alias(_BUCKET))
-    few = F.broadcast(buckets.distinct())
+    bucket = _bucket(f"{_WANTED}{each}" for each in hashed).alias(_BUCKET)
+    buckets = doubtful.groupBy(bucket).agg(F.min(_every_column(doubtful)).alias(_NEEDED))
+    few = F.broadcast(buckets.where(F.col(_NEEDED) >= _LEAST))
     near = singles.join(few, F.col(_BUCKET) == _bucket(hashed), "left_semi")
     same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
     inside = F.col(FIRST).between(F.col(f"{_WANTED}{START}"), F.col(f"{_WANTED}{END}"))
