@@ -14,8 +14,9 @@ from pyspark.sql.window import Window as Over
 from backfill.aggregates.base import Aggregate
 from backfill.bot_rules import BotRule, Bots
 from backfill.columns import END, EVENTS, FIRST, ORDINAL, REASON, START, TIME, column, key_name
-from backfill.compute import Definition, Key, slice_events
+from backfill.compute import Definition, Key
 from backfill.count_windows import count
+from backfill.cutting import slice_events
 from backfill.engines import Engine, Rules
 from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError

@@ -1,8 +1,8 @@
-"""From usable events to windows: the one way that `aggregate` and every job take."""
+"""From slices of events to windows: the one way that `aggregate` and every job take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind, running
+from backfill.aggregates.bound import Bound, running
 from backfill.columns import (
     CLOSED,
     EVENTS,
@@ -19,10 +19,7 @@ from backfill.columns import (
     LAST,
     ORDINAL,
     RESERVED,
-    ROWS,
     START,
-    TIME,
-    column,
     key_name,
 )
 from backfill.engines import Engine
@@ -31,13 +28,11 @@ from backfill.event_rows import event_rows, with_own
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
-from backfill.operators.grids import Cutting, Grid, fewest
-from backfill.operators.rule_inputs import rule_inputs, sortable
+from backfill.operators.rule_inputs import sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
-from backfill.time.durations import DAY_US
-from backfill.windows import Aligned, AnyWindow, EventWindow, SessionWindow
+from backfill.windows import AnyWindow, EventWindow, SessionWindow
 
 
 @dataclass(frozen=True)
@@ -140,9 +135,9 @@ class Sliced:
         own, window = self._bound(definition), definition.window
         if isinstance(window, EventWindow) or running(own) is None:
             return False
-        return isinstance(window, SessionWindow) or _takes_events(
-            window, self.engine, self.zone, own
-        )
+        if isinstance(window, SessionWindow):
+            return True
+        return takes_events(layout(window, self.engine, self.zone), own)
 
     def build(self, definition: Definition) -> Built:
         """Merges the slices into one definition's windows, or computes its rows from events."""
@@ -259,141 +254,6 @@ class Built:
             *own,
             *(bound[each].finish(name) for name, each in self.definition.aggregates.items()),
         ]
-
-
-def slice_events(
-    events: DataFrame,
-    definitions: Sequence[Definition],
-    *,
-    key: Sequence[str],
-    engine: Engine,
-    zone: str,
-    id: str | None,
-    arrival: Sequence[str],
-    combine: bool | None = True,
-    keep: Callable[[DataFrame], DataFrame] = lambda events: events,
-) -> Sliced:
-    """Cuts usable events into the slices that all the definitions are built from.
-
-    Args:
-        events: normalised events (with `_time`), without those that can't be used.
-        definitions: the windows of one job.
-        key: the key's columns; none for one group.
-        engine: whose rules hold.
-        zone: for calendar windows and dates.
-        id: rows with equal key, time and id are one event.
-        arrival: columns that give the order of arrival.
-        combine: put the events of a slice together first; if not, each is a slice by itself,
-            where all aggregates have states of a single event; None: as the only window asks.
-        keep: keeps the events that windows around single events are computed from, which the
-            slices are cut from as well: so the source is read once.
-
-    Raises:
-        AggregateError: if an aggregate does not fit the events, or its name is taken.
-        WindowError: if the engine refuses a window.
-    """
-    for each in definitions:
-        check_names(each.aggregates, key)
-    arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
-    columns = [
-        *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
-        F.col(TIME),
-        *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(inner) for name, inner in zip(arrival, arrived, strict=True)),
-    ]
-    wanted = [each for definition in definitions for each in definition.aggregates.values()]
-    frame, bound = bind(events, columns, wanted, len(arrival))
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    keys = Key(tuple(key), tuple(types[key_name(i)] for i in range(len(key))))
-    spans = [each for each in definitions if not isinstance(each.window, EventWindow)]
-    own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
-    aggregates = [bound[each] for each in own]
-    deduplicate, single = id is not None, None
-    if len(spans) < len(definitions):
-        one = F.lit(1).cast("bigint")
-        single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
-        single = frame = keep(single)
-        deduplicate = False
-    singles: dict[AnyWindow, DataFrame] = {
-        each.window: _singles(events, each.window, columns, wanted, len(arrival), keys.inner, id)
-        for each in definitions
-        if isinstance(each.window, SessionWindow) and each.ruled
-    }
-    sliced = Sliced(
-        frame,
-        keys,
-        engine,
-        zone,
-        bound,
-        events=single,
-        id=id,
-        arrival=arrived,
-        singles=singles,
-    )
-    if combine is None:
-        window = definitions[0].window
-        combine = (
-            id is not None
-            or isinstance(window, EventWindow)
-            or not _takes_events(window, engine, zone, aggregates)
-        )
-    if not combine and single is None and running(aggregates) is not None:
-        states = [state for each in aggregates for state in each.lift()]
-        slices = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=deduplicate)
-        return replace(sliced, frame=slices, last=FIRST)
-    slices = slicing.cut(
-        frame,
-        keys=keys.inner,
-        cuttings=cuttings(definitions, engine, zone),
-        aggregates=aggregates,
-        deduplicate=deduplicate,
-    )
-    return replace(sliced, frame=slices)
-
-
-def _singles(
-    events: DataFrame,
-    window: SessionWindow,
-    columns: Sequence[Column],
-    wanted: Sequence[Aggregate],
-    arrival: int,
-    keys: Sequence[str],
-    id: str | None,
-) -> DataFrame:
-    """The events by themselves, with what the rules of a window look at."""
-    frame, _ = bind(events, [*columns, *rule_inputs(events, window)], wanted, arrival)
-    if id is not None:
-        # Of copies that differ the one is taken that other windows take.
-        looked_at = rule_columns(window)
-        frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
-        frame = slicing.distinct(frame, list(keys))
-    else:
-        frame = frame.withColumn(ROWS, F.lit(1).cast("long"))
-    one = F.lit(1).cast("long")
-    return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
-
-
-def _takes_events(
-    window: SessionWindow | Aligned, engine: Engine, zone: str, aggregates: Sequence[Bound]
-) -> bool:
-    if isinstance(window, SessionWindow):
-        return False
-    return takes_events(layout(window, engine, zone), aggregates)
-
-
-def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
-    """The fewest grids that serve all the definitions."""
-    every = [
-        layout(each.window, engine, zone).cutting()
-        for each in definitions
-        if not isinstance(each.window, SessionWindow | EventWindow)
-    ]
-    gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
-    if any(isinstance(each.window, EventWindow) for each in definitions):
-        # Nothing is built from their slices, which are counted, and tell which dates have events.
-        gaps.append(DAY_US // 2)
-    grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
-    return [*grids, *(each for each in every if not isinstance(each, Grid))]
 
 
 def check_names(aggregates: Iterable[str], key: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -42,15 +43,24 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
     Raises:
         ConservationError: if events of one slice belong to different numbers of windows.
     """
+    row = sliced.frame.agg(*total_columns(sliced, definitions)).collect()[0]
+    return totals_from(row.asDict(), definitions)
+
+
+def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list[Column]:
+    """The aggregates over slices that `totals_from` reads."""
     ends = [(name, at) for name in definitions for at in (FIRST, LAST)]
-    sums = [_assigned(sliced, definitions[name], at).alias(f"{name}{at}") for name, at in ends]
-    row = sliced.frame.agg(
+    return [
         F.sum(EVENTS).alias("accepted"),
         F.sum(ROWS).alias("rows"),
         F.min(FIRST).alias("first"),
         F.max(LAST).alias("horizon"),
-        *sums,
-    ).collect()[0]
+        *(_assigned(sliced, definitions[name], at).alias(f"{name}{at}") for name, at in ends),
+    ]
+
+
+def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -> Totals:
+    """As `totals`, from the values of `total_columns`."""
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
     for name, first in assigned.items():
         last = row[f"{name}{LAST}"] or 0

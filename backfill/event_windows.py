@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import bind
-from backfill.columns import END, EVENT_TIME, START, TIME, column, key_name
-from backfill.compute import Key, check_names
+from backfill.columns import END, EVENT_TIME, START
+from backfill.compute import check_names
 from backfill.engines import Engine
 from backfill.errors import AggregateError
+from backfill.event_inputs import with_inputs
 from backfill.event_rows import event_rows
 from backfill.windows import SlidingWindow
 
@@ -53,26 +53,15 @@ def slide(
         raise AggregateError(
             "the name is that of the id", field="aggregates", value=id, way_out="Choose another"
         )
-    keys = [key_name(i) for i in range(len(key))]
-    arrived = [f"_arrival{i}" for i in range(len(arrival))]
-    columns = [
-        *(column(name).alias(inner) for name, inner in zip(key, keys, strict=True)),
-        F.col(TIME),
-        *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(inner) for name, inner in zip(arrival, arrived, strict=True)),
-    ]
-    frame, found = bind(events, columns, aggregates.values(), len(arrival))
-    bound = {aggregate: each.sliding() for aggregate, each in found.items()}
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    named = Key(tuple(key), tuple(types[each] for each in keys))
-    if id is not None:
-        frame = slicing.distinct(frame, keys)
+    found = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
+    keys = found.key.inner
+    bound = {aggregate: each.sliding() for aggregate, each in found.bound.items()}
     rows = event_rows(
-        frame,
+        found.frame if id is None else slicing.distinct(found.frame, keys),
         window,
         keys,
         list(bound.values()),
-        arrival=arrived,
+        arrival=found.arrival,
         also=[slicing.ID] if id and not window.distinct else [],
         engine=engine,
     )
@@ -85,4 +74,4 @@ def slide(
         places = [F.timestamp_micros(END).alias(EVENT_TIME)]
         places += [F.col(slicing.ID).alias(id)] if id else []
     values = [bound[each].finish(name) for name, each in aggregates.items()]
-    return rows.select(*named.named(), *places, *values)
+    return rows.select(*found.key.named(), *places, *values)

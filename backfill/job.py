@@ -3,59 +3,37 @@
 from __future__ import annotations
 
 import datetime as dt
-import getpass
-import logging
-import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from backfill.errors import JobFileError, TableError, did_you_mean
+from backfill.errors import JobFileError
 from backfill.events import spark_errors
-from backfill.execution.clean import Kept, clean
 from backfill.execution.execute import execute
-from backfill.execution.expire import Expired, expire
 from backfill.execution.run_result import RunResult
-from backfill.execution.validate import validate
-from backfill.kinds import times_of
-from backfill.ledger import versions
-from backfill.ledger.record import late_of
-from backfill.ledger.state import QUARANTINE, states
+from backfill.ledger.state import states
 from backfill.planning.bots import check_whole
-from backfill.planning.context import Context, Progress, new_run_id, open_context
+from backfill.planning.context import Progress
 from backfill.planning.expiry import plan_expiry
 from backfill.planning.late import plan_late
 from backfill.planning.planner import plan_everything, plan_selection
 from backfill.planning.selection import selected
 from backfill.planning.stages import Plan
-from backfill.printable import printable
-from backfill.quality.checks import Outcome
-from backfill.quality.store import PAGES, kept
+from backfill.progress import log_progress
+from backfill.published_tables import PublishedTables
 from backfill.reconciliation.checks import check_reconciled
 from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.stream_description import described
+from backfill.spark import session
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
-from backfill.store import DeltaStore, Store
 from backfill.stream import Streamed, stream
-from backfill.time.dates import Dates
-
-_LOGGER = logging.getLogger("backfill")
-# The user and the password, or the two parts of an access key, in an address.
-_CREDENTIALS = re.compile(r"://[^\s/@:]+:[^\s@]+@")
 
 
-def _log(message: str) -> None:
-    """Progress for which the caller gave no function: logged, each message on one line."""
-    if _LOGGER.isEnabledFor(logging.INFO):
-        _LOGGER.info("%s", _CREDENTIALS.sub("://***@", printable(message)))
-
-
-class Job:
+class Job(PublishedTables):
     """A validated job file, ready to run.
 
     Progress of its methods goes to the function that is given as `progress`, one line per call, or
@@ -76,13 +54,12 @@ class Job:
         [('run', False)]
     """
 
-    def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
-        self.spec = spec
-        self.store: Store = DeltaStore(spec.tables) if store is None else store
-
     @classmethod
     def load(cls, path: str | Path) -> Job:
         """Reads a job file.
+
+        Args:
+            path: the path of the job file. Relative paths in it start from its folder.
 
         Raises:
             JobFileError: with the line, the field, the value and what is allowed.
@@ -92,32 +69,6 @@ class Job:
             ['hourly']
         """
         return cls(JobSpec.load(path))
-
-    def table(self, name: str, spark: SparkSession | None = None) -> DataFrame:
-        """The published rows of a window, or of the quarantine, without internal columns.
-
-        Args:
-            name: a window of the job, or `quarantine`.
-            spark: as for `run`.
-
-        Raises:
-            JobFileError: if the job has no such window.
-            TableError: if nothing has been published yet.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> job.table("hourly", spark).columns
-            ['user', 'window_start', 'window_end', 'events', 'is_open', 'date']
-        """
-        self._known(name, self._tables())
-        table = self.store.open(name)
-        if table is None:
-            raise TableError(
-                "the table does not exist yet", field=name, way_out="`backfill run` publishes it."
-            )
-        frame = table.read(spark or _session())
-        return frame.select(*(each for each in frame.columns if not each.startswith("_")))
 
     def plan(
         self,
@@ -132,7 +83,7 @@ class Job:
         recompute: bool = False,
         expire: bool = False,
         late: str | Path | None = None,
-        progress: Progress = _log,
+        progress: Progress = log_progress,
     ) -> Plan:
         """Describes what `run` with the same selection would do, and why; nothing is written.
 
@@ -153,7 +104,7 @@ class Job:
 
         Raises:
             JobFileError: invalid dates, or arguments that can't be combined.
-            TableError: only part of a stale table is selected.
+            TableError: only part of a stale table, or of a job with rules for bots, is selected.
             SourceError: the source can't be read.
 
         Example:
@@ -193,7 +144,7 @@ class Job:
         missing: bool = False,
         chunk: int | None = None,
         publish_anyway: str | None = None,
-        progress: Progress = _log,
+        progress: Progress = log_progress,
     ) -> RunResult:
         """Computes windows and publishes them.
 
@@ -220,7 +171,8 @@ class Job:
             SourceError: the source can't be read, is empty, or has no usable event.
             ColumnError, AggregateError: the job does not fit the source's columns.
             ConservationError: events were lost in the computation.
-            TableError: a table is stale or can't be written, or another run committed first.
+            TableError: a table is stale or can't be written, another run committed first, or
+                only part of a job with rules for bots is selected.
 
         Example:
             >>> result = Job.load(job_file).run(spark, date="2026-01-10")
@@ -243,7 +195,7 @@ class Job:
         *,
         late: str | Path | None = None,
         publish_anyway: str | None = None,
-        progress: Progress = _log,
+        progress: Progress = log_progress,
     ) -> RunResult | None:
         """Merges the events that arrived since the tables were published into them.
 
@@ -258,7 +210,8 @@ class Job:
 
         Raises:
             ChecksFailed: as for `run`.
-            TableError: nothing is published, a table is stale, or another run committed first.
+            TableError: nothing is published, a table is stale, another run committed first, or the
+                job has rules for bots.
             SourceError: an input is missing or has changed, or the source can't be read.
 
         Example:
@@ -277,70 +230,6 @@ class Job:
         plan = plan_late(context, explain=False)
         return execute(context, plan, anyway=reason) if plan.stages else None
 
-    def validate(
-        self,
-        window: str | None = None,
-        spark: SparkSession | None = None,
-        *,
-        start: str | dt.date | None = None,
-        end: str | dt.date | None = None,
-        progress: Progress = _log,
-    ) -> tuple[Outcome, ...]:
-        """Runs the job's checks on the published tables; changes nothing.
-
-        Without a range the events are read again and checked as well.
-
-        Args:
-            window: only this table; by default all of them.
-            spark: as for `run`.
-            start: only windows that start on this date or later.
-            end: the date after the last one (exclusive).
-            progress: as for `run`.
-
-        Returns:
-            The outcome of each check.
-
-        Raises:
-            JobFileError: an unknown window, or invalid dates.
-            TableError: nothing is published, or a table is stale.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> all(outcome.success for outcome in job.validate("hourly", spark))
-            True
-        """
-        if window is not None:
-            self._known(window, list(self.spec.windows))
-        chosen = selected(self.spec.timezone, start, end).dates
-        dates = None if chosen is None else Dates.between(*chosen)
-        names = [window] if window else list(self.spec.windows)
-        return validate(self._context(spark, progress), names, dates)
-
-    def docs(self) -> Path:
-        """Builds HTML pages with the outcomes of all runs' checks.
-
-        Returns:
-            The path of the index page.
-
-        Raises:
-            TableError: no run has been checked yet.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> job.docs().name
-            'index.html'
-        """
-        found = kept(self.spec.tables)
-        if not found:
-            way_out = f"Run: backfill run {self.spec.path}"
-            raise TableError("no run has been checked yet", field="docs", way_out=way_out)
-        # Imported where it is needed: that takes seconds.
-        from backfill.quality.docs import build_docs
-
-        return build_docs(found, self.spec.tables / PAGES, title=self.spec.path.stem)
-
     def stream(
         self,
         spark: SparkSession | None = None,
@@ -348,7 +237,7 @@ class Job:
         to: str | Path,
         files_per_batch: int | None = None,
         watermark_delay: str | None = None,
-        progress: Progress = _log,
+        progress: Progress = log_progress,
     ) -> dict[str, Streamed]:
         """Runs the job as Spark Structured Streaming queries until the source is drained.
 
@@ -374,7 +263,8 @@ class Job:
             SourceError: the source can't be read as a stream of files.
             WindowError: Structured Streaming does not support such windows.
             ColumnError, AggregateError: the job does not fit the source's columns.
-            TableError: the folder contains other data, or was started with another job file.
+            TableError: the folder contains other data, or was started with another job file; or
+                the job has rules for bots.
 
         Example:
             >>> done = Job.load(job_file).stream(spark, to=job_file.parent / "streamed")
@@ -387,7 +277,7 @@ class Job:
         check_whole(self.spec, "a stream")
         return stream(
             self.spec,
-            spark or _session(),
+            spark or session(),
             Path(names.check_folder(str(to))).absolute(),
             files_per_batch=files_per_batch,
             watermark_delay=delay,
@@ -402,7 +292,7 @@ class Job:
         stream: str | None = None,
         checkpoint: str | None = None,
         sample: float | None = None,
-        progress: Progress = _log,
+        progress: Progress = log_progress,
         **settings: Any,
     ) -> Reconciled:
         """Compares a published table with a streaming operator's output and explains differences.
@@ -427,7 +317,7 @@ class Job:
 
         Raises:
             JobFileError: a setting is missing or invalid.
-            TableError: nothing is published, or the table is stale.
+            TableError: nothing is published, the table is stale, or the job has rules for bots.
             SourceError, ColumnError: the stream's output can't be read.
             ReplayError: the engine does not have the setting.
 
@@ -447,140 +337,6 @@ class Job:
         context = self._context(spark, progress)
         found = compare_with(context, window, given, checkpoint=checkpoint, sample=sample)
         return replace(found, checks=check_reconciled(self.spec, found, context.run_id))
-
-    def changes(
-        self, window: str, since: str | None = None, spark: SparkSession | None = None
-    ) -> DataFrame:
-        """The windows that a run and all later runs changed; by default the last run.
-
-        Args:
-            window: the name of the table.
-            since: the id of a run, as in `history`.
-            spark: as for `run`.
-
-        Returns:
-            As `versions.changes_since`.
-
-        Raises:
-            JobFileError: an unknown window.
-            TableError: nothing is published, or there is no such run.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> job.changes("hourly", spark=spark).count()
-            2
-        """
-        return versions.changes_since(spark or _session(), self.store, self.spec, window, since)
-
-    def history(self) -> list[dict[str, Any]]:
-        """The runs that published data, newest first; as `versions.runs`.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> [run["kind"] for run in job.history()]
-            ['run']
-        """
-        return versions.runs(self.store, self._tables())
-
-    def restore(self, run: str) -> versions.Restored:
-        """Restores the tables to what a run published, with the record of counted inputs.
-
-        Args:
-            run: the id of a run, as in `history`.
-
-        Raises:
-            TableError: there is no such run, or its files are gone.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> first, second = job.run(spark), job.run(spark)
-            >>> job.restore(first.run_id).tables["hourly"]
-            RestoredTable(restored=0, version=2)
-        """
-        run_id = new_run_id()
-        metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
-        try:
-            given = self._late()
-        except TableError:  # a damaged record may be what to go back from
-            given = []
-        tables = self._tables()
-        done = versions.restore(self.store, tables, run, run_id=run_id, metadata=metadata)
-        known = self._late()
-        return replace(done, forgotten=tuple(path for path in given if path not in known))
-
-    def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
-        """Drops published windows that are past the job's retention.
-
-        Args:
-            spark: as for `run`.
-
-        Returns:
-            What was dropped, by table; as `expire.expire`.
-
-        Raises:
-            JobFileError: the job file sets no retention.
-
-        Example:
-            >>> Job.load(job_file).expire(spark)
-            Traceback (most recent call last):
-            backfill.errors.JobFileError: ...
-        """
-        run_id = new_run_id()
-        metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
-        return expire(spark or _session(), self.store, self.spec, run_id=run_id, metadata=metadata)
-
-    def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
-        """Deletes the files that killed runs left behind, and compacts small files.
-
-        Args:
-            older_than: a duration; newer files are kept. Give more than the longest run takes.
-            spark: as for `run`.
-
-        Returns:
-            What was deleted and compacted, by table; as `execution.clean.clean`.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> job.clean(spark=spark)["hourly"].removed.files
-            0
-        """
-        key, windows = self.spec.key, self.spec.windows
-        orders = {name: (*key, times_of(each.window)[0]) for name, each in windows.items()}
-        tables = {**orders, QUARANTINE: ("source",)}
-        return clean(
-            spark or _session(),
-            self.store,
-            tables,
-            older_than=older_than,
-            run_id=new_run_id(),
-        )
-
-    def _context(
-        self, spark: SparkSession | None, progress: Progress, *, late: Sequence[str] = ()
-    ) -> Context:
-        return open_context(self.spec, self.store, spark or _session(), progress, late=late)
-
-    def _known(self, name: str, known: list[str]) -> None:
-        if name not in known:
-            raise JobFileError(
-                "the job has no such window",
-                field="window",
-                value=name,
-                way_out=did_you_mean(name, known),
-            )
-
-    def _late(self) -> list[str]:
-        """The paths of late events that are inputs of the job."""
-        home = self.spec.path.parent
-        tables = (self.store.open(name) for name in self._tables())
-        records = (each.record for each in tables if each is not None)
-        return list(dict.fromkeys(path for each in records if each for path in late_of(each, home)))
-
-    def _tables(self) -> list[str]:
-        return [*self.spec.windows, QUARANTINE]
 
 
 def reconcile(
@@ -616,9 +372,3 @@ def _reason(given: str | None) -> str | None:
     if given is not None and not given.strip():
         raise JobFileError("must be a reason, not empty", field="publish_anyway", value=given)
     return given
-
-
-def _session() -> SparkSession:
-    from backfill.spark import session
-
-    return session()

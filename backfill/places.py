@@ -6,7 +6,7 @@ The operators find an event by the column TIME; here it holds the place, and INS
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,30 +15,16 @@ from pyspark.sql import types as T
 from backfill import aggregates as agg
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, bind
-from backfill.columns import TIME, column, key_name
-from backfill.compute import Key
+from backfill.aggregates.bound import Bound
+from backfill.columns import TIME
+from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.operators.grids import floor_to
+
+__all__ = ["INSTANT", "BoundEvents", "Extent", "bind_events"]
 
 #: The event's time, µs, where TIME is its place.
 INSTANT = "_instant"
 _HOUR_US = 3_600_000_000
-
-
-@dataclass(frozen=True)
-class BoundEvents:
-    """Events with the aggregates' inputs, each event once.
-
-    Attributes:
-        frame: key, TIME, id, arrival columns under inner names, and inputs.
-        bound: the aggregates; the order of their events is that of INSTANT, then arrival.
-        arrival: the inner names of the arrival columns.
-    """
-
-    frame: DataFrame
-    key: Key
-    bound: Mapping[Aggregate, Bound]
-    arrival: tuple[str, ...]
 
 
 def bind_events(
@@ -58,30 +44,21 @@ def bind_events(
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
 
+    Returns:
+        Each event once. The order of the aggregates' events is that of INSTANT, then arrival.
+
     Raises:
         AggregateError: if an aggregate does not fit the events.
     """
-    keys = [key_name(i) for i in range(len(key))]
-    arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
-    columns = [
-        *(column(name).alias(mine) for name, mine in zip(key, keys, strict=True)),
-        F.col(TIME),
-        *([column(id).alias(slicing.ID)] if id else []),
-        *(column(name).alias(mine) for name, mine in zip(arrival, arrived, strict=True)),
-    ]
-    frame, bound = bind(events, columns, aggregates.values(), len(arrival))
-    types = {field.name: field.dataType for field in frame.schema.fields}
+    found = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
+    frame = found.frame
     if id is not None:
         # So that a key's events are exchanged to many tasks.
         hours = frame.withColumn("_hour", floor_to(F.col(TIME), _HOUR_US, 0))
-        frame = slicing.distinct(hours, [*keys, "_hour"]).select(*frame.columns)
-    order = (INSTANT, *arrived)
-    return BoundEvents(
-        frame,
-        Key(tuple(key), tuple(types[each] for each in keys)),
-        {aggregate: replace(each, order=order) for aggregate, each in bound.items()},
-        arrived,
-    )
+        frame = slicing.distinct(hours, [*found.key.inner, "_hour"]).select(*frame.columns)
+    order = (INSTANT, *found.arrival)
+    bound = {aggregate: replace(each, order=order) for aggregate, each in found.bound.items()}
+    return replace(found, frame=frame, bound=bound)
 
 
 class Extent:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import yaml
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -213,8 +214,7 @@ def _act(spark: SparkSession, work: Work, folder: Path) -> float:
 
 
 def _files(folder: Path) -> list[str]:
-    store = Job.load(folder / "job.yaml").store
-    return [str(store.folder("sessions") / each) for each in store.files("sessions")]
+    return DeltaTable(folder / "out" / "sessions").file_uris()
 
 
 def _count(files: Sequence[str]) -> int:

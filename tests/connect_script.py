@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from backfill import (
     CountWindow,
@@ -75,6 +79,20 @@ counts["quarantined"] = dict(result.quarantined)
 failed = [each for each in result.checks if not each.success]
 counts["checks"] = [len(result.checks), *(each.unexpected for each in failed)]
 counts["lone"] = job.table("sessions", spark).where("events < 2").count()
+job.run(spark, start=date(2026, 1, 10), end=date(2026, 1, 11))
+counts["after_range"] = {name: job.table(name, spark).count() for name in result.windows}
+(early,) = sorted((folder / "events" / "received_date=2026-01-10").glob("*.parquet"))
+late = pq.read_table(early).slice(0, 1)
+place = late.column_names.index("event_id")
+late = late.set_column(place, "event_id", pa.array(["late"]))
+pq.write_table(late, early.with_name("late.parquet"))
+merged = job.recompute(spark)
+assert merged is not None
+counts["late"] = [
+    merged.accepted,
+    job.table("hourly", spark).agg({"events": "sum"}).collect()[0][0],
+]
+early.with_name("late.parquet").unlink()
 hourly = Job(replace(job.spec, windows={"hourly": job.spec.windows["hourly"]}))
 counts["stream"] = asdict(hourly.stream(spark, to=folder / "stream")["hourly"])
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()

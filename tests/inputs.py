@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
 from backfill.events import Source, SourceOptions, open_source
+from tests.files import write_rows
 
 LOG = 'h - - [17/May/2015:10:05:0{} +0000] "GET / HTTP/1.1" 200 {}\n'
 
 
 def write(folder: Path, format: str, name: str, rows: list[dict[str, Any]]) -> Path:
     """A file of rows; folders are part of its name."""
-    path = folder / f"{name}.{format}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if format == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    elif format == "json":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
-        path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_rows(folder / f"{name}.{format}", rows)
 
 
 def opened(

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore
+from tests.tables import paths_of, version_of
 
 JOB = """\
 source: {path: events.json, format: json}
@@ -67,14 +68,14 @@ class Published:
             sort_by=("user", "window_start"),
         )
         replaced = [f"date=2026-03-{day}/" for day in days or ()]
-        live = () if days is None else self.store.files(name)
+        live = () if days is None else paths_of(self.store, name)
         return self.store.publish(
             name,
             staged,
             replace="all"
             if days is None
             else [path for path in live if path.startswith(tuple(replaced))],
-            base=self.store.version(name),
+            base=version_of(self.store, name),
             dates=None,
             metadata={each: str(value) for each, value in metadata.items()},
             record=lambda before: {"runs": [*(before or {"runs": []})["runs"], run_id]},

@@ -15,6 +15,8 @@ def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
     counts = over_connect.last_line("-m", "tests.connect_script", str(samples))
     assert counts["listening"] == ["127.0.0.1"]
     assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
+    assert counts["after_range"] == counts["job"]
+    assert counts["late"] == [1, 5001]
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
     # The built-in ones of events and three windows, and our four; one of these is a warning.
     assert counts["checks"] == [5 + 3 * 6 + 4, counts["lone"]]

@@ -29,9 +29,11 @@ a,2026-01-10T12:00:00Z
 """
 MODULES = (
     "aggregates",
+    "aggregates.custom",
     "api",
     "job",
     "message_gaps",
+    "published_tables",
     "windows",
     "replay.replaying",
     "replay.stores.segments",
@@ -65,7 +67,12 @@ def test_the_example_of(name: str, spark: SparkSession, tmp_path: Path) -> None:
         return found.collect()[0].value
 
     test = EXAMPLES[name]
-    test.globs |= {"spark": spark, "job_file": tmp_path / "job.yaml", "value_of": value_of}
+    test.globs |= {
+        "Job": Job,
+        "spark": spark,
+        "job_file": tmp_path / "job.yaml",
+        "value_of": value_of,
+    }
     said: list[str] = []
     options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     result = doctest.DocTestRunner(optionflags=options).run(

@@ -18,6 +18,7 @@ from backfill.compute import Built
 from backfill.errors import BackfillError, ConservationError, SourceError, TableError
 from backfill.execution import publish
 from tests import reference
+from tests.tables import rows_of, version_of
 
 SAMPLES = Path(__file__).parent.parent / "data" / "samples"
 UTC = dt.timezone.utc
@@ -128,15 +129,15 @@ def test_state_that_can_not_be_derived_is_kept_beside_the_value(
     spark: SparkSession, published: Job
 ) -> None:
     job = published
-    columns = set(job.store.read(spark, "sessions").columns)
+    columns = set(rows_of(job.store, spark, "sessions").columns)
     assert {"_events", "_mean_n", "_mean_sum"} <= columns
-    daily = set(job.store.read(spark, "daily").columns)
+    daily = set(rows_of(job.store, spark, "daily").columns)
     assert {"_events", "_last_event"} <= daily
     assert not [each for each in daily if each.startswith("_revenue")]
 
 
 def test_a_second_run_changes_nothing_but_the_version(spark: SparkSession, published: Job) -> None:
-    first = published.store.version("daily")
+    first = version_of(published.store, "daily")
     before = {name: micros(published.table(name, spark)) for name in published.spec.windows}
     second = published.run(spark)
     after = {name: micros(published.table(name, spark)) for name in second.windows}
@@ -198,7 +199,7 @@ def test_a_run_that_fails_late_leaves_the_tables_as_they_were(
     spark: SparkSession, published: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = published
-    before = micros(job.table("trailing", spark)), job.store.version("trailing")
+    before = micros(job.table("trailing", spark)), version_of(job.store, "trailing")
     files = set((tmp_path / "out").rglob("*.parquet"))
     source(spark, tmp_path, ROWS[:1])
 
@@ -208,7 +209,7 @@ def test_a_run_that_fails_late_leaves_the_tables_as_they_were(
     monkeypatch.setattr(publish, "_audit", fail)
     with pytest.raises(KeyboardInterrupt):
         job.run(spark)
-    assert (micros(job.table("trailing", spark)), job.store.version("trailing")) == before
+    assert (micros(job.table("trailing", spark)), version_of(job.store, "trailing")) == before
     assert set((tmp_path / "out").rglob("*.parquet")) == files
 
 

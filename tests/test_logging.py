@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backfill import Job, job
+from backfill import Job
 from backfill.errors import BackfillError
+from backfill.progress import log_progress
 
 JOB = """\
 source: {path: missing, format: parquet}
@@ -47,7 +48,7 @@ def test_a_message_is_one_line_without_credentials(
     message: str, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "backfill"):
-        job._log(message)
+        log_progress(message)
     (record,) = caplog.records
     assert (record.name, record.levelno, record.getMessage()) == ("backfill", logging.INFO, logged)
 

@@ -124,6 +124,10 @@ def test_rules_cut_as_plain_python_does(spark: SparkSession, name: str) -> None:
 @pytest.mark.parametrize("name", ["both limits", "all"])
 def test_sessionize_and_aggregate_agree(spark: SparkSession, name: str) -> None:
     window, every = WINDOWS[name], together()
+    if name == "both limits":
+        # `sessionize` puts events of equal time and arrival in the order of all their columns,
+        # `aggregate` of those that it is asked for.
+        every = [replace(v, campaign=None, referrer=None, login=None, logout=None) for v in every]
     events = reference_rules.frame(spark, every)
     counts = {"n": agg.count(), "total": agg.sum("value")}
     found = aggregate(events, window, aggregates=counts, **COMMON)

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from pyspark.sql import Column
 
 from backfill.aggregates.base import Aggregate, expression
-from backfill.aggregates.custom import Custom, Fold
+from backfill.aggregates.custom import custom, fold
 from backfill.aggregates.numbers import Count, Max, Mean, Min, Stddev, Sum, Variance
 from backfill.aggregates.ordered import (
     CollectList,
@@ -218,7 +218,7 @@ def quantile(
         share: from 0 to 1; 0.5 is the median.
         exact: by linear interpolation between all values, which cannot merge late events. By
             default, a KLL sketch with a rank error of at most 1.65 % (99 % confidence).
-        where: as for the others.
+        where: a predicate; events for which it is false or NULL are left out.
 
     Raises:
         AggregateError: if the share is not between 0 and 1.
@@ -243,7 +243,7 @@ def funnel(steps: Sequence[str] | str, *, where: str | Column | None = None) -> 
     Args:
         steps: predicates in Spark SQL; or an expression whose value is an array of booleans, one
             for each step.
-        where: as for the others.
+        where: a predicate; events for which it is false or NULL are left out.
 
     Raises:
         AggregateError: if there is no step.
@@ -271,7 +271,7 @@ def path(expression: str | Column, limit: int, *, where: str | Column | None = N
     Args:
         expression: such as the page.
         limit: at most so many; the state holds no more.
-        where: as for the others.
+        where: a predicate; events for which it is false or NULL are left out.
 
     Raises:
         AggregateError: if the limit is not a whole number from 1 on.
@@ -308,59 +308,6 @@ def bounce(*, where: str | Column | None = None) -> Aggregate:
         (False, True)
     """
     return Bounce(None, _expr(where))
-
-
-def custom(
-    expression: str | Column,
-    *,
-    partial: Callable[[Column], Column],
-    merge: Callable[[Column, Column], Column],
-    finish: Callable[[Column], Column] = lambda state: state,
-    where: str | Column | None = None,
-) -> Aggregate:
-    """An aggregate of your own (KIP-94's initializer, aggregator and merger).
-
-    Args:
-        expression: the value to aggregate; a struct for several columns.
-        partial: returns the state of a group of events, as an aggregate expression over the given
-            column, which is NULL for events that `where` leaves out.
-        merge: combines two states, the earlier one first; must be associative.
-        finish: returns the value of a state; the value is NULL if there is no state.
-        where: as for the others.
-
-    Example:
-        >>> from pyspark.sql import functions as F
-        >>> longest = custom("length(page)", partial=F.max, merge=F.greatest)
-        >>> longest.mergeable
-        True
-    """
-    return Custom(_expr(expression), _expr(where), partial, merge, finish)
-
-
-def fold(
-    expression: str | Column,
-    *,
-    start: Callable[[], Column],
-    step: Callable[[Column, Column], Column],
-    finish: Callable[[Column], Column] = lambda state: state,
-    where: str | Column | None = None,
-) -> Aggregate:
-    """A loop over the window's events, ordered by time, arrival, then value; not mergeable.
-
-    Args:
-        expression: the value that the loop sees of each event; a struct for several columns.
-        start: returns the state before the first event, of the type that `step` returns.
-        step: returns the next state from a state and an event's value.
-        finish: returns the value of the last state.
-        where: as for the others.
-
-    Example:
-        >>> from pyspark.sql import functions as F
-        >>> highest = fold("amount", start=lambda: F.lit(0.0), step=F.greatest)
-        >>> highest.mergeable
-        False
-    """
-    return Fold(_expr(expression), _expr(where), start, step, finish)
 
 
 _expr = expression

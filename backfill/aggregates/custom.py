@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.aggregates.base import Aggregate, Input, States, in_order, joined
+from backfill.aggregates.base import expression as _expr
 
 
 def _itself(state: Column) -> Column:
@@ -78,3 +79,56 @@ class Fold(Aggregate):
             lambda state, event: self.step(state, event["value"]["value"]),
             self.to_value,
         )
+
+
+def custom(
+    expression: str | Column,
+    *,
+    partial: Callable[[Column], Column],
+    merge: Callable[[Column, Column], Column],
+    finish: Callable[[Column], Column] = lambda state: state,
+    where: str | Column | None = None,
+) -> Aggregate:
+    """An aggregate of your own (KIP-94's initializer, aggregator and merger).
+
+    Args:
+        expression: the value to aggregate; a struct for several columns.
+        partial: returns the state of a group of events, as an aggregate expression over the given
+            column, which is NULL for events that `where` leaves out.
+        merge: combines two states, the earlier one first; must be associative.
+        finish: returns the value of a state; the value is NULL if there is no state.
+        where: a predicate; events for which it is false or NULL are left out.
+
+    Example:
+        >>> from pyspark.sql import functions as F
+        >>> longest = custom("length(page)", partial=F.max, merge=F.greatest)
+        >>> longest.mergeable
+        True
+    """
+    return Custom(_expr(expression), _expr(where), partial, merge, finish)
+
+
+def fold(
+    expression: str | Column,
+    *,
+    start: Callable[[], Column],
+    step: Callable[[Column, Column], Column],
+    finish: Callable[[Column], Column] = lambda state: state,
+    where: str | Column | None = None,
+) -> Aggregate:
+    """A loop over the window's events, ordered by time, arrival, then value; not mergeable.
+
+    Args:
+        expression: the value that the loop sees of each event; a struct for several columns.
+        start: returns the state before the first event, of the type that `step` returns.
+        step: returns the next state from a state and an event's value.
+        finish: returns the value of the last state.
+        where: a predicate; events for which it is false or NULL are left out.
+
+    Example:
+        >>> from pyspark.sql import functions as F
+        >>> highest = fold("amount", start=lambda: F.lit(0.0), step=F.greatest)
+        >>> highest.mergeable
+        False
+    """
+    return Fold(_expr(expression), _expr(where), start, step, finish)

@@ -28,7 +28,9 @@ def plan(
     ] = False,
     late: Annotated[
         str | None,
-        typer.Option("--late", help="With --recompute: a file or folder of late events."),
+        typer.Option(
+            "--late", metavar="PATH", help="With --recompute: a file or folder of late events."
+        ),
     ] = None,
     expire: Annotated[
         bool, typer.Option("--expire", help="Plan an `expire` instead of a `run`.")

@@ -50,8 +50,8 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
     """
     if since > until:
         raise SourceError(
-            f"the Delta table is at version {until}, and version {since} of it has been read: it "
-            "was made anew",
+            f"the Delta table is at version {until}, but version {since} of it has been read: it "
+            "was recreated",
             field="source.path",
             value=shown(path),
             way_out="Rebuild: backfill run without a selection",
@@ -62,7 +62,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
         found = [_rewrite(files, root, version) for version in range(since + 1, until + 1)]
     except FileNotFoundError as error:
         raise SourceError(
-            f"the log of the Delta table has not every version after {since} any more, so new "
+            f"the log of the Delta table no longer has every version after {since}, so new "
             "events cannot be distinguished from old ones in rewritten files",
             field="source.path",
             value=shown(path),

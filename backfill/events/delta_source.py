@@ -167,7 +167,7 @@ def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, s
         if isinstance(value, date) and read == str(value):
             return {}
     raise SourceError(
-        f"the Delta log says that {name} is {value!r} in this file, its folder does not",
+        f"the Delta log says that {name} is {value!r} in this file, but its folder does not",
         field=path,
         way_out="Rewrite the table: partitions are read from the names of folders",
     )

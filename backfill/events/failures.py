@@ -107,27 +107,27 @@ def _file(raised: _Raised) -> BackfillError:
     # That is Java's IllegalArgumentException, which has no condition anywhere.
     if "CSV header" in raised.text:
         return SourceError(
-            "the header of this CSV file is not that of the schema, or of the first file",
+            "the header of this CSV file differs from the schema or from the first file",
             field=path,
-            way_out="Give every file the same columns in the same order, or read them apart",
+            way_out="Give every file the same columns in the same order, or read them separately",
         )
     if condition.endswith("DATA_TYPE_MISMATCH"):
         return SourceError(
             f"column {raised['column'].strip('[]')} has another type in this file than in "
             "the schema",
             field=path,
-            way_out="Write the files with one schema, or say the type in source.schema",
+            way_out="Write the files with one schema, or set the type in source.schema",
         )
     if path.endswith((".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")):
         return SourceError(
             "the file cannot be decompressed: it is truncated or corrupt",
             field=path,
-            way_out="Fetch it again, or take it out of the source",
+            way_out="Fetch it again, or remove it from the source",
         )
     return SourceError(
         "the file cannot be read: it is not of this format, truncated or corrupt",
         field=path,
-        way_out="Fetch it again, or take it out of the source",
+        way_out="Fetch it again, or remove it from the source",
     )
 
 
@@ -145,14 +145,14 @@ def _cast(raised: _Raised) -> BackfillError:
     value, theirs, wanted = (raised[each] for each in ("expression", "sourceType", "targetType"))
     return ColumnError(
         f"the value {value} of type {theirs} cannot be cast to {wanted}",
-        way_out="Correct the expression, or use try_cast for NULL in its place",
+        way_out="Correct the expression, or use try_cast, which returns NULL instead",
     )
 
 
 def _overflow(raised: _Raised) -> BackfillError:
     # Spark may name a function of an operator of ours, as in a sum; by a sentence, not a parameter.
     used = re.search(r"[Uu]se '?`?(try_\w+)", raised.text)
-    of_theirs = f"; in an expression of yours {used.group(1)} gives NULL instead" if used else ""
+    of_theirs = f"; in your own expression, {used.group(1)} returns NULL instead" if used else ""
     return ColumnError(
         "a number grew too large for its type in an expression or a sum",
         way_out=f"Cast to a wider type first, such as decimal(38, 0){of_theirs}",
@@ -162,14 +162,14 @@ def _overflow(raised: _Raised) -> BackfillError:
 def _division(_: _Raised) -> BackfillError:
     return ColumnError(
         "a division by zero in an expression",
-        way_out="Divide by nullif(…, 0), or use try_divide or try_mod: they give NULL instead",
+        way_out="Divide by nullif(…, 0), or use try_divide or try_mod, which return NULL instead",
     )
 
 
 def _pattern(raised: _Raised) -> BackfillError:
     pattern = raised.parameters.get("pattern")
     return JobFileError(
-        "this is no pattern of Spark's for times",
+        "not a datetime pattern of Spark",
         field="time_format",
         value=pattern and pattern.strip("'"),
         way_out="Allowed: iso, epoch_s, epoch_ms, epoch_us, or a pattern such as "
@@ -181,7 +181,7 @@ def _types(_: _Raised) -> BackfillError:
     return SourceError(
         "files of the source differ in the type of a column",
         field="source",
-        way_out="Write the files with one schema, or say the type in source.schema",
+        way_out="Write the files with one schema, or set the type in source.schema",
     )
 
 
@@ -189,17 +189,17 @@ def _folders(_: _Raised) -> BackfillError:
     return SourceError(
         "folders such as date=2026-01-01 differ in name or depth",
         field="source.path",
-        way_out="Point to the folder above folders of one form",
+        way_out="Point to a folder whose subfolders all have the same form",
     )
 
 
 def _folder_value(raised: _Raised) -> BackfillError:
     name, value, type_ = (raised[each] for each in ("columnName", "value", "dataType"))
     return SourceError(
-        f"the folder {name.strip('`')}={value.strip(chr(39))} is no {type_.strip(chr(34))}, as the "
-        "others are",
+        f"the folder {name.strip('`')}={value.strip(chr(39))} is not of type "
+        f"{type_.strip(chr(34))}, unlike the others",
         field="source.path",
-        way_out="Rename the folder, or say the type in source.schema",
+        way_out="Rename the folder, or set the type in source.schema",
     )
 
 

@@ -217,9 +217,9 @@ def _check_compression(files: tuple[InputFile, ...]) -> None:
         except OSError as error:
             raise SourceError(f"cannot be read: {error.strerror}", field=file.path) from error
         if gzip != file.path.endswith(".gz"):
-            is_one = "is a gzip file and its name" if gzip else "is no gzip file but its name"
+            is_one = "is a gzip file, but its name" if gzip else "is not a gzip file, but its name"
             raise SourceError(
                 f"the file {is_one} {'does not end' if gzip else 'ends'} in .gz",
                 field=file.path,
-                way_out="Rename it, or take it out of the source",
+                way_out="Rename it, or remove it from the source",
             )

@@ -58,10 +58,10 @@ def list_source(
         each = _listing(source, _lifted(_base(path, files), own.columns), files)
         if source.date_column in set(own.columns) - set(each.columns):
             raise SourceError(
-                f"late events of this source must lie in folders of {source.date_column} too",
+                f"late events of this source must be in folders of {source.date_column} too",
                 field="late",
                 value=shown(path),
-                way_out=f"Write them to {source.date_column}=2026-01-31 and the like",
+                way_out=f"Write them to {source.date_column}=2026-01-31, for example",
             )
         # All files without such folders are one scan, wherever they lie.
         form = (each.base, each.columns) if each.columns else ("", ())
@@ -102,7 +102,7 @@ def _listing(source: SourceOptions, base: str, files: tuple[InputFile, ...]) -> 
             "folders such as date=2026-01-01 differ in name or depth from those of "
             f"{shown(second)}",
             field=shown(first),
-            way_out="Point to the folder above folders of one form",
+            way_out="Point to a folder whose subfolders all have the same form",
         )
     return Listing(base, next(iter(forms)), files)
 

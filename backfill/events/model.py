@@ -176,7 +176,7 @@ def refuse_our_names(names: Sequence[str]) -> None:
     for name in names:
         if name in OURS:
             raise SourceError(
-                "a column has a name that is kept for our own",
+                "the name of a column is reserved",
                 field="source",
                 value=name,
                 way_out="Rename it in the source",

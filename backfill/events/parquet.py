@@ -55,7 +55,7 @@ def check_footers(
                     f"column {name!r} is {found.get(name, 'absent')} here and "
                     f"{wanted.get(name, 'absent')} in {first}",
                     field=path,
-                    way_out="Say in source.schema which columns are wanted (those that a file "
+                    way_out="List the columns that you need in source.schema (those that a file "
                     "lacks are NULL there), or write the files with one schema",
                 )
 
@@ -66,9 +66,9 @@ def _columns(path: str) -> dict[str, str]:
         schema = pq.read_metadata(path).schema
     except (pa.ArrowException, OSError) as error:
         raise SourceError(
-            "this is no readable Parquet file",
+            "not a readable Parquet file",
             field=path,
-            way_out="Fetch it again, or take it out of the source",
+            way_out="Fetch it again, or remove it from the source",
         ) from error
     found = {}
     for index in range(len(schema)):

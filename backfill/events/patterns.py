@@ -33,7 +33,7 @@ def check_pattern(spark: SparkSession, pattern: str) -> None:
         )
     if not re.search("[yuMLdDHhKkmsS]", letters):
         raise JobFileError(
-            "this is no pattern of Spark's for times",
+            "not a datetime pattern of Spark",
             field="time_format",
             value=pattern,
             way_out="Allowed: iso, epoch_s, epoch_ms, epoch_us, or a pattern such as "

@@ -71,7 +71,7 @@ def infer_schema(
         raise SourceError(
             "a CSV file without a header has no names for its columns",
             field="source.schema",
-            way_out='Say them, as in schema: "user_id string, event_time string"',
+            way_out='Name them, as in schema: "user_id string, event_time string"',
         )
     reader = spark.read.options(**options).option("columnNameOfCorruptRecord", _UNPARSED)
     if format == "csv":

@@ -94,7 +94,7 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
         return _in_range(raw, always=True, cheap=isinstance(type_, TimestampType))
     if isinstance(type_, TimestampType | TimestampNTZType | DateType):
         raise ColumnError(
-            f"it is a {type_.simpleString()} already, time_format {time_format!r} is for text and "
+            f"it is already a {type_.simpleString()}; time_format {time_format!r} is for text and "
             "numbers",
             field=time,
             way_out="Leave time_format out",
@@ -103,7 +103,7 @@ def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: st
         return _numbers(value, type_, time, UNITS[time_format])
     if not isinstance(type_, StringType):
         raise ColumnError(
-            f"time_format {time_format!r} is for text, this is {type_.simpleString()}",
+            f"time_format {time_format!r} is for text, but this is {type_.simpleString()}",
             field=time,
             way_out="For numbers: epoch_s, epoch_ms or epoch_us",
         )
@@ -140,7 +140,7 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     kind = "numbers" if isinstance(type_, IntegralType | DecimalType | DoubleType) else "text"
     if kind == "text" and not isinstance(type_, StringType):
         raise ColumnError(
-            f"a {type_.simpleString()} is no time",
+            f"{type_.simpleString()} is not a type of time",
             field=time,
             way_out="Allowed: timestamp, timestamp_ntz, date, and text or numbers with time_format",
         )

@@ -26,7 +26,7 @@ class TableChange:
 
     Attributes:
         state: the table as the run found it.
-        staged: the rows that come.
+        staged: the new rows.
         replaces: the files that are replaced, or all of them.
         rows: how many windows the run computed.
         events: the sum of their numbers of events.
@@ -35,7 +35,7 @@ class TableChange:
         closure: the dates of all that was looked at; None: everything.
         horizon: the largest event time, µs.
         facts: for `history`.
-        changed: how many windows are other than before; None: it is looked up.
+        changed: how many windows differ from before; None: it is looked up.
         checked: what the gate looks at.
         dropped: sessions that are too short to be published; None where none can be.
     """
@@ -131,10 +131,10 @@ class QuarantineChange:
     """A change to the quarantine.
 
     Attributes:
-        staged: the rows that come.
+        staged: the new rows.
         replaces: the files that are replaced, or all of them.
-        rows: how many rows of the run's inputs are no events.
-        reasons: how many rows for each reason; events beyond retention besides.
+        rows: how many rows of the run's inputs are not events.
+        reasons: how many rows for each reason, events beyond retention included.
         inputs: what was looked at; None: every input of the snapshot.
         covered: the dates that the run computed.
         closure: the run's dates; None: everything.

@@ -17,8 +17,8 @@ class Kept:
     """What was done to a table.
 
     Attributes:
-        removed: what dead runs had left.
-        compacted: the version that joined small files; None if there was nothing to join.
+        removed: what killed runs had left.
+        compacted: the version that compacted small files; None if there was nothing to do.
     """
 
     removed: Cleaned
@@ -33,18 +33,18 @@ def clean(
     older_than: object,
     run_id: str,
 ) -> dict[str, Kept]:
-    """Deletes what dead runs left, and joins the files that many small runs left.
+    """Deletes what killed runs left, and compacts the files of many small runs.
 
     Args:
-        spark: the session that joins.
+        spark: the session that compacts.
         store: the job's tables.
         tables: their names, and the order of the rows within their files.
         older_than: a duration, such as "24h": spares what was written since, for it may be of a
             run that is under way.
-        run_id: of the commits that join.
+        run_id: of the commits that compact.
 
     Raises:
-        WindowError: `older_than` is no duration of fixed length.
+        WindowError: `older_than` is not a duration of fixed length.
         JobFileError: it is negative.
         TableError: a table can't be read, or a run published meanwhile.
     """

@@ -1,7 +1,7 @@
 """Sessions at the edges of a date have files of their own.
 
-An event of one date can only join those of its neighbours: so what late events of a date rewrite,
-or a new date, are its own files and these small ones.
+An event of one date can only join those of its neighbors. So late events of a date, or a new date,
+rewrite only that date's files and these small ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backfill.windows import AnyWindow, SessionWindow
 def with_edges_apart(rows: DataFrame, window: AnyWindow, engine: Engine, zone: str) -> DataFrame:
     """Rows of a table; those of sessions with APART: an event of another date could join them.
 
-    Other windows hold events of as many dates as they are long, all of them alike.
+    Other windows have no such edges: each holds events of as many dates as it is long.
     """
     if not isinstance(window, SessionWindow):
         return rows

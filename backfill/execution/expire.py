@@ -42,13 +42,13 @@ def expire(
     run_id: str,
     metadata: Mapping[str, str],
 ) -> dict[str, Expired]:
-    """Drops, of every published window, the rows that ended longer ago than the retention.
+    """Drops, from every window's table, the rows that ended longer ago than the retention.
 
     The limit counts back from the table's horizon. Dates stay covered, and the events that made
     the rows stay counted.
 
     Args:
-        spark: the session that rewrites files which hold other rows besides.
+        spark: the session that rewrites files that also hold other rows.
         store: the job's tables.
         spec: the job.
         run_id: of the commits.

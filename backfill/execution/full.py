@@ -29,7 +29,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
 
     Raises:
         SourceError: the source has no event.
-        ConservationError: events went in that did not come out.
+        ConservationError: events were lost in the computation.
     """
     definitions, zone = context.definitions, context.spec.timezone
     events = judged(context, context.reader.rows(list(context.inputs)))
@@ -51,7 +51,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         singles=singles(context, usable, list(definitions)),
     )
     sums = totals(sliced, definitions)
-    # First, for of what Spark finds to be empty it need not have observed anything.
+    # First, because Spark may observe nothing of a frame that it finds to be empty.
     if sums.first is None or sums.horizon is None:
         raise nothing_usable(context, events)
     read, unusable = counted.get["read"], counted.get["unusable"]

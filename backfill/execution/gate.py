@@ -72,7 +72,7 @@ class Gate:
             anyway: errors stop nothing.
 
         Raises:
-            ChecksFailed: a check that is no mere warning failed.
+            ChecksFailed: a check of severity error failed.
         """
         validations = [] if counted is None else self._events(counted)
         rules = {name: self._rules(name) for name in windows}

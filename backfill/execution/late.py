@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -27,12 +28,13 @@ from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.operators.calendar import local_date
+from backfill.planning.computed import computed_with, hull
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import FEW, ReplacedWindows, of_keys, sent
-from backfill.planning.slicing import computed_once, counted_slices
+from backfill.planning.slicing import counted_slices
 from backfill.planning.stages import LateInputs, MergeStage
-from backfill.planning.time_spans import dates_between, dates_over, hull, starts_on, widened
+from backfill.planning.time_spans import dates_between, dates_over, starts_on, widened
 from backfill.quality.events import Counted
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
@@ -48,7 +50,7 @@ class _Found:
 
     Attributes:
         late: how many late events they hold.
-        behind: how many may go on on dates that are not covered.
+        behind: how many may continue on dates that are not covered.
         bounds: the first start and the last end, µs; None where there are none.
         known: what the exchange wants to know.
     """
@@ -87,7 +89,7 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
 
     Raises:
         SourceError: the source does not hold what was counted.
-        ConservationError: events went in that did not come out.
+        ConservationError: events were lost in the computation.
     """
     merges = [_merged(context, staging, late) for late in stage.late]
     last = merges[-1] if merges else None
@@ -231,7 +233,6 @@ def _window(
     bitmap, rows = _near(context, state, built, sums)
     # If states can't be merged, merging still finds the windows to be built from events.
     known = definition if definition.mergeable else replace(definition, aggregates={})
-    whole = computed_once(merged(sliced, known, rows, bitmap))
     reaching = behind(context, record, definition)
     kept = lasting(context, built, horizon)
     on_covered = starts_on(record.covered, context.spec.timezone)
@@ -240,7 +241,10 @@ def _window(
     if definition.ruled:
         # Before a window that starts on a covered date can lie some that are in no table.
         wanted = F.lit(True)
-    found = _found(whole, starts, wanted, bitmap, reaching)
+    whole, facts = computed_with(
+        merged(sliced, known, rows, bitmap), *_facts(starts, wanted, bitmap, reaching)
+    )
+    found = _found(facts, bitmap)
     assigned = sums.assigned[state.name]
     check_held(state.name, found.late, assigned)
     final = whole.where(wanted)
@@ -294,11 +298,9 @@ def _reached(context: Context, definition: Definition, first: int, last: int) ->
     return widened(context, (first, last + 1), [definition])
 
 
-def _found(
-    whole: DataFrame, starts: Column, wanted: Column, bitmap: FileBitmap, reaching: Column
-) -> _Found:
-    """Facts about the merged windows, looked up in one query."""
-    row = whole.agg(
+def _facts(starts: Column, wanted: Column, bitmap: FileBitmap, reaching: Column) -> list[Column]:
+    """The aggregates over merged windows that `_found` reads."""
+    return [
         F.sum(LATE).alias("late"),
         F.count_if(wanted & reaching).alias("behind"),
         F.min(F.when(wanted, F.col(START))).alias("low"),
@@ -306,7 +308,11 @@ def _found(
         F.count_if(starts).alias("rows"),
         F.sum(F.when(starts, F.col(EVENTS))).alias("events"),
         *bitmap.joined(wanted),
-    ).collect()[0]
+    ]
+
+
+def _found(row: Mapping[str, Any], bitmap: FileBitmap) -> _Found:
+    """Facts about the merged windows."""
     return _Found(
         late=row["late"] or 0,
         behind=row["behind"],

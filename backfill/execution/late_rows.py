@@ -26,10 +26,11 @@ from backfill.execution.staging import Staging
 from backfill.kinds import EventRows
 from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
+from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
-from backfill.planning.slicing import computed_once, slices
+from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.reach import Span
 from backfill.time.dates import ALL, NONE

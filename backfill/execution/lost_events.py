@@ -14,12 +14,12 @@ from backfill.conservation import check_none_lost
 from backfill.ledger.changed_inputs import counted_by
 from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
+from backfill.planning.computed import computed_extents, computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
-from backfill.planning.slicing import computed_once, slices
-from backfill.planning.time_spans import hull
+from backfill.planning.slicing import slices
 from backfill.reach import Span
 from backfill.windows import SessionWindow
 
@@ -113,8 +113,7 @@ def check_removed(
     if removed is None:
         return
     kind = written.kind
-    lost = computed_once(fewer(removed, written).withColumn(START, kind.place()))
-    bounds = hull(lost)
+    lost, bounds = computed_extents(fewer(removed, written).withColumn(START, kind.place()))
     if bounds is None:
         return
     low, high = bounds

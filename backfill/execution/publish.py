@@ -39,11 +39,11 @@ def publish(
         computed: what it changes.
         kind: of the run, for `history`.
         began: when, by `time.monotonic`.
-        facts: for `history`, besides those of the changes.
+        facts: for `history`, in addition to those of the changes.
         anyway: why to publish even what fails its checks.
 
     Raises:
-        ChecksFailed: it is not as it has to be, and is kept as evidence.
+        ChecksFailed: a check failed; the staged files are kept as evidence.
         TableError: another run came between.
     """
     checks: tuple[Outcome, ...] = ()
@@ -178,7 +178,7 @@ def _recorded(
         counted: the dates on which the run counted all inputs.
         covered: the dates that it computed.
         horizon: µs.
-        inputs: what it looked at besides; None: every file of the snapshot, and no other.
+        inputs: what it looked at in addition; None: every file of the snapshot, and no other.
     """
     own = settings(context.spec, state.name)
     snapshot, home = context.source.snapshot, context.spec.path.parent

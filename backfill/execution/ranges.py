@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME
@@ -26,6 +25,7 @@ from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
 from backfill.ledger.reader import inside_span
 from backfill.ledger.state import State
+from backfill.planning.computed import computed_extents, computed_with
 from backfill.planning.context import Context
 from backfill.planning.late import unseen_inputs
 from backfill.planning.range_input import (
@@ -37,12 +37,10 @@ from backfill.planning.range_input import (
     span_of,
 )
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
-from backfill.planning.slicing import computed_once
 from backfill.planning.time_spans import (
     dates_between,
     dates_of_span,
     dates_over,
-    hull,
     needed,
     starts_on,
     touched,
@@ -82,7 +80,7 @@ def compute_range(
 
     Raises:
         SourceError: the source has no event.
-        ConservationError: events went in that did not come out.
+        ConservationError: events were lost in the computation.
         TableError: a table is stale.
     """
     horizon = _horizon(context)
@@ -206,14 +204,14 @@ def _window(
 ) -> ComputedWindows:
     definition = context.definitions[state.name]
     if isinstance(definition.window, SessionWindow):
-        return _session(context, staging, state, sliced, part, horizon, covered)
+        return _session(context, staging, state, sliced, part, sums, horizon, covered)
     assigned = sums.assigned[state.name]
     if isinstance(definition.window, EventWindow):
         sliced, assigned = _needed_events(context, definition, sliced, part)
     built = sliced.build(definition)
-    every = computed_once(built.frame)
-    (events,) = every.agg(F.sum(built.kind.held)).collect()[0]
-    check_held(state.name, events or 0, assigned)
+    every, in_windows = computed_with(built.frame, F.sum(built.kind.held).alias("events"))
+    held = in_windows["events"] or 0
+    check_held(state.name, held, assigned)
     inside = replace(built, frame=every.where(overlaps(built, part.span)))
     reached = touched(context, part.span, definition)
     old_windows, between = ReplacedWindows(part.span, None), _inclusive(reached)
@@ -229,7 +227,7 @@ def _window(
         rewrite=rewrite,
         closure=closure,
         every=replace(built, frame=every),
-        held=events or 0,
+        held=held,
         assigned=assigned,
     )
 
@@ -250,6 +248,7 @@ def _session(
     state: State,
     sliced: Sliced,
     part: RangeInput,
+    sums: Totals,
     horizon: int,
     covered: Dates,
 ) -> ComputedWindows:
@@ -257,16 +256,20 @@ def _session(
     found = followed(context, state, sliced, part)
     whole = sliced.joined(found.slices)
     built = whole.build(definition)
-    every = computed_once(built.frame)
-    held, assigned = _check(state.name, every, whole.frame)
+    every, in_windows = computed_with(built.frame, F.sum(EVENTS).alias("events"))
+    held = in_windows["events"] or 0
+    beyond_range = [each.frame.agg(F.sum(EVENTS)).collect()[0][0] or 0 for each in found.slices]
+    assigned = sums.assigned[state.name] + sum(beyond_range)
+    check_held(state.name, held, assigned)
     here = replace(built, frame=every)
     low, high = part.span
     # Everything inside the range is replaced.
-    over = computed_once(found.extents.where((F.col(START) < low) | (F.col(END) >= high)))
+    reaching_out = (F.col(START) < low) | (F.col(END) >= high)
+    over, hull = computed_extents(found.extents.where(reaching_out))
     within = overlaps(here, part.span)
     beyond = match_rows(every.where(~within), here, ReplacedWindows(None, over), "left_semi")
     inside = replace(built, frame=every.where(within).unionByName(beyond))
-    edges = [low, high - 1, *(hull(over) or ())]
+    edges = [low, high - 1, *(hull or ())]
     old_windows, between = ReplacedWindows(part.span, over), (min(edges), max(edges))
     check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, here, horizon)
@@ -285,13 +288,6 @@ def _session(
         assigned=assigned,
         dropped=dropped_of(ours),
     )
-
-
-def _check(name: str, windows: DataFrame, slices: DataFrame) -> tuple[int, int]:
-    """The number of events in the sessions, and in the slices, which must be equal."""
-    held, assigned = (each.agg(F.sum(EVENTS)).collect()[0][0] or 0 for each in (windows, slices))
-    check_held(name, held, assigned)
-    return held, assigned
 
 
 def _inclusive(span: Span) -> Span:

@@ -23,12 +23,13 @@ from backfill.ledger.reader import events_of, events_within
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.planning.closure import follow
+from backfill.planning.computed import computed_extents, computed_once, hull
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
 from backfill.planning.published_windows import published_extents
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys
-from backfill.planning.slicing import computed_once, slices
-from backfill.planning.time_spans import dates_between, hull
+from backfill.planning.slicing import slices
+from backfill.planning.time_spans import dates_between
 from backfill.time.dates import ALL
 from backfill.windows import SessionWindow
 
@@ -161,8 +162,7 @@ def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
 def _from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
     """These windows, whose bounds are known, from their events and no others."""
     key = of.sliced.key
-    wanted = computed_once(windows.select(*key.inner, START, END))
-    bounds = hull(wanted)
+    wanted, bounds = computed_extents(windows.select(*key.inner, START, END))
     low, high = bounds if bounds is not None else (0, -1)
     events = events_within(of.events((low, high + 1)), key, wanted)
     built = of.slices(events).build(of.definition)
@@ -178,8 +178,7 @@ def _followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     definition, key = of.definition, of.sliced.key
     window = definition.window
     assert isinstance(window, SessionWindow)
-    edge = computed_once(edge)
-    bounds = hull(edge)
+    edge, bounds = computed_extents(edge)
     assert bounds is not None
     gap = window.gap.us
     span = (bounds[0] - gap - 1, bounds[1] + gap + 2)

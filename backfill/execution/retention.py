@@ -18,8 +18,9 @@ from backfill.conservation import Totals, totals
 from backfill.execution.run_result import Past
 from backfill.kinds import kind_of
 from backfill.ledger.reader import events_of
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
-from backfill.planning.slicing import computed_once, slices
+from backfill.planning.slicing import slices
 
 BEYOND = "beyond_retention"
 
@@ -75,23 +76,20 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
             perhaps others.
         limit: µs.
     """
-    kept = {}
+    kept, held = {}, {}
     for name, each in windows.items():
         wanted = (*each.sliced.key.inner, START, END, each.kind.held)
         over = each.frame.where(ended(each, limit)).select(*wanted)
-        kept[name] = replace(each, frame=computed_once(over))
-    found = beyond(events, kept.values(), limit)
+        frame, found = computed_with(over, F.sum(each.kind.held).alias("held"))
+        kept[name], held[name] = replace(each, frame=frame), found["held"] or 0
+    gone = beyond(events, kept.values(), limit)
     if context.spec.id is None:
-        rows = count = found.count()
+        rows = count = gone.count()
     else:
         names = list(context.definitions)
-        sums = totals(slices(context, found, names), context.definitions)
+        sums = totals(slices(context, gone, names), context.definitions)
         rows, count = sums.rows, sums.accepted
-    held = {
-        name: each.frame.agg(F.sum(each.kind.held)).collect()[0][0] or 0
-        for name, each in kept.items()
-    }
-    return Past(found, rows, count, held)
+    return Past(gone, rows, count, held)
 
 
 def past_if_any(

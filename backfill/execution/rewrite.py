@@ -14,10 +14,10 @@ from backfill.columns import EVENTS, column
 from backfill.compute import Built
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
-from backfill.planning.slicing import computed_once
 from backfill.store import FILE, DataFile, Staged
 
 #: A rewritten part is often of one date, which one task would write at Spark's setting, 64 MiB.
@@ -84,17 +84,18 @@ def rewrite_files(
         edge = min(before, horizon) - built.kind.open_us - context.spec.engine.tick_us
         files += candidates(context, state, built, edge, None)
     if known is None:
-        new = computed_once(new)
-        rows, events = new.agg(F.count(F.lit(1)), F.sum(EVENTS)).collect()[0]
+        sums = (F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events"))
+        new, found = computed_with(new, *sums)
+        rows, events = found["rows"], found["events"]
         files += [] if hull is None else candidates(context, state, built, *hull)
     else:
         rows, events = known.rows, known.events
     replaced = set(() if known is None else known.replaced)
     if files:
         once = {each.path: each for each in files}
-        found = published(context, state, built, list(once.values()), with_file=True)
+        held = published(context, state, built, list(once.values()), with_file=True)
         gone = old_windows if known is None else ReplacedWindows(None, None)
-        replaced |= set(_touched(found, built, gone, horizon if moved else None))
+        replaced |= set(_touched(held, built, gone, horizon if moved else None))
     everything = new
     if replaced:
         assert state.table is not None

@@ -13,7 +13,7 @@ from backfill.time.dates import Range
 
 @dataclass(frozen=True)
 class Dropped:
-    """Sessions that a run computed and did not publish, for a rule says that they are too short.
+    """Sessions that a run computed but did not publish: a rule says that they are too short.
 
     Attributes:
         sessions: how many.
@@ -35,7 +35,7 @@ class WindowResult:
         rows: windows that the run computed.
         events: the sum of their numbers of events.
         version: of the table.
-        dropped: what it computed besides; None where no rule drops sessions.
+        dropped: sessions that it computed and dropped; None where no rule drops sessions.
     """
 
     rows: int
@@ -71,7 +71,7 @@ class RunResult:
         chunks: the runs that this one was split into, if any.
         failures: chunks that failed, and why.
         skipped: ranges that were not run, and why.
-        checks: what came of each check of what was published.
+        checks: the outcome of each check of what was published.
     """
 
     run_id: str

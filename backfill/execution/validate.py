@@ -34,7 +34,7 @@ def validate(context: Context, names: Collection[str], dates: Dates | None) -> t
             windows hold them all: a window reaches beyond a date.
 
     Returns:
-        What came of each check.
+        The outcome of each check.
 
     Raises:
         TableError: nothing is published, or the table is stale.

@@ -39,11 +39,11 @@ def changes(
 
     Aligned windows are the same window where key, start and end are equal, and so are the distinct
     windows that events share. Rows of single events are the same row where key, time and id are
-    equal; rows that have no id, where they have the same place among those of that time, in the
-    order of their values. Sessions have no such
-    name, since a late event can move their start and with it their id: an old and a new session of
-    one key are linked where their spans, from the first to the last event, meet. There is one row
-    for each link that shows a difference, and one for each window without a link:
+    equal; without an id, where they have the same place among the rows of that time, in the order
+    of their values. Sessions can't be matched like this, since a late event can move their start
+    and with it their id: an old and a new session of one key are linked where their spans, from
+    the first to the last event, meet. There is one row for each link that shows a difference, and
+    one for each window without a link:
 
     - `inserted`, `deleted`: linked to nothing; `old` or `new` is NULL.
     - `updated`: linked to each other and to nothing else, and something visible differs; the id,
@@ -121,7 +121,7 @@ def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], d
         .limit(limit)
     )
     rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
-    # Of what Spark finds to be empty it need not have observed anything.
+    # Spark may observe nothing of a frame that it finds to be empty.
     return rows, counted.get if rows else dict.fromkeys(KINDS, 0)
 
 

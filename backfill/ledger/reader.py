@@ -64,7 +64,7 @@ class Reader:
         return reduce(DataFrame.unionByName, parts)
 
     def unusable(self, paths: list[str]) -> DataFrame:
-        """The rows of these inputs that are no events, normalised."""
+        """The unusable rows of these inputs, normalised."""
         return self.rows(paths).where(F.col(REASON).isNotNull())
 
     def rows(self, paths: Collection[str], where: Column | None = None) -> DataFrame:
@@ -145,7 +145,7 @@ def events_of(
         events: normalised.
         key: theirs.
         wanted: the inner key columns, with or without start and end.
-        condition: on the event and `_wanted` columns, besides.
+        condition: a further condition, on the event and `_wanted` columns.
     """
     others = wanted.select(*(F.col(each).alias(f"_wanted{each}") for each in wanted.columns))
     same = [

@@ -12,7 +12,7 @@ from backfill.time.dates import ALL, NONE, Dates, date_of
 
 _FORM = 1
 _DAY = dt.timedelta(days=1)
-# No file's path ends so.
+# No file's path ends like this.
 _FORMER = "/"
 
 

@@ -61,11 +61,7 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
         names: the tables to look at.
 
     Returns:
-        For each `run_id`, `time` (UTC, of its last commit), what is known of `kind`, `user`,
-        `from`, `to`, `chunk_of`, `published_anyway` (the reason) and the counts `read`, `late`,
-        `accepted`, `duplicates` and `quarantined`, and its `tables`: by name `version`, `rows`
-        and `changed`, and where a rule drops sessions `dropped_sessions` and `dropped_events`.
-        None means unknown.
+        As `Job.history` returns them.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -101,12 +97,12 @@ def changes_since(
         run: a run, or the common id of a run in chunks; by default the last that published.
 
     Returns:
-        As `changes` gives it. All is inserted where the run was the first.
+        As `changes` gives it. Every row is inserted if the run was the first.
 
     Raises:
         JobFileError: no such window or run.
         TableError: nothing is published yet, or what was there before the run can't be read.
-        ColumnError: the table's key or kind of window is another than before.
+        ColumnError: the table's key or kind of window has changed.
     """
     if name not in spec.windows:
         way_out = did_you_mean(name, spec.windows)
@@ -132,15 +128,15 @@ def changes_since(
 def restore(
     store: Store, names: Iterable[str], run: str, *, run_id: str, metadata: Mapping[str, str]
 ) -> Restored:
-    """Brings each table back to the version that a run published in it.
+    """Restores each table to the version that a run published in it.
 
-    What was counted goes back with it. A table whose newest version this is stays as it is.
+    The record of counted inputs is restored too. A table already at this version stays as it is.
 
     Args:
         store: the job's tables.
         names: the tables.
         run: a run, or the common id of a run in chunks: what its last chunk published.
-        run_id: of the restoring.
+        run_id: of the restore.
         metadata: kept with each commit.
 
     Raises:

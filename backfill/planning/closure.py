@@ -12,6 +12,7 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Sliced
 from backfill.engines import Rules
 from backfill.operators.session import sessions
+from backfill.planning.computed import computed_with
 from backfill.time.durations import DAY_US
 from backfill.windows import SessionWindow
 
@@ -46,7 +47,7 @@ class Followed:
     Attributes:
         extents: key, start and end (µs) of what came out whole.
         slices: of the keys that were followed, beyond the span; one for each step and side.
-        steps: what was read, for the plan to tell.
+        steps: what was read, for the plan to report.
         low, high: how far it was read.
     """
 
@@ -93,13 +94,14 @@ def follow(
     found = Followed(*span, extents=extents.limit(0))
     days = 1
     while True:
-        now = extents.withColumn(_OPEN, _open(found, gap, limits)).localCheckpoint()
+        marked = extents.withColumn(_OPEN, _open(found, gap, limits))
+        now, seen = computed_with(marked, F.count_if(_OPEN).alias("open"))
         found.extents = found.extents.unionByName(now.where(~F.col(_OPEN)).drop(_OPEN))
+        if not seen["open"]:
+            return found
         open_ = now.where(_OPEN).drop(_OPEN)
         wanted = open_.select(*keys).distinct()
         count = wanted.count()
-        if not count:
-            return found
         step = _step(found, days * DAY_US, limits)
         parts: list[Sliced] = []
         before = []

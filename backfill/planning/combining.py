@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
-from backfill.compute import Definition, Sliced, cuttings
+from backfill.compute import Definition, Sliced
+from backfill.cutting import cuttings
 from backfill.events.model import InputFile
 from backfill.ledger.reader import Reader
 from backfill.spec import JobSpec

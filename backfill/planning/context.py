@@ -36,7 +36,7 @@ class Context:
         spec: the job.
         store: its tables.
         spark: the session.
-        progress: is given what is done, in a line each.
+        progress: called with one line of text per step.
         run_id: of what is committed.
         now_us: the reference time, µs.
         late: the paths of late events that are inputs of the job.
@@ -75,7 +75,7 @@ class Context:
 
     @property
     def known_span(self) -> Span:
-        """Between which times the inputs' events lie, as their statistics have it; [low, high)."""
+        """The span of the inputs' events, according to their statistics; [low, high)."""
         low, high = self.reader.limits(list(self.inputs))
         return low, None if high is None else high + 1
 
@@ -127,7 +127,7 @@ def open_context(
         spec: the job.
         store: its tables.
         spark: the session.
-        progress: is given what is done.
+        progress: called with one line of text per step.
         late: paths of late events, inputs from now on.
 
     Raises:

@@ -20,7 +20,7 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
 
     Args:
         context: of the job.
-        explain: count the events, too.
+        explain: also count the events.
 
     Raises:
         TableError: nothing is published, a table is stale, or the job has rules for bots.
@@ -54,7 +54,7 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
 
 
 def unseen_inputs(context: Context) -> tuple[str, ...]:
-    """The inputs whose rows that are no events are not in the quarantine yet."""
+    """The inputs whose unusable rows are not in the quarantine yet."""
     record = context.tables[QUARANTINE].record
     known = {} if record is None else record.inputs
     return tuple(

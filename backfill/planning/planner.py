@@ -42,7 +42,7 @@ def plan_selection(context: Context, selection: Selection, *, explain: bool) -> 
     Args:
         context: of the job.
         selection: what was asked for.
-        explain: find out, too, how events become slices and what is read beyond the ranges; and
+        explain: also find out how events become slices and what is read beyond the ranges; and
             plan even for a stale table.
 
     Raises:

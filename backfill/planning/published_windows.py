@@ -11,15 +11,15 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
 from backfill.compute import Built, Definition, Sliced
 from backfill.kinds import kind_of, times_of
 from backfill.ledger.state import State
+from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
-from backfill.planning.slicing import computed_once
 from backfill.reach import Span
 from backfill.store import DataFile
 
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
-    """The rows of a table, with inner key columns, start and end besides."""
+    """The rows of a table, with inner key columns, start and end added."""
     start, end = kind_of(definition.window, sliced.engine, sliced.zone).bounds()
     inner = {
         key_name(i): column(name).cast(type)

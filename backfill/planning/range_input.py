@@ -17,11 +17,12 @@ from backfill.ledger.reader import events_of
 from backfill.ledger.state import State, grouped
 from backfill.operators.calendar import local_date
 from backfill.planning.closure import Followed, follow
+from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
 from backfill.planning.published_windows import candidates, published, published_extents
 from backfill.planning.replaced_windows import overlaps
-from backfill.planning.slicing import computed_once, counted_slices, slices, with_combining
+from backfill.planning.slicing import counted_slices, slices, with_combining
 from backfill.planning.time_spans import first_start, needed
 from backfill.reach import Span
 from backfill.time.dates import Dates, date_of, midnight

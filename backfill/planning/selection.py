@@ -67,14 +67,14 @@ def selected(
                 f"is not after {dates[0]}",
                 field=_END,
                 value=dates[1],
-                way_out="The range is [start, end): its end is not part of it",
+                way_out="The end of a range is exclusive",
             )
     if chunk is not None and dates is None and not missing:
         raise JobFileError(
             "needs a range to split",
             field=_CHUNK,
             value=chunk,
-            way_out="Give the range too, or missing",
+            way_out="Also give a range, or missing",
         )
     return Selection(dates, missing, chunk)
 

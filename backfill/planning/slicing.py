@@ -9,9 +9,11 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from backfill.columns import LAST
-from backfill.compute import Definition, Sliced, slice_events
-from backfill.conservation import Totals, check_rows, totals
+from backfill.compute import Definition, Sliced
+from backfill.conservation import Totals, check_rows, total_columns, totals_from
+from backfill.cutting import slice_events
 from backfill.planning.combining import choose
+from backfill.planning.computed import computed_once, computed_with
 from backfill.planning.context import Context
 from backfill.windows import AnyWindow
 
@@ -96,24 +98,17 @@ def counted_slices(
     counted = Observation()
     observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
     sliced = slices(context, observed, names, computed_once).by_key()
-    kept = replace(
-        sliced, frame=computed_once(sliced.frame), singles=singles(context, events, names)
-    )
-    sums = totals(kept, of(context, names))
-    # What Spark knows to be empty it does not execute, and then observes nothing of.
-    check_rows(counted.get["rows"] if sums.rows else events.count(), sums, 0)
+    definitions = of(context, names)
+    frame, found = computed_with(sliced.frame, *total_columns(sliced, definitions))
+    kept = replace(sliced, frame=frame, singles=singles(context, events, names))
+    sums = totals_from(found, definitions)
+    # What Spark knows to be empty it does not execute, and then observes nothing of; nor does a
+    # checkpoint over Spark Connect.
+    rows = counted.get.get("rows") if sums.rows else None
+    check_rows(events.count() if rows is None else rows, sums, 0)
     return kept, sums
 
 
 def of(context: Context, names: Sequence[str]) -> Mapping[str, Definition]:
     """The definitions of some tables."""
     return {name: context.definitions[name] for name in names}
-
-
-def computed_once(frame: DataFrame) -> DataFrame:
-    """The frame, computed now and once.
-
-    Not persisted: that keeps the plan, and a run over little data spends most of its time on
-    plans that hold all that went before.
-    """
-    return frame.localCheckpoint()

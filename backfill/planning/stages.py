@@ -114,7 +114,7 @@ class MergeStage:
     Attributes:
         late: for each group of tables that have counted the same; more than one only where an
             earlier run was killed halfway.
-        unseen: inputs whose rows that are no events are not in the quarantine yet.
+        unseen: inputs whose unusable rows are not in the quarantine yet.
     """
 
     late: tuple[LateInputs, ...]
@@ -126,7 +126,7 @@ class ExpireStage:
     """Windows that ended before the limit of retention are dropped from one table.
 
     Attributes:
-        table: it.
+        table: the table.
         limit: what ended before is dropped, µs.
         whole: files all of whose rows ended before.
         mixed: files with such rows and others, which are rewritten.
@@ -155,7 +155,7 @@ class Plan:
         waiting: events of inputs not counted yet, on dates that are not covered.
         files: of the source, that the stages read.
         size: their bytes.
-        refused: why a run of this selection would be; there are no stages then.
+        refused: why a run of this selection would be refused; then there are no stages.
     """
 
     selection: Selection

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
@@ -38,7 +38,8 @@ def widened(
                 columns.append(F.transform(where.windows(instant), lambda each: each[END]))
     if not columns:
         return span
-    row = context.spark.range(1).select(*columns).collect()[0]
+    # Of literal rows, which Spark computes while it plans: without a job.
+    row = context.spark.sql("VALUES (1)").select(*columns).collect()[0]
     edges = [each for edges in row for each in edges or ()]
     tick = context.spec.engine.tick_us
     return min(span[0], *edges), max(span[1], *(each + tick for each in edges))
@@ -47,7 +48,7 @@ def widened(
 def first_start(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> int:
     """Where the first window starts, other than a session, in which an event of the span counts.
 
-    Windows around an event start with the event, but for distinct ones, which end with it; µs.
+    Windows around an event start with the event, except distinct ones, which end with it; µs.
     """
     low, _ = widened(context, span, definitions)
     sizes = [
@@ -79,12 +80,6 @@ def needed(context: Context, span: tuple[int, int], definitions: Sequence[Defini
             low = None if low is None or first is None else min(low, first)
             high = None if high is None or last is None else max(high, last)
     return low, high
-
-
-def hull(extents: DataFrame) -> tuple[int, int] | None:
-    """From the first start to the last end, µs; None where there is nothing."""
-    low, high = extents.agg(F.min(START), F.max(END)).collect()[0]
-    return None if low is None else (low, high)
 
 
 def dates_between(first: int, last: int, zone: str) -> Dates:

@@ -29,10 +29,10 @@ class ChecksFailed(BackfillError):
             "quarantine" if each.table == EVENTS else each.table for each in stopping
         )
         super().__init__(
-            f"nothing was published, for {len(failed)} "
+            f"nothing was published because {len(failed)} "
             f"check{'' if len(failed) == 1 else 's'} failed ({'; '.join(failed)})",
             field=f"run {run_id}",
-            way_out="Look at what was written: "
+            way_out="To see the rows: "
             + ", ".join(f"backfill show {job} {name} --run {run_id}" for name in tables)
-            + "; or publish it all the same: --publish-anyway REASON",
+            + "; to publish them anyway: --publish-anyway REASON",
         )

@@ -111,7 +111,7 @@ class EventsSum(ColumnAggregateMetricProvider):
 
 
 def _no_counts(name: str, kind: str) -> ColumnError:
-    return ColumnError(f"a {kind} is no count of events", field=name)
+    return ColumnError(f"{kind} is not a type of a count of events", field=name)
 
 
 def _frame(

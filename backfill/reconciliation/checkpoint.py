@@ -67,7 +67,7 @@ def read_checkpoint(path: str) -> Batches:
                         files[local_path(entry["path"]) or entry["path"]] = reached[place][1]
     except (OSError, ValueError, KeyError) as error:
         raise SourceError(
-            f"is no checkpoint of a query over files: {error}", field="checkpoint", value=path
+            f"is not the checkpoint of a query over files: {error}", field="checkpoint", value=path
         ) from error
     if not files or not watermarks:
         raise SourceError("contains no batch", field="checkpoint", value=path)

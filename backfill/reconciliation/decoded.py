@@ -209,10 +209,10 @@ def _mergers(
     for name in aggregates:
         if name not in found:
             raise AggregateError(
-                "rows are deltas, and no two results of this aggregate make one",
+                "rows are deltas, but deltas of this aggregate can't be combined",
                 field=name,
-                way_out="count, sum, min and max do; for others let the stream repeat all of a "
-                "window (firing or panes: accumulating)",
+                way_out="Use count, sum, min or max, or let the stream write the whole "
+                "window each time (firing or panes: accumulating)",
             )
     return found
 
@@ -227,7 +227,7 @@ def _check_some(good: DataFrame, undecoded: DataFrame, options: StreamOptions) -
     if most:
         settings = ["columns", *sorted(options.form.takes)]
         raise SourceError(
-            f"none of {most[0].rows:,} rows can be decoded, mostly since {most[0].reason}",
+            f"none of {most[0].rows:,} rows can be decoded, mostly because {most[0].reason}",
             field="stream.path",
             value=shown(options.path),
             way_out=f"Check {', '.join(settings)}",

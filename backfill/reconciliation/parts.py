@@ -51,9 +51,9 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
         if "No module named 'backfill'" not in str(error):
             raise
         raise ReplayError(
-            "the keys that differ have more events than the driver replays, and Spark's workers, "
-            "which replay more, have no backfill",
-            way_out="Install it there, or look at a part of the keys: --sample 1%",
+            "the keys that differ have more events than the driver can replay, and backfill is "
+            "not installed on Spark's workers",
+            way_out="Install it there, or compare a share of the keys: --sample 1%",
         ) from error
 
 

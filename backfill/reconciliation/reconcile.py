@@ -197,7 +197,7 @@ class _Reconciling:
                 and len(self.spec.arrival or self.context.source.arrival) != 2
             ):
                 raise JobFileError(
-                    "names offsets, and the events have none",
+                    "needs offsets, but the events have none",
                     field=f"stream.{name}",
                     value=self.settings[name],
                     way_out="Name the events' columns, events.arrival: [partition, offset], "

@@ -144,7 +144,7 @@ def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
     for theirs, ours in names.items():
         if list(names.values()).count(ours) > 1 or ours.startswith(_ONCE):
             raise ColumnError(
-                "the stream has two columns of this name, or it is kept for our own",
+                "the stream has two columns with this name, or the name is reserved",
                 field="stream.columns",
                 value=ours,
                 way_out=f"Rename {theirs!r} to something else",
@@ -160,7 +160,7 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
     if len(kinds) > 1:
         first, second, *_ = kinds
         raise SourceError(
-            f"a {second} file beside {first} files",
+            f"a {second} file among {first} files",
             field=shown(kinds[second]),
             way_out="Point to files of one kind, as in folder/*.parquet",
         )
@@ -195,7 +195,7 @@ def _kind(file: InputFile) -> str:
         return _ENDINGS[ending]
     if local_path(file.path) is None or file.path.endswith(_PACKED):
         raise SourceError(
-            "its name does not say what it is",
+            "its name does not show its format",
             field=shown(file.path),
             way_out="Name it .parquet, .csv or .json",
         )

@@ -184,12 +184,12 @@ def _numbers(events: list[Event], size: int | None) -> list[int]:
 
 
 def _range(setup: Setup) -> tuple[int, int, str]:
-    """Which times can be computed with: [low, high), µs, and what that is."""
+    """Which times can be computed with: [low, high), µs, and its name."""
     window = setup.window
     if any(isinstance(each, Calendar) for each in durations_of(window).values()):
         # A year from both ends of Python's calendar, within which the windows' bounds lie.
-        return *_YEARS, "what a calendar holds, the years 2 to 9998"
-    return -(1 << 63), 1 << 63, "64 bits"
+        return *_YEARS, "the range of a calendar, the years 2 to 9998"
+    return -(1 << 63), 1 << 63, "the range of 64 bits"
 
 
 def _usable(setup: Setup) -> Callable[[Event], bool]:
@@ -207,7 +207,7 @@ def _usable(setup: Setup) -> Callable[[Event], bool]:
             return False
         if not low <= time < high:
             raise ReplayError(
-                f"lies beyond {years}",
+                f"is outside {years}",
                 field="time",
                 value=time,
                 way_out="Give µs since the epoch, and leave out events with times such as this",
@@ -246,7 +246,7 @@ def _usable(setup: Setup) -> Callable[[Event], bool]:
                 f"the engine {engine.name} fails at an event without one",
                 field=field,
                 value=f"None, at arrival {event.arrival!r}",
-                way_out="Leave such events out, as the stream must have",
+                way_out="Leave such events out, as the stream must have done",
             )
 
     return usable

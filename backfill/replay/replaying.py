@@ -178,15 +178,15 @@ def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
     clocked = sum(each.clock is not None for each in events)
     if clocked and not apart:
         raise ReplayError(
-            "with these windows and settings, keys can't be replayed apart",
+            "with these windows and settings, keys can't be replayed separately",
             field="clock",
             way_out="Leave it out, and give all the events that the operator saw",
         )
     if clocked != len(events) and (clocked or end_clock is not None):
         raise ReplayError(
-            "all events bring the clock, or none does",
+            "either every event has a clock, or none has",
             field="clock",
-            value=f"brought by {clocked} of {len(events)} events",
+            value=f"given for {clocked} of {len(events)} events",
             way_out="Give it for every event, and end_clock only then",
         )
     return bool(clocked)

@@ -97,7 +97,7 @@ def resolve(
     for one, other, why in _APART:
         if one in wanted and other in wanted:
             raise ReplayError(
-                f"can't be given beside {other}: {why}",
+                f"can't be given together with {other}: {why}",
                 field=one,
                 value=wanted[one],
                 way_out="Leave one of them out",

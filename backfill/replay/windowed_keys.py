@@ -71,7 +71,7 @@ def encode_windowed_key(windowed: WindowedKey, form: Form) -> bytes:
             "must fit 32 bits",
             field="sequence",
             value=windowed.sequence,
-            way_out="Give 0 where copies are not kept apart",
+            way_out="Give 0 if copies are not distinguished",
         )
     sequence = struct.pack(">i", windowed.sequence)
     parts = {
@@ -135,5 +135,5 @@ def _foreign(data: bytes, form: str) -> ReplayError:
         f"these are not the bytes of a windowed key in the form {form}",
         field="data",
         value=data.hex(),
-        way_out="Check which topic or store it is of",
+        way_out="Check which topic or store it comes from",
     )

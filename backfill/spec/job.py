@@ -237,7 +237,7 @@ def _unknown(place: Place) -> tuple[str, str | None]:
     if homes:
         return "no such setting", f"It belongs under {' or '.join(homes)}"
     if name in _settings(()):
-        return "no such setting", "It belongs at the top of the file, beside source"
+        return "no such setting", "It belongs at the top level of the file, like source"
     return "no such setting", did_you_mean(name, _settings(place[:-1]))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.store.protocol import FILE
@@ -57,7 +58,7 @@ class FileBitmap:
         """Whether the set holds a file."""
         return reduce(Column.bitwiseOR, map(F.col, self.columns), F.lit(0).cast("bigint")) != 0
 
-    def of(self, row: Row) -> list[str]:
+    def of(self, row: Mapping[str, Any]) -> list[str]:
         """The files of a set."""
         words = [row[each] or 0 for each in self.columns]
         return [

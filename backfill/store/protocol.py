@@ -229,6 +229,12 @@ class Store(Protocol):
     def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
         """Restores a version, with its record, in a new commit.
 
+        Args:
+            name: the table.
+            version: the version to restore.
+            run_id: the run that restores it.
+            metadata: kept with the commit.
+
         Returns:
             The version that the commit made; the newest as it is, if that is the one.
 
@@ -238,13 +244,34 @@ class Store(Protocol):
         """
 
     def clean(self, name: str, *, older_than_s: float) -> Cleaned:
-        """Deletes leftovers of killed runs, and nothing that a version in the log refers to."""
+        """Deletes leftovers of killed runs, and nothing that a version in the log refers to.
+
+        Args:
+            name: the table.
+            older_than_s: spares what was written within this many seconds, because its run may
+                still be going on. Must exceed the duration of the longest run.
+
+        Raises:
+            TableError: the log cannot be read; then nothing is deleted.
+        """
 
     def compact(
         self, spark: SparkSession, name: str, *, run_id: str, sort_by: tuple[str, ...]
     ) -> int | None:
         """Compacts the files of each small date that has several, in one commit.
 
+        The rows and the record stay as they are.
+
+        Args:
+            spark: the session that reads and writes.
+            name: the table.
+            run_id: the run that compacts.
+            sort_by: the order of the rows within a file.
+
         Returns:
             The version that the commit made; None if there was nothing to do.
+
+        Raises:
+            TableError: the table does not exist, files of it are gone, or another run has
+                replaced them meanwhile.
         """

@@ -93,7 +93,7 @@ def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path)
     path.write_text(path.read_text().replace("[partition, offset]", "arrival"))
     job = Job.load(path)
     job.run(spark)
-    with pytest.raises(JobFileError, match=r"^stream\.restarts: names offsets.*events\.arrival"):
+    with pytest.raises(JobFileError, match=r"^stream\.restarts: needs offsets.*events\.arrival"):
         job.reconcile("written", spark, restarts=[[0, 12]])
 
 

@@ -72,5 +72,5 @@ def test_spark_connect(over_connect: Programs, tmp_path: Path) -> None:
         "parts": [0, 0, 2],
         "within": 1,
         "error": f"{tmp_path}/c.csv.gz: the file cannot be decompressed: it is truncated or "
-        "corrupt. Fetch it again, or take it out of the source",
+        "corrupt. Fetch it again, or remove it from the source",
     }

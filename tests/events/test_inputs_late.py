@@ -47,7 +47,7 @@ def test_folders_are_columns_there_too(spark: SparkSession, tmp_path: Path, form
     assert days == {u: date(2024, 7, n) for n, u in enumerate("abcd", 1)} | {"e": None}
     assert source.folders[str(file)] == {"day": "2024-07-02"}
     check_parts(source)
-    with pytest.raises(SourceError, match=r"late: late events of this source must lie in folders"):
+    with pytest.raises(SourceError, match=r"late: late events of this source must be in folders"):
         opened(spark, format, tmp_path / "events", late, date_column="day")
 
 
@@ -144,5 +144,5 @@ def test_late_values_do_not_change_the_schema(spark: SparkSession, tmp_path: Pat
 def test_folders_whose_values_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "parquet", "events/day=2024-07-01/a", [{"u": "a"}])
     write(tmp_path, "parquet", "late/day=july/b", [{"u": "b"}])
-    with pytest.raises(SourceError, match="the folder day=july is no DATE"):
+    with pytest.raises(SourceError, match="the folder day=july is not of type DATE"):
         opened(spark, "parquet", tmp_path / "events", (tmp_path / "late",))

@@ -17,6 +17,7 @@ from backfill.store.delta.staging import is_apart
 from backfill.windows import SessionWindow, TumblingWindow
 from tests.execution.world import GAP, World, at
 from tests.reference import Event, micros
+from tests.tables import paths_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -60,7 +61,7 @@ def test_which_sessions_are_at_an_edge(spark: SparkSession, zone: str, engine: s
 
 def by_date(world: World) -> dict[tuple[str, bool], str]:
     """The one file of each date and kind."""
-    files = world.job.store.files("sessions")
+    files = paths_of(world.job.store, "sessions")
     found = {(path[5:15], is_apart(path)): path for path in files}
     assert len(found) == len(files)
     return found

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import JobFileError
 from tests.execution.world import HOUR, World, at
 from tests.reference import Event
+from tests.tables import paths_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -115,7 +116,7 @@ def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
         assert set(world.rows(name)) == rows - ended
         assert done[name].rows == len(ended)
         assert done[name].before == LIMIT
-    assert not any("2026-01-01" in path for path in world.job.store.files("sessions"))
+    assert not any("2026-01-01" in path for path in paths_of(world.job.store, "sessions"))
     assert {each.version for each in world.job.expire(world.spark).values()} == {None}
     runs = world.job.history()
     assert (runs[0]["kind"], runs[0]["tables"]["sessions"]["changed"]) == ("expire", 3)

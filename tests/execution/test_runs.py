@@ -62,6 +62,25 @@ def world(run_once: World, tmp_path: Path) -> World:
     return run_once.copied(tmp_path)
 
 
+def test_runs_over_little_data_start_few_spark_jobs(world: World) -> None:
+    """Each takes longer than the work that it does."""
+    context = world.spark.sparkContext
+    jobs = []
+    for name in ("range", "late"):
+        context.setJobGroup(name, "")
+        if name == "range":
+            world.run(1, 2)
+        else:
+            world.write("late", [Event("a", at(1, 5, 10), 1)])
+            world.recompute()
+        jobs.append(len(context.statusTracker().getJobIdsForGroup(name)))
+    context.setLocalProperty("spark.jobGroup.id", "")
+    world.check()
+    # Two sides of the range are followed.
+    assert 0 < jobs[0] <= 52, jobs
+    assert 0 < jobs[1] <= 18, jobs
+
+
 @pytest.mark.slow
 def test_of_two_runs_that_meet_one_publishes(world: World) -> None:
     first, second, apart = begun(world, 0, 1), begun(world, 1, 2), begun(world, 3, 4)

@@ -14,6 +14,7 @@ from backfill.errors import ColumnError, JobFileError, TableError, WindowError
 from backfill.execution.clean import clean
 from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
 from tests.published import JOB, Published
+from tests.tables import commits_of, record_of, version_of
 
 FIRST = [
     ("a", 28, "10:00", "10:10", 2),
@@ -87,7 +88,7 @@ def test_compaction_and_commits_by_others_are_no_runs(three: Published) -> None:
     assert three.store.compact(three.spark, "sessions", run_id="k", sort_by=("user",)) == 4
     folder = three.store.folder("sessions")
     DeltaTable(folder).alter.set_table_properties({"delta.appendOnly": "false"})
-    assert three.store.version("sessions") == 5
+    assert version_of(three.store, "sessions") == 5
     assert told(three) == [("inserted", None, "d 30 10:00")]
     assert [run["run_id"] for run in runs(three.store, NAMES)] == ["k", "r4", "r3", "r2", "r1"]
 
@@ -103,7 +104,7 @@ def test_unknown_runs_and_windows(three: Published) -> None:
         changes_since(three.spark, three.store, three.spec, "daily")
     with pytest.raises(JobFileError, match="Did you mean 'r3'"):
         restore(three.store, NAMES, "r33", run_id="r4", metadata={})
-    assert three.store.version("sessions") == 2
+    assert version_of(three.store, "sessions") == 2
 
 
 def test_a_job_file_that_changed(job: Published) -> None:
@@ -134,13 +135,13 @@ def test_going_back(three: Published) -> None:
     assert (done.run_id, done.untouched) == ("r4", ("quarantine",))
     assert told(three) == told(three, "r4") == [("deleted", "c 30 10:00", None)]
     assert told(three, "r2") == MERGED
-    assert three.store.record("sessions") == {"runs": ["r1", "r2"]}
+    assert record_of(three.store, "sessions") == {"runs": ["r1", "r2"]}
     restore(three.store, NAMES, "r1", run_id="r5", metadata={})
     assert told(three) == [
         ("split", "a 28 10:00", "a 28 10:00"),
         ("split", "a 28 10:00", "a 28 11:00"),
     ]
-    assert three.store.record("sessions") == {"runs": ["r1"]}
+    assert record_of(three.store, "sessions") == {"runs": ["r1"]}
 
 
 def test_runs_of_all_tables(three: Published) -> None:
@@ -160,7 +161,7 @@ def test_runs_of_all_tables(three: Published) -> None:
             "daily": {"version": 0, "rows": 1, "changed": None},
         },
     }
-    assert time == three.store.history("daily")[0]["timestamp"] > first["time"]
+    assert time == commits_of(three.store, "daily")[0].timestamp > first["time"]
     assert (first["run_id"], first["read"], first["kind"]) == ("r1", None, None)
     assert first["tables"] == {"sessions": {"version": 0, "rows": None, "changed": None}}
     assert runs(three.store, ["quarantine"]) == []

@@ -12,6 +12,7 @@ from backfill.cli.app import main
 from backfill.errors import TableError
 from tests.execution.world import EVERY, WINDOWS, World, at, day
 from tests.reference import Event
+from tests.tables import paths_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
@@ -76,11 +77,11 @@ def test_deleted_and_corrected_events_of_the_range(world: World) -> None:
 def test_what_a_range_does_not_hold_stays(world: World) -> None:
     world.write("a", [Event("a", at(each, 12), each) for each in range(4)])
     world.run_all()
-    before = {path for path in world.job.store.files("sessions") if "2026-01-02" not in path}
+    before = {path for path in paths_of(world.job.store, "sessions") if "2026-01-02" not in path}
     world.write("b", [Event("b", at(1, 13), 1), Event("b", at(3, 13), 1)])
     world.run(1, 2)
     world.check()
-    after = {path for path in world.job.store.files("sessions") if "2026-01-02" not in path}
+    after = {path for path in paths_of(world.job.store, "sessions") if "2026-01-02" not in path}
     # The horizon moved, so the last date's open windows were written anew; nothing else was.
     assert {path for path in before ^ after if "2026-01-04" not in path} == set()
 

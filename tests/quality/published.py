@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill import Job
+from tests.tables import rows_of, version_of
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
@@ -59,7 +60,7 @@ def spoil(
     job: Job, spark: SparkSession, name: str, change: Callable[[DataFrame], DataFrame]
 ) -> None:
     """Puts changed rows in place of a table's."""
-    rows = change(job.store.read(spark, name))
+    rows = change(rows_of(job.store, spark, name))
     staged = job.store.stage(
         name, rows, run_id="spoiled", partition_by=("date",), sort_by=("window_start",)
     )
@@ -72,7 +73,7 @@ def spoil(
         name,
         staged,
         replace="all",
-        base=job.store.version(name),
+        base=version_of(job.store, name),
         dates=None,
         metadata={},
         record=same,
@@ -84,7 +85,7 @@ def failed(outcomes: Any) -> set[tuple[str, str]]:
 
 
 def versions(job: Job) -> dict[str, int | None]:
-    return {name: job.store.version(name) for name in (*job.spec.windows, "quarantine")}
+    return {name: version_of(job.store, name) for name in (*job.spec.windows, "quarantine")}
 
 
 def date(number: int) -> dt.date:

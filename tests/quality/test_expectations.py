@@ -173,7 +173,7 @@ def test_what_is_no_count_has_no_sum(spark: SparkSession, value: Any) -> None:
     for each in (frame, spark.createDataFrame(frame)):
         found = outcome(each, CONSERVED, column="n", events=1)
         assert not found.success
-        assert "is no count of events" in (found.problem or "")
+        assert "is not a type of a count of events" in (found.problem or "")
 
 
 def test_in_anybodys_suite() -> None:

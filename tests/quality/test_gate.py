@@ -29,6 +29,7 @@ from tests.quality.published import (
     versions,
     write,
 )
+from tests.tables import rows_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -109,7 +110,7 @@ def test_a_failed_check_leaves_every_table_at_its_version(
 def test_all_keys_are_looked_at_unless_a_run_wrote_many_rows(
     spark: SparkSession, made: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    twice = made.store.read(spark, "hopping")
+    twice = rows_of(made.store, spark, "hopping")
     twice = twice.unionByName(twice)
     written = twice.count()
     rows = Rows(frame=twice, dates=(), table=None, without=(), assigned=6 * 40, written=written)

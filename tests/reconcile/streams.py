@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
@@ -29,22 +26,6 @@ BOTH = {"events": T.LongType(), "amount": T.LongType()}
 def recorded(*place: str) -> list[dict[str, Any]]:
     with gzip.open(RECORDED.joinpath(*place), "rt") as lines:
         return [json.loads(line) for line in lines]
-
-
-def write(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema | None = None) -> Path:
-    """Rows as Parquet, CSV or JSON lines, by the ending."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = list(rows)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(kept, schema=schema), path)
-    elif path.suffix == ".csv":
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(kept[0]))
-            writer.writeheader()
-            writer.writerows(kept)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept))
-    return path
 
 
 def in_base64(data: bytes | None) -> str | None:

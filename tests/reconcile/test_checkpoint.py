@@ -52,7 +52,9 @@ def test_logs_that_spark_has_dropped_are_noticed(tmp_path: Path) -> None:
 
 
 def test_what_is_no_checkpoint_over_files(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="checkpoint: is no checkpoint of a query over files"):
+    with pytest.raises(
+        SourceError, match="checkpoint: is not the checkpoint of a query over files"
+    ):
         read_checkpoint(str(tmp_path))
     nothing = write(tmp_path / "empty", {}, {})
     with pytest.raises(SourceError, match="checkpoint: contains no batch"):

@@ -23,6 +23,7 @@ from backfill.errors import (
 )
 from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 from tests import reference
+from tests.files import write_rows
 from tests.reconcile.streams import (
     BOTH,
     RECORDED,
@@ -31,7 +32,6 @@ from tests.reconcile.streams import (
     reasons,
     recorded,
     stream,
-    write,
 )
 
 GAP = SessionWindow(gap="30s")
@@ -134,7 +134,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
         for key, start, end, n in (("a'\n", 1.5, 41.25, 2), (None, -50, -20, 1), ("b", 5, 35, 4))
     ]
     path = tmp_path / "append.parquet"
-    write(path, told)
+    write_rows(path, told)
     aggregates = {"n ,'": T.IntegerType()}
     decoded = stream(spark, path, "spark-append", GAP, key=odd, aggregates=aggregates)
     assert final(decoded) == {
@@ -154,14 +154,14 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
         row("b", hours[1], hours[2], "many", batch_id=11),
         row("c", "soon", hours[2], 7, batch_id=0),
     ]
-    write(tmp_path / "update" / "b.csv", updates[:2])
-    write(tmp_path / "update" / "a.csv", updates[2:])
+    write_rows(tmp_path / "update" / "b.csv", updates[:2])
+    write_rows(tmp_path / "update" / "a.csv", updates[2:])
     decoded = stream(spark, tmp_path / "update", "spark-update", HOUR)
     hour = 3600 * S
     assert final(decoded) == {("a", 0, hour): (5,), ("b", hour, 2 * hour): (7,)}
     assert reasons(decoded) == {
-        "events is no bigint": 1,
-        "window_start is no time in the years 1 to 9999": 1,
+        "events is not of type bigint": 1,
+        "window_start is not a time in the years 1 to 9999": 1,
     }
     counts = decoded.counts()
     assert (counts.rows, counts.used, counts.superseded, counts.undecoded) == (6, 2, 2, 2)
@@ -176,7 +176,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
         row("a", 0, 3600_000, 4, batch_id=2),
         row("c", 0, 3600_000, 9, batch_id=2),
     ]
-    write(tmp_path / "complete.json", complete)
+    write_rows(tmp_path / "complete.json", complete)
     decoded = stream(spark, tmp_path / "complete.json", "spark-complete", HOUR)
     assert final(decoded) == {("a", 0, hour): (4,), ("c", 0, hour): (9,)}
     counts = decoded.counts()
@@ -196,7 +196,7 @@ def test_repeated_sessions(spark: SparkSession, tmp_path: Path) -> None:
         row("b", 0, 30_000, 1, pane_index=0, low=5),
         row("b", 0, 30_000, 1, pane_index="first", low=5),
     ]
-    write(tmp_path / "panes.json", told)
+    write_rows(tmp_path / "panes.json", told)
     types = {"events": T.LongType(), "low": T.IntegerType()}
 
     def decoded(panes: str) -> Any:
@@ -253,8 +253,8 @@ def test_changelog_in_an_order_of_its_own(spark: SparkSession, tmp_path: Path) -
 def test_windows_known_by_one_bound(spark: SparkSession, tmp_path: Path) -> None:
     ends = [{"user": "a", "window_end": 20_000, "events": 3}]
     starts = [{"user": "a", "window_start": "1970-01-01 01:00", "events": 3}]
-    storm = write(tmp_path / "storm.json", ends)
-    samza = write(tmp_path / "samza.csv", starts)
+    storm = write_rows(tmp_path / "storm.json", ends)
+    samza = write_rows(tmp_path / "samza.csv", starts)
     hops = HoppingWindow(size="60s", advance="20s")
     assert final(stream(spark, storm, "storm", hops)) == {("a", -40 * S, 20 * S): (3,)}
     decoded = stream(spark, samza, "samza", HOUR, zone="Europe/Berlin")
@@ -268,7 +268,7 @@ def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Every type of time, their names, and lines that are no rows."""
     naive, aware = dt.datetime(2025, 3, 30, 3), dt.datetime(2025, 3, 30, 2, tzinfo=dt.timezone.utc)
     told = [{"who": "a", "from": naive, "to": aware, "n": 2.0, "tags": [1, None]}]
-    path = write(tmp_path / "t.parquet", told)
+    path = write_rows(tmp_path / "t.parquet", told)
     columns = {"who": "user", "from": "window_start", "to": "window_end", "n": "events"}
     types = {"events": T.LongType(), "tags": T.ArrayType(T.StringType())}
     berlin = {"zone": "Europe/Berlin", "columns": columns}
@@ -296,15 +296,15 @@ def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     )
     decoded = stream(spark, lines, "table", HOUR)
     assert final(decoded) == {("a", 0, 3600 * S): (1,), ("b", 5_000, 5_000): (None,)}
-    assert reasons(decoded) == {"the line is no JSON": 1, "the window ends before it begins": 1}
+    assert reasons(decoded) == {"the line is not JSON": 1, "the window ends before it begins": 1}
     raw = {each.raw for each in decoded.undecoded.collect()}
     assert "{'user" in raw
 
 
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.json", [row("a", 0, 60_000, 1, pane_index=0)])
-    write(tmp_path / "mixed" / "a.json", [row("a", 0, 60_000, 1)])
-    write(tmp_path / "mixed" / "b.csv", [row("a", 0, 60_000, 1)])
+    path = write_rows(tmp_path / "a.json", [row("a", 0, 60_000, 1, pane_index=0)])
+    write_rows(tmp_path / "mixed" / "a.json", [row("a", 0, 60_000, 1)])
+    write_rows(tmp_path / "mixed" / "b.csv", [row("a", 0, 60_000, 1)])
     types = {"events": T.LongType(), "pages": T.LongType()}
     day = TumblingWindow(size="1 day")
     cases: list[tuple[Any, str, Any, dict[str, Any], type[BackfillError], str]] = [
@@ -333,7 +333,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             JobFileError,
             "columns: two",
         ),
-        (path, "beam", MINUTE, {}, ColumnError, "pane_index: .*Say panes"),
+        (path, "beam", MINUTE, {}, ColumnError, "pane_index: .*Set panes"),
         (path, "spark-update", MINUTE, {}, ColumnError, "batch_id: the stream has no such"),
         (path, "spark-update", GAP, {}, WindowError, "no spark-update of session windows"),
         (path, "storm", GAP, {}, WindowError, "the engine storm has no such windows"),
@@ -354,7 +354,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             MINUTE,
             {"columns": {"user": "window_start", "window_start": "w"}},
             SourceError,
-            "none of 1 rows .*since user|window_start is no time",
+            "none of 1 rows .*because user|window_start is not a time",
         ),
         (
             tmp_path / "mixed",
@@ -362,7 +362,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             MINUTE,
             {},
             SourceError,
-            "b.csv: a csv file beside json",
+            "b.csv: a csv file among json",
         ),
         (tmp_path / "gone", "table", MINUTE, {}, SourceError, "stream.path: nothing is there"),
     ]

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
 from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow
+from tests.files import write_rows
 from tests.reconcile.streams import (
     COUNT,
     RECORDED,
@@ -22,7 +23,6 @@ from tests.reconcile.streams import (
     reasons,
     recorded,
     stream,
-    write,
 )
 
 SESSION = SessionWindow(gap="30s")
@@ -111,10 +111,10 @@ def test_one_state_however_it_was_written(spark: SparkSession, tmp_path: Path) -
         )
         for row in reversed(rows)
     ]
-    write(tmp_path / "raw" / "a.parquet", binary[1::2], RAW)
-    write(tmp_path / "raw" / "part-1", [{}]).unlink()
+    write_rows(tmp_path / "raw" / "a.parquet", binary[1::2], RAW)
+    write_rows(tmp_path / "raw" / "part-1", [{}]).unlink()
     (tmp_path / "raw" / "part-1").write_bytes(
-        write(tmp_path / "b.parquet", binary[::2], RAW).read_bytes()
+        write_rows(tmp_path / "b.parquet", binary[::2], RAW).read_bytes()
     )
     text = [
         {
@@ -125,7 +125,7 @@ def test_one_state_however_it_was_written(spark: SparkSession, tmp_path: Path) -
         }
         for row in binary
     ]
-    write(tmp_path / "text" / "a.csv", text)
+    write_rows(tmp_path / "text" / "a.csv", text)
     total = {"total": T.LongType()}
     raw = stream(spark, tmp_path / "raw", "kafka-streams", SESSION, aggregates=total)
     assert final(raw) == expected
@@ -171,7 +171,7 @@ def test_compaction_and_tombstones_over_partitions(spark: SparkSession, tmp_path
     ]
     for partition in range(4):
         own = [row for row in rows if row["partition"] == partition]
-        write(tmp_path / "topic" / f"{partition}.parquet", own, RAW)
+        write_rows(tmp_path / "topic" / f"{partition}.parquet", own, RAW)
     decoded = stream(spark, tmp_path / "topic", "kafka-streams", SESSION, engine="spark")
     ms = 1000
     assert final(decoded) == {
@@ -184,12 +184,12 @@ def test_compaction_and_tombstones_over_partitions(spark: SparkSession, tmp_path
     assert decoded.engine.name == "kafka-streams"
     assert decoded.order == "partition, offset"
     assert reasons(decoded) == {
-        "the key is no UTF-8 (key_format)": 1,
+        "the key is not UTF-8 (key_format)": 1,
         "the key is shorter than a window's 16 bytes": 1,
         "the key is NULL": 1,
         "the window ends before it begins": 1,
         "the window is not in the years 1 to 9999": 1,
-        "the value is no long of 8 bytes (value_format, bytes)": 1,
+        "the value is not a long of 8 bytes (value_format, bytes)": 1,
         "partition or offset is NULL or out of range": 2,
     }
     counts = decoded.counts()
@@ -222,7 +222,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         record(json.dumps({"user": "x", "shop.id": 2**40}).encode() + window, b'{"events": 3}', 4),
         record(b"user,1" + window, b'{"events": 3}', 5),
     ]
-    path = write(tmp_path / "json.parquet", both, RAW)
+    path = write_rows(tmp_path / "json.parquet", both, RAW)
     found = stream(
         spark,
         path,
@@ -235,16 +235,16 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
     )
     assert final(found) == wanted
     assert reasons(found) == {
-        "events is no bigint": 1,
-        "the value is no JSON with a field of events, total`s, pages (value_format, bytes)": 1,
-        "shop.id is no int": 1,
-        "the key is no JSON with a field of user, shop.id (key_format, bytes)": 1,
+        "events is not of type bigint": 1,
+        "the value is not JSON with a field of events, total`s, pages (value_format, bytes)": 1,
+        "shop.id is not of type int": 1,
+        "the key is not JSON with a field of user, shop.id (key_format, bytes)": 1,
     }
 
     # The value as JSON in a text file, as an object and as text, beside a key in hex.
     data = (json.dumps({"user": "ü", "shop.id": 7}).encode() + window).hex()
     for name, told in (("object", value), ("text", json.dumps(value))):
-        path = write(tmp_path / f"{name}.json", [record(data, told, 1), record(data, None, 0)])  # type: ignore[arg-type]
+        path = write_rows(tmp_path / f"{name}.json", [record(data, told, 1), record(data, None, 0)])  # type: ignore[arg-type]
         found = stream(
             spark,
             path,
@@ -291,7 +291,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         record({**told, "user": "gone"}, {**value, "total`s": 1.5}, 2),  # type: ignore[arg-type]
         record({**told, "user": "gone"}, None, 3),  # type: ignore[arg-type]
     ]
-    path = write(tmp_path / "struct.parquet", rows, schema)
+    path = write_rows(tmp_path / "struct.parquet", rows, schema)
     found = stream(
         spark,
         path,
@@ -322,7 +322,7 @@ def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
             record(long(2**40, 60_000), good, 2),
             record(b"7" + long(60_000), good, 3),
         ]
-        path = write(tmp_path / f"{value_format}.parquet", rows, RAW)
+        path = write_rows(tmp_path / f"{value_format}.parquet", rows, RAW)
         found = stream(
             spark,
             path,
@@ -340,20 +340,20 @@ def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
         else:
             assert value == expected
         problems = reasons(found)
-        assert problems.pop("user is no int") == 1
+        assert problems.pop("user is not of type int") == 1
         assert problems.pop("the key is not 8 bytes (key_format)") == 1
         assert list(problems.values()) == [1]
 
 
 def test_a_window_cut_at_the_largest_long(spark: SparkSession, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", [record(b"a" + long(1), long(1), 0)], RAW)
+    path = write_rows(tmp_path / "a.parquet", [record(b"a" + long(1), long(1), 0)], RAW)
     size = f"{2**63 - 1}us"
     window = TumblingWindow(size=size.replace("807us", "000us"))
     assert list(final(stream(spark, path, "kafka-streams", window))) == [("a", 1000, 2**63 - 1)]
 
 
 def test_nothing_written(spark: SparkSession, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", [], RAW)
+    path = write_rows(tmp_path / "a.parquet", [], RAW)
     decoded = stream(spark, path, "kafka-streams", SESSION)
     assert final(decoded) == {}
     assert decoded.counts().rows == 0
@@ -373,16 +373,24 @@ def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
             SourceError,
             r"stream.path: none of .*; is it of the changelog",
         ),
-        ({"value_format": "string"}, SourceError, "mostly since events is no bigint.*value_format"),
+        (
+            {"value_format": "string"},
+            SourceError,
+            "mostly because events is not of type bigint.*value_format",
+        ),
         ({"key_format": "long"}, SourceError, "the key is not 8 bytes .*Check .*key_format"),
-        ({"key_format": "json"}, SourceError, "the key is no JSON with a field of user"),
+        ({"key_format": "json"}, SourceError, "the key is not JSON with a field of user"),
         ({"bytes": "base64"}, SourceError, "none of"),
-        ({"bytes": "raw"}, ColumnError, "key: is string, which holds no bytes in raw.* hex or"),
+        ({"bytes": "raw"}, ColumnError, "key: is string, which can't hold bytes in raw.* hex or"),
         ({"aggregates": two}, JobFileError, "stream.value_format: .*has 2: events, total"),
-        ({"key": pair}, JobFileError, "stream.key_format: one string is no key of 2 columns"),
+        (
+            {"key": pair},
+            JobFileError,
+            "stream.key_format: a single string can't be a key of 2 columns",
+        ),
         ({"columns": {"ofset": "offset"}}, ColumnError, "stream.columns: .*Did you mean 'offset'"),
         ({"columns": {"offset": "place"}}, ColumnError, "offset: the stream has no such column"),
-        ({"columns": {"offset": "key"}}, ColumnError, "two columns of this name"),
+        ({"columns": {"offset": "key"}}, ColumnError, "two columns with this name"),
         ({"key_format": "struct"}, ColumnError, "window_start: the stream has no such column"),
     ]
     for options, kind, message in cases:

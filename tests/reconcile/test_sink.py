@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 from backfill.errors import SourceError
 from backfill.reconciliation.sink import not_committed
 from backfill.windows import TumblingWindow
-from tests.reconcile.streams import final, stream, write
+from tests.files import write_rows
+from tests.reconcile.streams import final, stream
 
 SECOND = 1_000_000
 
@@ -48,7 +49,7 @@ def test_logs_and_compact_logs(tmp_path: Path) -> None:
 def test_only_committed_rows_are_decoded(spark: SparkSession, tmp_path: Path) -> None:
     for part, n in (("part-0.json", 1), ("part-1.json", 2), ("part-2.json", 3)):
         row = {"user": "a", "window_start": n * 60_000, "window_end": n * 60_000 + 60_000}
-        write(tmp_path / part, [{**row, "events": n}])
+        write_rows(tmp_path / part, [{**row, "events": n}])
     logged(tmp_path, "0", ("add", "part-0.json"))
     logged(tmp_path, "1", ("add", "part-2.json"))
     minute = TumblingWindow(size="60s")

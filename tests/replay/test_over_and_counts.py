@@ -227,7 +227,7 @@ class TestProcessingTime:
         assert [(arrival, n, op) for arrival, _, _, n, op in sent(result)][:3] == expected
         once = run(arriving(3, 20, 22, 120), hours, "samza", early_after="10ms", early_once=True)
         assert [op for *_, op in sent(once)] == ["early", "on_time", "on_time"]
-        with pytest.raises(ReplayError, match="early: can't be given beside early_after"):
+        with pytest.raises(ReplayError, match="early: can't be given together with early_after"):
             run(arriving(1), hours, "samza", early=1, early_after="10ms")
 
     def test_no_early_pane_follows_the_one_on_time(self) -> None:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, Schema
 
 from backfill.store import DeltaStore, StagedFiles
 from backfill.store.delta.staging import STAGING, _collect
+from tests.tables import version_of
 
 _COLUMNS = pa.schema(
     [
@@ -68,7 +69,7 @@ def publish_to(
         staged.name,
         staged,
         replace=replace,
-        base=base["base"] if base else store.version(staged.name),
+        base=base["base"] if base else version_of(store, staged.name),
         dates=dates,
         metadata=metadata,
         record=record,

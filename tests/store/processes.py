@@ -12,6 +12,7 @@ from pathlib import Path
 from backfill.errors import TableError
 from backfill.store import DeltaStore
 from tests.store.by_hand import by_hand, day, days, publish_to
+from tests.tables import paths_of, version_of
 
 # One process that has imported everything forks the others in milliseconds; one that has used
 # Spark or the Delta library must not.
@@ -39,14 +40,14 @@ def publish_for_ever(root: Path, name: str, dates: Sequence[str], ready: Event) 
     """Runs that replace all dates, by turns the whole table or its files."""
     store = DeltaStore(root)
     for number in count():
-        base = store.version("sessions")
+        base = version_of(store, "sessions")
         staged = by_hand(store, f"{name}.{number}", *dates)
         everything = base is None or number % 2
         ready.set()
         publish_to(
             store,
             staged,
-            "all" if everything else store.files("sessions"),
+            "all" if everything else paths_of(store, "sessions"),
             base=base,
             dates=days(dates[0], "2100-01-01"),
         )

@@ -15,6 +15,7 @@ from backfill.store import Cleaned, DeltaStore
 from backfill.store.delta.record import write_record
 from backfill.store.delta.staging import move_files
 from tests.store.by_hand import by_hand, content, day
+from tests.tables import paths_of, record_of
 
 Publish = Callable[..., int]
 
@@ -31,7 +32,7 @@ def age(folder: Path, seconds: float) -> None:
 def test_only_what_no_version_has(store: DeltaStore, publish: Publish) -> None:
     folder = store.folder("sessions")
     publish(by_hand(store, "r1", "2024-01-01", "2024-01-02"))
-    publish(by_hand(store, "r2", "2024-01-02"), store.files("sessions")[1:])
+    publish(by_hand(store, "r2", "2024-01-02"), paths_of(store, "sessions")[1:])
     publish(by_hand(store, "r3", "2024-01-01"), [])
     DeltaTable(folder).optimize.compact()
     store.restore("sessions", 1, run_id="back", metadata={})
@@ -59,7 +60,7 @@ def test_only_what_no_version_has(store: DeltaStore, publish: Publish) -> None:
     assert (folder / "elsewhere" / "x.parquet").exists()
     for version, rows in enumerate(versions):
         assert content(store, version=version) == rows
-        assert store.record("sessions", version=version) is not None
+        assert record_of(store, "sessions", version=version) is not None
 
 
 def test_a_staged_folder_is_as_old_as_its_newest_file(store: DeltaStore) -> None:

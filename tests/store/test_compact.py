@@ -16,6 +16,7 @@ from backfill.store import APART, DeltaStore, StagedFiles
 from backfill.store.delta import compact
 from backfill.store.delta.staging import is_apart
 from tests.store.by_hand import by_hand, content, day
+from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -37,16 +38,16 @@ def test_small_dates_are_joined(
     ]
     for number, row in enumerate(rows):
         publish(stage(windows(row), f"r{number}"), [])
-    before = sorted(map(tuple, store.read(spark, "sessions").collect()))
+    before = sorted(map(tuple, rows_of(store, spark, "sessions").collect()))
     assert store.compact(spark, "sessions", run_id="c1", sort_by=SORT) == 6
-    files = store.live("sessions")
+    files = files_of(store, "sessions")
     assert [file.rows for file in files] == [2, 3, 1]
-    assert sorted(map(tuple, store.read(spark, "sessions").collect())) == before
+    assert sorted(map(tuple, rows_of(store, spark, "sessions").collect())) == before
     keys = pq.ParquetFile(store.folder("sessions") / files[1].path).read(["user_id"])
     assert keys["user_id"].to_pylist() == ["a", "a", "b"]
     assert files[1].minimum["user_id"] == "a"
-    assert store.record("sessions") == {"runs": [f"r{number}" for number in range(6)]}
-    assert store.history("sessions")[0]["metadata"] == {
+    assert record_of(store, "sessions") == {"runs": [f"r{number}" for number in range(6)]}
+    assert commits_of(store, "sessions")[0].metadata == {
         "kind": "compact",
         "run_id": "c1",
         "closure": "[]",
@@ -57,7 +58,7 @@ def test_small_dates_are_joined(
     changed = [a[kind]["dataChange"] for a in actions for kind in ("add", "remove") if kind in a]
     assert changed == [False] * 7
     assert store.compact(spark, "sessions", run_id="c2", sort_by=SORT) is None
-    assert store.version("sessions") == 6
+    assert version_of(store, "sessions") == 6
 
 
 def test_rows_apart_stay_apart(
@@ -73,17 +74,19 @@ def test_rows_apart_stay_apart(
     some("r2", ("12:00:00", False))
     some("r3", ("23:59:59", True))
     assert store.compact(spark, "sessions", run_id="c1", sort_by=SORT) == 3
-    files = store.live("sessions")
+    files = files_of(store, "sessions")
     assert [(is_apart(file.path), file.rows) for file in files] == [(True, 2), (False, 2)]
-    (apart, inside) = (store.read(spark, "sessions", files=[file.path]).collect() for file in files)
+    (apart, inside) = (
+        rows_of(store, spark, "sessions", files=[file.path]).collect() for file in files
+    )
     assert {row.window_start.second for row in apart} == {1, 59}
     assert {row.window_start.second for row in inside} == {0}
     assert store.compact(spark, "sessions", run_id="c2", sort_by=SORT) is None
     # A file of one kind is no piece of the other.
     some("r4", ("13:00:00", False))
     store.compact(spark, "sessions", run_id="c3", sort_by=SORT)
-    assert [file.rows for file in store.live("sessions")] == [2, 3]
-    assert files[0].path in store.files("sessions")
+    assert [file.rows for file in files_of(store, "sessions")] == [2, 3]
+    assert files[0].path in paths_of(store, "sessions")
 
 
 def test_big_dates_stay(
@@ -92,10 +95,10 @@ def test_big_dates_stay(
     for number in range(3):
         publish(by_hand(store, f"r{number}", "2024-01-01", "2024-01-02", piece=number), [])
     publish(by_hand(store, "r3", "2024-01-01"), [])
-    size = sum(file.size for file in store.live("sessions")[:4])
+    size = sum(file.size for file in files_of(store, "sessions")[:4])
     monkeypatch.setattr(compact, "_SMALL", size)
     store.compact(spark, "sessions", run_id="c1", sort_by=SORT)
-    assert [file.rows for file in store.live("sessions")] == [1, 1, 1, 1, 3]
+    assert [file.rows for file in files_of(store, "sessions")] == [1, 1, 1, 1, 3]
 
 
 def test_one_file_even_where_spark_would_write_several(
@@ -109,9 +112,9 @@ def test_one_file_even_where_spark_would_write_several(
     with session_conf(spark, small):
         staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=("user_id",))
         publish(staged)
-        assert len(store.live("t")) > 1
+        assert len(files_of(store, "t")) > 1
         assert store.compact(spark, "t", run_id="c1", sort_by=("user_id",)) == 1
-    assert [file.rows for file in store.live("t")] == [20_000]
+    assert [file.rows for file in files_of(store, "t")] == [20_000]
 
 
 def test_runs_that_touch_the_same_files_win(
@@ -130,12 +133,12 @@ def test_runs_that_touch_the_same_files_win(
 
     monkeypatch.setattr(compact, "write_files", write_then_lose)
     assert store.compact(spark, "sessions", run_id="c1", sort_by=SORT) == 4
-    assert store.record("sessions") == {"runs": ["r0", "r1", "r2", "disjoint"]}
-    assert [file.rows for file in store.live("sessions")] == [3, 3, 1]
+    assert record_of(store, "sessions") == {"runs": ["r0", "r1", "r2", "disjoint"]}
+    assert [file.rows for file in files_of(store, "sessions")] == [3, 3, 1]
 
     publish(by_hand(store, "r4", "2024-01-01"), [])
     before = content(store)
-    monday = store.files("sessions")[0]
+    monday = paths_of(store, "sessions")[0]
     others.append((by_hand(store, "same", "2024-01-01"), [monday], day("2024-01-01")))
     with pytest.raises(TableError, match=r"run same published version 6 .* both replace the file"):
         store.compact(spark, "sessions", run_id="c2", sort_by=SORT)
@@ -148,7 +151,7 @@ def test_a_run_that_began_before_stands_on_it(
 ) -> None:
     for number in range(2):
         publish(by_hand(store, f"r{number}", "2024-01-01", "2024-01-02", piece=number), [])
-    old = store.files("sessions")
+    old = paths_of(store, "sessions")
     store.compact(spark, "sessions", run_id="c1", sort_by=SORT)
     assert publish(by_hand(store, "r2", "2024-01-03"), [], dates=day("2024-01-03"), base=1) == 3
     with pytest.raises(TableError, match="run c1 published version 2 meanwhile, and both replace"):

@@ -18,6 +18,7 @@ from backfill.store.delta.conflict import check_conflict, closure_text
 from backfill.store.delta.entries import Commit, FileChanges
 from backfill.store.delta.staging import move_files
 from tests.store.by_hand import by_hand, content, day, days
+from tests.tables import paths_of, record_of
 
 Publish = Callable[..., int]
 
@@ -66,7 +67,7 @@ def test_of_two_runs_from_one_version(
     refusal: str | None,
 ) -> None:
     publish(by_hand(store, "first", MONDAY, TUESDAY))
-    paths = {path[5:15]: path for path in store.files("sessions")}
+    paths = {path[5:15]: path for path in paths_of(store, "sessions")}
 
     def replaced(names: list[str] | str) -> list[str] | str:
         return [paths[name] for name in names] if isinstance(names, list) else names
@@ -78,13 +79,13 @@ def test_of_two_runs_from_one_version(
         assert publish(staged, replaced(our_files), dates=ours, base=0) == 2
         assert "theirs 2024-03-01" in content(store)
         assert "ours 2024-03-02" in content(store)
-        assert store.record("sessions") == {"runs": ["first", "theirs", "ours"]}
+        assert record_of(store, "sessions") == {"runs": ["first", "theirs", "ours"]}
     else:
         with pytest.raises(TableError, match=re.escape(WON + refusal)) as caught:
             publish(staged, replaced(our_files), dates=ours, base=0)
         assert "Nothing was published. Run again" in str(caught.value)
         assert content(store) == before
-        assert store.record("sessions") == {"runs": ["first", "theirs"]}
+        assert record_of(store, "sessions") == {"runs": ["first", "theirs"]}
 
 
 def test_both_begin_from_no_table(store: DeltaStore, publish: Publish) -> None:
@@ -138,7 +139,7 @@ def test_a_compaction_by_others_is_in_the_way_of_its_files_only(
 ) -> None:
     publish(by_hand(store, "r1", MONDAY, TUESDAY))
     publish(by_hand(store, "r2", MONDAY), [])
-    live = store.files("sessions")
+    live = paths_of(store, "sessions")
     DeltaTable(store.folder("sessions")).optimize.compact()
     assert publish(by_hand(store, "r3", WEDNESDAY), [live[-1]], dates=day(TUESDAY), base=1) == 3
     with pytest.raises(TableError, match=r"another writer published version 2 .* the file date="):

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from backfill.store import DeltaStore
 from tests.store.by_hand import content
 from tests.store.processes import context, publish_for_ever
+from tests.tables import commits_of, files_of, record_of, version_of
 
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
 
@@ -32,23 +33,23 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join(60)
-        version = store.version("sessions")
+        version = version_of(store, "sessions")
         if version is None:
             assert seen == -1
             continue
         assert version >= seen, "what was published stays"
         seen = version
-        history = store.history("sessions")
-        assert [entry["version"] for entry in history] == list(range(version, -1, -1))
-        run_id = history[0]["metadata"]["run_id"]
+        commits = commits_of(store, "sessions")
+        assert [each.version for each in commits] == list(range(version, -1, -1))
+        run_id = commits[0].metadata["run_id"]
         assert content(store) == [f"{run_id} {each}" for each in DATES]
-        record = store.record("sessions")
+        record = record_of(store, "sessions")
         assert record is not None
-        assert record["runs"] == [entry["metadata"]["run_id"] for entry in reversed(history)]
+        assert record["runs"] == [each.metadata["run_id"] for each in reversed(commits)]
     assert seen > 4, "the test must kill runs, not only starts"
 
     folder = store.folder("sessions")
-    named = {file.path for v in range(seen + 1) for file in store.live("sessions", version=v)}
+    named = {file.path for v in range(seen + 1) for file in files_of(store, "sessions", version=v)}
     cleaned = store.clean("sessions", older_than_s=0)
     assert cleaned.staged + cleaned.files + cleaned.records > 0
     left = {path.relative_to(folder).as_posix() for path in folder.glob("date=*/*.parquet")}

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
 from tests.store.by_hand import by_hand
+from tests.tables import files_of, paths_of, rows_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -41,8 +42,8 @@ def test_keys_times_and_dates_are_bounded(
             "r1",
         )
     )
-    old, new = store.live("sessions")
-    assert [old.path, new.path] == list(store.files("sessions"))
+    old, new = files_of(store, "sessions")
+    assert [old.path, new.path] == list(paths_of(store, "sessions"))
     assert (old.rows, new.rows) == (1, 2)
     assert new.size == (store.folder("sessions") / new.path).stat().st_size
     assert new.minimum["user_id"] == "a"
@@ -68,7 +69,7 @@ def test_types_and_nulls(spark: SparkSession, store: DeltaStore, publish: Publis
         "(2.25BD, NULL, NULL, -1D, 'x y') AS t(amount, local, nothing, ratio, part)"
     ).withColumn("nothing", F.lit(None).cast("string"))
     publish(store.stage("t", frame, run_id="r1", partition_by=("part",), sort_by=("amount",)))
-    (file,) = store.live("t")
+    (file,) = files_of(store, "t")
     assert file.minimum == {
         "amount": Decimal("1.10"),
         "local": -500_000,
@@ -84,12 +85,12 @@ def test_types_and_nulls(spark: SparkSession, store: DeltaStore, publish: Publis
 
 
 def test_versions_and_absent_tables(store: DeltaStore, publish: Publish) -> None:
-    assert store.live("sessions") == ()
+    assert files_of(store, "sessions") == ()
     publish(by_hand(store, "r1"))
-    assert store.live("sessions") == ()
+    assert files_of(store, "sessions") == ()
     publish(by_hand(store, "r2", "2024-01-01", "2024-01-02"), [])
-    assert len(store.live("sessions")) == 2
-    assert store.live("sessions", version=0) == ()
+    assert len(files_of(store, "sessions")) == 2
+    assert files_of(store, "sessions", version=0) == ()
 
 
 def test_files_of_other_writers(store: DeltaStore, publish: Publish) -> None:
@@ -97,7 +98,7 @@ def test_files_of_other_writers(store: DeltaStore, publish: Publish) -> None:
     folder = store.folder("sessions")
     rows = DeltaTable(folder).to_pyarrow_table()
     write_deltalake(str(folder), rows, mode="append")
-    own, foreign = sorted(store.live("sessions"), key=lambda file: "r1" not in file.path)
+    own, foreign = sorted(files_of(store, "sessions"), key=lambda file: "r1" not in file.path)
     start = us("2024-01-01T12:00:00.000001")
     for file in (own, foreign):
         assert file.rows == 1
@@ -117,7 +118,7 @@ def test_thousands_of_files(store: DeltaStore, publish: Publish) -> None:
         copies.append(replace(file, path=path))
     publish(replace(staged, files=tuple(copies)))
     begin = time.monotonic()
-    files = store.live("sessions")
+    files = files_of(store, "sessions")
     assert time.monotonic() - begin < 3
     assert len(files) == 3000
     assert files[0].minimum["date"] == date(2000, 1, 1)
@@ -125,16 +126,16 @@ def test_thousands_of_files(store: DeltaStore, publish: Publish) -> None:
 
 def test_only_some_files_are_read(spark: SparkSession, store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01", "2024-01-02", "2024-01-03"))
-    monday, tuesday, _ = store.files("sessions")
-    frame = store.read(spark, "sessions", files=[tuesday, monday, tuesday])
+    monday, tuesday, _ = paths_of(store, "sessions")
+    frame = rows_of(store, spark, "sessions", files=[tuesday, monday, tuesday])
     assert sorted(str(row.date) for row in frame.collect()) == ["2024-01-01", "2024-01-02"]
-    assert store.read(spark, "sessions", files=[]).collect() == []
+    assert rows_of(store, spark, "sessions", files=[]).collect() == []
     publish(by_hand(store, "r2", "2024-01-01"), [monday])
     with pytest.raises(
         TableError, match=r"the file is not part of version 1 \(got 'date=2024-01-01"
     ):
-        store.read(spark, "sessions", files=[monday])
-    assert store.read(spark, "sessions", version=0, files=[monday]).count() == 1
+        rows_of(store, spark, "sessions", files=[monday])
+    assert rows_of(store, spark, "sessions", version=0, files=[monday]).count() == 1
     # A file that nobody asks for may be gone.
     (store.folder("sessions") / tuesday).unlink()
-    assert store.read(spark, "sessions", version=0, files=[monday]).count() == 1
+    assert rows_of(store, spark, "sessions", version=0, files=[monday]).count() == 1

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import ColumnError, TableError
 from backfill.store import DeltaStore, look_up
 from tests.store.by_hand import publish_to
+from tests.tables import paths_of, rows_of
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -117,7 +118,7 @@ def test_limit_and_order(table: str) -> None:
 
 
 def test_files_that_cannot_matter_are_not_opened(table: str, store: DeltaStore) -> None:
-    for path in store.files("hourly"):
+    for path in paths_of(store, "hourly"):
         if "date=1970-01-02" not in path:
             (store.folder("hourly") / path).write_bytes(b"not Parquet")
     assert found(table, start_us=DAY, end_us=2 * DAY) == [(1, 1), (1, 2), (1, 3)]
@@ -127,7 +128,7 @@ def test_files_that_cannot_matter_are_not_opened(table: str, store: DeltaStore) 
 
 
 def test_empty_and_missing_tables(spark: SparkSession, store: DeltaStore, table: str) -> None:
-    empty = store.read(spark, "hourly").where("key > 3")
+    empty = rows_of(store, spark, "hourly").where("key > 3")
     staged = store.stage("hourly", empty, run_id="r2", partition_by=("date",), sort_by=())
     publish_to(store, staged)
     for limit in (None, 3):

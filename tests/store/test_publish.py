@@ -14,6 +14,7 @@ from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
 from backfill.store.delta import commit
 from tests.store.by_hand import by_hand, content, day
+from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -25,7 +26,7 @@ LATER = ("b", "2024-01-02", "2024-01-02 11:00:00")
 
 
 def keys(store: DeltaStore, spark: SparkSession, version: int | None = None) -> list[str]:
-    frame = store.read(spark, "sessions", version=version)
+    frame = rows_of(store, spark, "sessions", version=version)
     return sorted(f"{row.user_id} {row.date}" for row in frame.collect())
 
 
@@ -33,17 +34,17 @@ def test_nothing_is_visible_before_the_commit(
     store: DeltaStore, spark: SparkSession, windows: Windows, stage: Stage, publish: Publish
 ) -> None:
     staged = stage(windows(MONDAY), "r1")
-    assert not store.exists("sessions")
-    assert store.version("sessions") is None
-    assert store.history("sessions") == []
-    assert store.live("sessions") == ()
-    assert store.record("sessions") is None
+    assert store.open("sessions") is None
+    assert version_of(store, "sessions") is None
+    assert commits_of(store, "sessions") == ()
+    assert files_of(store, "sessions") == ()
+    assert record_of(store, "sessions") is None
     assert publish(staged) == 0
     assert keys(store, spark) == ["a 2024-01-01"]
     # A run that is killed after staging: the table is as before, and another run goes on.
     killed = stage(windows(MONDAY, TUESDAY), "r2")
     assert keys(store, spark) == ["a 2024-01-01"]
-    assert store.version("sessions") == 0
+    assert version_of(store, "sessions") == 0
     assert publish(stage(windows(TUESDAY), "r3"), []) == 1
     assert keys(store, spark) == ["a 2024-01-01", "a 2024-01-02"]
     store.discard(killed)
@@ -61,7 +62,7 @@ def test_everything_is_replaced_and_old_versions_stay(
     assert keys(store, spark, version=0) == ["a 2024-01-01", "a 2024-01-02"]
     store.discard(second)
     assert keys(store, spark) == ["b 2024-01-02"], "published files are not discarded"
-    assert store.record("sessions") == {"runs": ["r1", "r2"]}
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
     empty = stage(windows(MONDAY).where("false"), "r3")
     assert publish(empty) == 2
     assert keys(store, spark) == []
@@ -71,7 +72,7 @@ def test_single_files_are_replaced(
     store: DeltaStore, spark: SparkSession, windows: Windows, stage: Stage, publish: Publish
 ) -> None:
     publish(stage(windows(MONDAY, TUESDAY), "r1"))
-    tuesday = [path for path in store.files("sessions") if "date=2024-01-02" in path]
+    tuesday = [path for path in paths_of(store, "sessions") if "date=2024-01-02" in path]
     staged = stage(windows(LATER), "r2")
     assert publish(staged, tuesday * 2) == 1
     assert keys(store, spark) == ["a 2024-01-01", "b 2024-01-02"]
@@ -85,15 +86,15 @@ def test_single_files_are_replaced(
     assert removes[0]["partitionValues"] == {"date": "2024-01-02"}
     with pytest.raises(TableError, match=r"no longer in the table"):
         publish(stage(windows(LATER), "r3"), tuesday)
-    assert store.version("sessions") == 1
+    assert version_of(store, "sessions") == 1
 
 
 def test_only_the_record_changes(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     assert publish(by_hand(store, "r2"), [], dates=day("2024-01-02")) == 1
     assert content(store) == ["r1 2024-01-01"]
-    assert store.record("sessions") == {"runs": ["r1", "r2"]}
-    assert store.record("sessions", version=0) == {"runs": ["r1"]}
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
+    assert record_of(store, "sessions", version=0) == {"runs": ["r1"]}
 
 
 def test_another_schema_only_with_everything(
@@ -108,14 +109,14 @@ def test_another_schema_only_with_everything(
         publish(staged, [])
     # The library takes a commit of its own for the new type, which is in nobody's way.
     assert publish(staged) == 2
-    frame = store.read(spark, "sessions")
+    frame = rows_of(store, spark, "sessions")
     assert dict(frame.dtypes)["events"] == "timestamp_ntz"
     assert frame.columns == other.columns
     assert frame.count() == 1
-    assert store.read(spark, "sessions", version=0).columns == windows(MONDAY).columns
-    assert store.record("sessions") == {"runs": ["r1", "r2"]}
+    assert rows_of(store, spark, "sessions", version=0).columns == windows(MONDAY).columns
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
     assert store.restore("sessions", 0, run_id="back", metadata={}) == 3
-    assert store.read(spark, "sessions").columns == windows(MONDAY).columns
+    assert rows_of(store, spark, "sessions").columns == windows(MONDAY).columns
     assert keys(store, spark) == ["a 2024-01-01"]
     assert DeltaTable(store.folder("sessions")).to_pyarrow_table().num_rows == 1
     unpartitioned = store.stage("sessions", other, run_id="r3", partition_by=(), sort_by=())
@@ -129,22 +130,22 @@ def test_history_tells_what_was_published(store: DeltaStore, publish: Publish) -
     publish(
         by_hand(store, "r2", "2024-01-02"), [], dates=day("2024-01-02"), metadata={"engine": "beam"}
     )
-    newest, oldest = store.history("sessions")
-    assert newest["version"] == 1
-    assert newest["metadata"] == {
+    newest, oldest = commits_of(store, "sessions")
+    assert newest.version == 1
+    assert newest.metadata == {
         "run_id": "r2",
         "engine": "beam",
         "closure": '[["2024-01-02", "2024-01-03"]]',
         "record": "r2",
     }
-    assert oldest["version"] == 0
-    assert oldest["metadata"] == {
+    assert oldest.version == 0
+    assert oldest.metadata == {
         "run_id": "r1",
         "engine": "plain",
         "closure": "null",
         "record": "r1",
     }
-    assert before <= oldest["timestamp"] <= newest["timestamp"] <= datetime.now(timezone.utc)
+    assert before <= oldest.timestamp <= newest.timestamp <= datetime.now(timezone.utc)
 
 
 def test_discarded_files_cannot_be_published(store: DeltaStore, publish: Publish) -> None:
@@ -152,7 +153,7 @@ def test_discarded_files_cannot_be_published(store: DeltaStore, publish: Publish
     store.discard(staged)
     with pytest.raises(TableError, match="sessions: a staged file is missing"):
         publish(staged)
-    assert not store.exists("sessions")
+    assert store.open("sessions") is None
 
 
 def test_a_refused_run_leaves_nothing_behind_once_discarded(
@@ -173,10 +174,10 @@ def test_a_refused_run_leaves_nothing_behind_once_discarded(
     store.discard(other)
     folder = store.folder("sessions")
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
-    assert left == set(store.files("sessions"))
+    assert left == set(paths_of(store, "sessions"))
     assert len(left) == 1
     assert [path.name for path in (folder / "_record").iterdir()] == ["other.json"]
-    assert store.record("sessions") == {"runs": ["other"]}
+    assert record_of(store, "sessions") == {"runs": ["other"]}
 
 
 def test_what_has_landed_is_not_published_twice(
@@ -193,8 +194,8 @@ def test_what_has_landed_is_not_published_twice(
     staged = by_hand(store, "r2", "2024-01-02")
     assert publish(staged, []) == 1
     assert publish(staged, [], base=0) == 1
-    assert store.version("sessions") == 1
-    assert store.record("sessions") == {"runs": ["r1", "r2"]}
+    assert version_of(store, "sessions") == 1
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
     store.discard(staged)
     assert content(store) == ["r1 2024-01-01", "r2 2024-01-02"]
     again = by_hand(store, "r2", "2024-01-03")
@@ -202,7 +203,7 @@ def test_what_has_landed_is_not_published_twice(
         publish(again, [], base=0)
     store.discard(again)
     assert content(store) == ["r1 2024-01-01", "r2 2024-01-02"]
-    assert store.record("sessions") == {"runs": ["r1", "r2"]}
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
     assert not again.folder.exists()
 
 
@@ -233,13 +234,13 @@ def test_names_must_agree(store: DeltaStore) -> None:
 def test_a_broken_table_is_named(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     with pytest.raises(TableError, match="cannot be read at version 7"):
-        store.files("sessions", version=7)
+        paths_of(store, "sessions", version=7)
     (store.folder("sessions") / "_delta_log" / f"{0:020}.json").write_text("nonsense")
     with pytest.raises(TableError, match="cannot be read"):
-        store.version("sessions")
-    for call in (store.history, store.record):
+        version_of(store, "sessions")
+    for look_up in (commits_of, record_of):
         with pytest.raises(TableError, match=r"the table cannot be read: .*Json error"):
-            call("sessions")
+            look_up(store, "sessions")
 
 
 def test_another_table_in_its_place(store: DeltaStore, publish: Publish) -> None:
@@ -255,12 +256,10 @@ def test_many_runs_leave_a_checkpoint_and_all_history(
     for number in range(1, 103):
         publish(by_hand(store, f"r{number}"), [], dates=day("2024-01-02"))
     assert list((store.folder("sessions") / "_delta_log").glob("*.checkpoint.parquet"))
-    history = store.history("sessions")
-    assert [entry["metadata"]["run_id"] for entry in history] == [
-        f"r{n}" for n in range(102, -1, -1)
-    ]
+    commits = commits_of(store, "sessions")
+    assert [each.metadata["run_id"] for each in commits] == [f"r{n}" for n in range(102, -1, -1)]
     assert content(store) == ["r0 2024-01-01"]
     assert keys(store, spark) == ["r0 2024-01-01"]
     assert keys(store, spark, version=0) == ["r0 2024-01-01"]
     assert DeltaTable(store.folder("sessions")).version() == 102
-    assert len(store.record("sessions")["runs"]) == 103
+    assert len(record_of(store, "sessions")["runs"]) == 103

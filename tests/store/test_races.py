@@ -15,6 +15,7 @@ from backfill.errors import BackfillError
 from backfill.store import DeltaStore, StagedFiles
 from tests.store.by_hand import by_hand, content, day
 from tests.store.processes import context, publish_dates
+from tests.tables import commits_of, paths_of, record_of
 
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
@@ -55,8 +56,8 @@ def test_disjoint_runs_all_succeed(
         *(f"r{d} {d}" for d in DAYS[:6]),
     ]
     # Each stands on the one before, and so does its record.
-    order = [entry["metadata"]["run_id"] for entry in reversed(store.history("sessions"))]
-    assert store.record("sessions") == {"runs": order}
+    order = [each.metadata["run_id"] for each in reversed(commits_of(store, "sessions"))]
+    assert record_of(store, "sessions") == {"runs": order}
 
 
 @pytest.mark.parametrize("exists", [False, True])
@@ -77,12 +78,12 @@ def test_of_runs_that_meet_on_an_empty_date_one_wins(
     kept = [] if everything or not exists else ["first 2023-01-01"]
     assert content(store) == [*kept, f"r{won[0]} 2024-01-01"]
     assert len(list(store.folder("sessions").rglob("*.parquet"))) == 1 + exists
-    assert store.record("sessions") == {"runs": [*(["first"] if exists else []), f"r{won[0]}"]}
+    assert record_of(store, "sessions") == {"runs": [*(["first"] if exists else []), f"r{won[0]}"]}
 
 
 def test_of_runs_that_replace_the_same_file_one_wins(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "first", *DAYS[:2]))
-    monday, tuesday = store.files("sessions")
+    monday, tuesday = paths_of(store, "sessions")
     runs = [
         (by_hand(store, "r1", DAYS[0]), [monday], day(DAYS[0])),
         (by_hand(store, "r2", DAYS[1]), [monday, tuesday], day(DAYS[1])),
@@ -109,7 +110,7 @@ def test_processes(tmp_path: Path) -> None:
         assert process.exitcode == 0
     store = DeltaStore(tmp_path)
     assert content(store, "table0") == [f"r{n} {DAYS[n]}" for n in range(4)]
-    assert sorted(store.record("table0")["runs"]) == ["r0", "r1", "r2", "r3"]
+    assert sorted(record_of(store, "table0")["runs"]) == ["r0", "r1", "r2", "r3"]
     (winner,) = (run_id for name, run_id in won if name == "table1")
     assert content(store, "table1") == [f"{winner} 2024-02-01"]
-    assert store.record("table1") == {"runs": [winner]}
+    assert record_of(store, "table1") == {"runs": [winner]}

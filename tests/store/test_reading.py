@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
 from tests.store.by_hand import publish_to
+from tests.tables import commits_of, paths_of, rows_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -37,7 +38,7 @@ def test_two_runs_in_a_folder_of_any_name(
     publish_to(store, first)
     second = store.stage("sessions", windows(LATER), run_id="r2", **layout)
     publish_to(store, second, [])
-    frame = store.read(spark, "sessions")
+    frame = rows_of(store, spark, "sessions")
     assert frame.columns == windows(MONDAY).columns
     assert dict(frame.dtypes) == dict(windows(MONDAY).dtypes)
     expected = windows(MONDAY, TUESDAY, LATER)
@@ -79,14 +80,14 @@ def test_partitions_of_any_text(spark: SparkSession, store: DeltaStore) -> None:
     frame = spark.createDataFrame([(i, v) for i, v in enumerate(values)], "n int, part string")
     staged = store.stage("t", frame, run_id="r1", partition_by=("part",), sort_by=("n",))
     publish_to(store, staged)
-    assert [row.part for row in store.read(spark, "t").orderBy("n").collect()] == values
+    assert [row.part for row in rows_of(store, spark, "t").orderBy("n").collect()] == values
     other = DeltaTable(store.folder("t")).to_pyarrow_table().sort_by("n")
     assert other["part"].to_pylist() == values
     nothing = store.stage(
         "t", frame.where("n < 0"), run_id="r2", partition_by=("part",), sort_by=()
     )
-    publish_to(store, nothing, store.files("t"))
-    assert store.read(spark, "t").count() == 0
+    publish_to(store, nothing, paths_of(store, "t"))
+    assert rows_of(store, spark, "t").count() == 0
 
 
 def test_files_are_skipped_by_partition(
@@ -94,9 +95,9 @@ def test_files_are_skipped_by_partition(
 ) -> None:
     publish_to(store, stage(windows(MONDAY, TUESDAY), "r1"))
     publish_to(store, stage(windows(LATER), "r2"), [])
-    frame = store.read(spark, "sessions").where("date = DATE '2024-01-01'")
+    frame = rows_of(store, spark, "sessions").where("date = DATE '2024-01-01'")
     # A file of another date is not even opened.
-    for path in store.files("sessions"):
+    for path in paths_of(store, "sessions"):
         if "date=2024-01-02" in path:
             (store.folder("sessions") / path).write_bytes(b"not Parquet")
     assert [row.user_id for row in frame.collect()] == ["a"]
@@ -110,9 +111,9 @@ def test_files_that_another_writer_compacted(
     publish_to(store, stage(windows(MONDAY), "r3"), [])
     table = DeltaTable(store.folder("sessions"))
     table.optimize.compact()
-    assert len(store.files("sessions")) == 2
-    assert store.history("sessions")[0]["metadata"] == {}
-    frame = store.read(spark, "sessions")
+    assert len(paths_of(store, "sessions")) == 2
+    assert commits_of(store, "sessions")[0].metadata == {}
+    frame = rows_of(store, spark, "sessions")
     assert frame.columns == windows(MONDAY).columns
     assert sorted(str(row.date) for row in frame.collect()) == [
         "2024-01-01",
@@ -120,9 +121,9 @@ def test_files_that_another_writer_compacted(
         "2024-01-02",
     ]
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert store.read(spark, "sessions").count() == 3
+    assert rows_of(store, spark, "sessions").count() == 3
     with pytest.raises(TableError, match="1 of the 1 files of version 0 are gone"):
-        store.read(spark, "sessions", version=0)
+        rows_of(store, spark, "sessions", version=0)
 
 
 def test_four_hundred_dates_are_planned_fast(spark: SparkSession, store: DeltaStore) -> None:
@@ -138,14 +139,17 @@ def test_four_hundred_dates_are_planned_fast(spark: SparkSession, store: DeltaSt
         copy.write_bytes((one.folder / file.path).read_bytes())
     publish_to(store, replace(one, files=tuple(copies)))
     begin = time.monotonic()
-    read = store.read(spark, "t")
+    read = rows_of(store, spark, "t")
     assert time.monotonic() - begin < 5
     assert read.where("date = DATE '2024-02-01'").collect() == [(1, date(2024, 2, 1))]
     assert [row.date for row in read.select("date").orderBy("date").collect()] == days
 
 
 def test_a_missing_table_names_the_command(spark: SparkSession, store: DeltaStore) -> None:
-    for call in (lambda: store.read(spark, "sessions"), lambda: store.files("sessions")):
+    for call in (
+        lambda: store.compact(spark, "sessions", run_id="c", sort_by=()),
+        lambda: store.restore("sessions", 0, run_id="back", metadata={}),
+    ):
         with pytest.raises(TableError, match=r"does not exist yet\. `backfill run` publishes it"):
             call()
 

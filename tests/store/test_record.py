@@ -13,6 +13,7 @@ from backfill.errors import TableError
 from backfill.store import DeltaStore
 from backfill.store.delta.record import write_record
 from tests.store.by_hand import by_hand, content, day
+from tests.tables import record_of, version_of
 
 Publish = Callable[..., int]
 
@@ -21,16 +22,16 @@ def test_every_version_has_its_own(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     publish(by_hand(store, "r2", "2024-01-01"), [])
     DeltaTable(store.folder("sessions")).optimize.compact()
-    assert store.version("sessions") == 2
-    assert store.record("sessions", version=0) == {"runs": ["r1"]}
-    assert store.record("sessions", version=1) == {"runs": ["r1", "r2"]}
-    assert store.record("sessions", version=2) == {"runs": ["r1", "r2"]}
+    assert version_of(store, "sessions") == 2
+    assert record_of(store, "sessions", version=0) == {"runs": ["r1"]}
+    assert record_of(store, "sessions", version=1) == {"runs": ["r1", "r2"]}
+    assert record_of(store, "sessions", version=2) == {"runs": ["r1", "r2"]}
     assert publish(by_hand(store, "r3", "2024-01-02"), [], dates=day("2024-01-02")) == 3
-    assert store.record("sessions") == {"runs": ["r1", "r2", "r3"]}
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2", "r3"]}
     with pytest.raises(
         TableError, match=r"the table cannot be read at version 9: .*`backfill history`"
     ):
-        store.record("sessions", version=9)
+        record_of(store, "sessions", version=9)
 
 
 def test_it_stands_on_the_version_that_came_first(store: DeltaStore, publish: Publish) -> None:
@@ -63,15 +64,15 @@ def test_it_stands_on_the_version_that_came_first(store: DeltaStore, publish: Pu
         ["r1", "other1", "other2"],
         ["r1", "other1", "other2", "other3"],
     ]
-    assert store.record("sessions") == {"runs": [*given[-1], "mine"]}
-    assert store.record("sessions", version=3) == {"runs": given[-1]}
+    assert record_of(store, "sessions") == {"runs": [*given[-1], "mine"]}
+    assert record_of(store, "sessions", version=3) == {"runs": given[-1]}
 
 
 def test_a_table_by_others_has_none(store: DeltaStore, tmp_path: Path) -> None:
     write_deltalake(str(store.folder("t")), pa.table({"x": [1]}))
-    assert store.record("t") is None
-    assert store.record("t", version=0) is None
-    assert store.record("nothing") is None
+    assert record_of(store, "t") is None
+    assert record_of(store, "t", version=0) is None
+    assert record_of(store, "nothing") is None
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"runs": ["r', b"[1]", b"\xff"])
@@ -87,12 +88,12 @@ def test_a_damaged_record_is_named(
         path.write_bytes(content)
     what = "missing" if content is None else "damaged"
     with pytest.raises(TableError, match=rf"r2\.json: the record .* is {what}.*backfill restore"):
-        store.record("sessions")
+        record_of(store, "sessions")
     with pytest.raises(TableError, match=rf"r2\.json: the record .* is {what}"):
         publish(by_hand(store, "r3", "2024-01-03"), [])
     # One of the ways out that the error names.
     store.restore("sessions", 0, run_id="back", metadata={})
-    assert store.record("sessions") == {"runs": ["r1"]}
+    assert record_of(store, "sessions") == {"runs": ["r1"]}
 
 
 def test_a_run_that_dies_before_its_commit_changes_none(
@@ -102,7 +103,7 @@ def test_a_run_that_dies_before_its_commit_changes_none(
     folder = store.folder("sessions")
     write_record(folder, "dead", {"runs": ["r1", "dead"]})
     (folder / "_record" / "dying.tmp").write_text('{"ru')
-    assert store.record("sessions") == {"runs": ["r1"]}
+    assert record_of(store, "sessions") == {"runs": ["r1"]}
 
 
 def test_names_of_files_that_are_no_unicode(store: DeltaStore) -> None:
@@ -116,5 +117,5 @@ def test_names_of_files_that_are_no_unicode(store: DeltaStore) -> None:
         metadata={},
         record=lambda before: {name: "ü"},
     )
-    assert store.record("sessions") == {name: "ü"}
+    assert record_of(store, "sessions") == {name: "ü"}
     assert content(store) == ["r1 2024-01-01"]

@@ -14,6 +14,7 @@ from backfill.store import DeltaStore
 from backfill.store.delta import restore
 from backfill.store.delta.entries import read_changes
 from tests.store.by_hand import by_hand, content, day
+from tests.tables import commits_of, paths_of, record_of, rows_of, version_of
 
 Publish = Callable[..., int]
 
@@ -22,13 +23,13 @@ def test_rows_and_record_go_back_together(
     spark: SparkSession, store: DeltaStore, publish: Publish
 ) -> None:
     publish(by_hand(store, "r1", "2024-01-01", "2024-01-02"))
-    publish(by_hand(store, "r2", "2024-01-02"), store.files("sessions")[1:])
+    publish(by_hand(store, "r2", "2024-01-02"), paths_of(store, "sessions")[1:])
     publish(by_hand(store, "r3", "2024-01-03"), [])
     assert store.restore("sessions", 1, run_id="back", metadata={"to": "r2"}) == 3
     assert content(store) == ["r1 2024-01-01", "r2 2024-01-02"]
-    assert store.read(spark, "sessions").count() == 2
-    assert store.record("sessions") == {"runs": ["r1", "r2"]}
-    assert store.history("sessions")[0]["metadata"] == {
+    assert rows_of(store, spark, "sessions").count() == 2
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
+    assert commits_of(store, "sessions")[0].metadata == {
         "to": "r2",
         "run_id": "back",
         "closure": "null",
@@ -38,7 +39,7 @@ def test_rows_and_record_go_back_together(
     assert store.restore("sessions", 2, run_id="forth", metadata={}) == 4
     assert content(store)[-1] == "r3 2024-01-03"
     assert publish(by_hand(store, "r4", "2024-01-04"), []) == 5
-    assert store.record("sessions") == {"runs": ["r1", "r2", "r3", "r4"]}
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2", "r3", "r4"]}
     assert store.restore("sessions", 5, run_id="nowhere", metadata={}) == 5
 
 
@@ -52,7 +53,7 @@ def test_it_is_in_the_way_of_runs_that_began_before(store: DeltaStore, publish: 
 
 def test_files_must_be_there(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
-    (path,) = store.files("sessions")
+    (path,) = paths_of(store, "sessions")
     publish(by_hand(store, "r2", "2024-01-02"))
     with pytest.raises(TableError, match="cannot be read at version 9"):
         store.restore("sessions", 9, run_id="back", metadata={})
@@ -61,7 +62,7 @@ def test_files_must_be_there(store: DeltaStore, publish: Publish) -> None:
         TableError, match=r"1 of the 1 files of version 0 are gone, date=2024-01-01"
     ):
         store.restore("sessions", 0, run_id="back", metadata={})
-    assert store.version("sessions") == 1
+    assert version_of(store, "sessions") == 1
     with pytest.raises(TableError, match="does not exist yet"):
         store.restore("nothing", 0, run_id="back", metadata={})
 
@@ -73,12 +74,12 @@ def test_to_before_all_records(store: DeltaStore, publish: Publish) -> None:
     shutil.rmtree(folder)
     write_deltalake(str(folder), rows, partition_by=["date"])
     publish(by_hand(store, "r1", "2024-01-02"), [])
-    assert store.record("sessions") == {"runs": ["r1"]}
+    assert record_of(store, "sessions") == {"runs": ["r1"]}
     assert store.restore("sessions", 0, run_id="back", metadata={}) == 2
     assert content(store) == ["r0 2024-01-01"]
-    assert store.record("sessions") is None
+    assert record_of(store, "sessions") is None
     publish(by_hand(store, "r2", "2024-01-02"), [])
-    assert store.record("sessions") == {"runs": ["r2"]}
+    assert record_of(store, "sessions") == {"runs": ["r2"]}
 
 
 def test_a_run_that_comes_first_wins(
@@ -103,7 +104,7 @@ def test_a_run_that_comes_first_wins(
 def test_across_checkpoints(store: DeltaStore, publish: Publish) -> None:
     """A checkpoint tells of files in other words than the commits: nothing may get lost by that."""
     publish(by_hand(store, "r0", "2024-01-01", "2024-01-02"))
-    kept, replaced = store.files("sessions")
+    kept, replaced = paths_of(store, "sessions")
     for number in range(1, 120):
         path = [replaced] if number == 110 else []
         publish(by_hand(store, f"r{number}"), path, dates=day("2024-01-02"))
@@ -116,4 +117,4 @@ def test_across_checkpoints(store: DeltaStore, publish: Publish) -> None:
         changes = read_changes(store.folder("sessions"), made)
         assert not changes.added & changes.removed
         assert kept not in changes.added | changes.removed
-        assert store.record("sessions") == store.record("sessions", version=version)
+        assert record_of(store, "sessions") == record_of(store, "sessions", version=version)

@@ -15,6 +15,7 @@ from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore
 from backfill.store.delta.staging import is_apart
 from tests.store.by_hand import publish_to
+from tests.tables import paths_of, rows_of
 
 OUTPUT = "spark.sql.parquet.outputTimestampType"
 
@@ -81,11 +82,11 @@ def test_rows_apart_have_files_of_their_own(spark: SparkSession, store: DeltaSto
         for apart, rows in ((True, 2), (False, 18))
     ]
     publish_to(store, staged)
-    rows = store.read(spark, "t")
+    rows = rows_of(store, spark, "t")
     assert rows.columns == ["n", "date"]
     assert sorted(row.n for row in rows.collect()) == list(range(60))
-    apart = [file for file in store.files("t") if is_apart(file)]
-    found = store.read(spark, "t", files=apart).collect()
+    apart = [file for file in paths_of(store, "t") if is_apart(file)]
+    found = rows_of(store, spark, "t", files=apart).collect()
     assert sorted(row.n for row in found) == [0, 10, 20, 30, 40, 50]
     assert not list(store.root.rglob(f"{APART}*"))
 
@@ -133,8 +134,8 @@ def test_an_empty_frame_stages_nothing(
     assert staged.files == ()
     assert staged.rows == 0
     assert publish_to(store, staged) == 0
-    assert store.read(spark, "t").dtypes == [("n", "bigint"), ("date", "date")]
-    assert store.read(spark, "t").count() == 0
+    assert rows_of(store, spark, "t").dtypes == [("n", "bigint"), ("date", "date")]
+    assert rows_of(store, spark, "t").count() == 0
 
 
 def test_a_run_stages_once(spark: SparkSession, store: DeltaStore) -> None:
@@ -163,4 +164,4 @@ def test_roots_that_cannot_serve_are_refused(root: str) -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])
 def test_names_that_are_no_folders_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(TableError, match="table: may contain only letters"):
-        DeltaStore(tmp_path).exists(name)
+        DeltaStore(tmp_path).open(name)

@@ -18,6 +18,7 @@ from backfill.store import DeltaStore
 from backfill.store.delta.record import write_record
 from backfill.store.delta.staging import move_files
 from tests.store.by_hand import by_hand, content, day, publish_to
+from tests.tables import paths_of, record_of, version_of
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 fractions = st.floats(0, 1)
@@ -60,10 +61,10 @@ class Store(RuleBasedStateMachine):
     def replace_a_day(self, date: str, share: float, adds: bool) -> None:
         """Or only add to it."""
         base, run_id = self.base(share), self.run_id()
-        old = [] if base is None else self.store.files("sessions", version=base)
+        old = [] if base is None else paths_of(self.store, "sessions", version=base)
         files = [] if adds else [path for path in old if date in path]
         staged = by_hand(self.store, run_id, date)
-        now = self.store.files("sessions") if self.versions else ()
+        now = paths_of(self.store, "sessions") if self.versions else ()
         conflict = any(each.replaced is None or date in each.replaced for each in self.came(base))
         if conflict or not set(files) <= set(now):
             with pytest.raises(TableError, match="published version"):
@@ -111,7 +112,7 @@ class Store(RuleBasedStateMachine):
     @rule()
     def others_join_files(self) -> None:
         DeltaTable(self.store.folder("sessions")).optimize.compact()
-        if self.store.version("sessions") == len(self.versions):
+        if version_of(self.store, "sessions") == len(self.versions):
             old = self.versions[-1]
             self.versions.append(Version(old.rows, old.runs, frozenset()))
 
@@ -133,19 +134,21 @@ class Store(RuleBasedStateMachine):
             named = {
                 path
                 for version in range(len(self.versions))
-                for path in self.store.files("sessions", version=version)
+                for path in paths_of(self.store, "sessions", version=version)
             }
             left = {path.relative_to(folder).as_posix() for path in folder.glob("*/*.parquet")}
             assert left == named
 
     @invariant()
     def every_version_is_as_it_was(self) -> None:
-        assert self.store.version("sessions") == (len(self.versions) - 1 if self.versions else None)
+        assert version_of(self.store, "sessions") == (
+            len(self.versions) - 1 if self.versions else None
+        )
         for version in {0, len(self.versions) // 2, len(self.versions) - 1}:
             if 0 <= version < len(self.versions):
                 expected = self.versions[version]
                 assert content(self.store, version=version) == list(expected.rows)
-                record = self.store.record("sessions", version=version)
+                record = record_of(self.store, "sessions", version=version)
                 assert record == {"runs": list(expected.runs)}
 
 

@@ -101,7 +101,7 @@ class Decoding:
         ordered = failing(self.end < self.start, "the window ends before it begins")
         if isinstance(window, SessionWindow):
             end = last_event(end, window, wanted.rules)
-        unparsed = failing(F.col(CORRUPT).isNotNull(), f"the line is no {written.kind.upper()}")
+        unparsed = failing(F.col(CORRUPT).isNotNull(), f"the line is not {written.kind.upper()}")
         # A condition on this would be moved down, and copied on the way, were it not for the id;
         # which is never less than 0.
         reason = F.coalesce(unparsed, *self.problems, ordered)
@@ -129,7 +129,7 @@ def find(values: Mapping[str, Value], name: str) -> Value:
         raise ColumnError(
             "the stream has no such column",
             field=name,
-            way_out=f"Say which one it is with columns: theirs=ours. {near}",
+            way_out=f"Name it with columns: theirs=ours. {near}",
         )
     return values[name]
 

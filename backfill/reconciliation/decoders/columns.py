@@ -79,16 +79,16 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
         find(values, name)
     if "pane_index" in found and not (options.deltas or options.repeats):
         raise ColumnError(
-            "windows have panes, and it is not said whether a pane repeats the one before it",
+            "windows have panes, but it is unknown whether a pane repeats the one before it",
             field="pane_index",
-            way_out="Say panes: accumulating, or discarding",
+            way_out="Set panes: accumulating or discarding",
         )
     repeats = options.repeats or (options.form.retracts and "op" in values)
     if written.kind == "delta" and repeats and not found:
         raise ColumnError(
-            "rows repeat, and a Delta table does not keep their order",
+            "rows repeat, but a Delta table does not keep their order",
             field="order",
-            way_out="Name the column that has it, with columns: theirs=order",
+            way_out="Name the column that holds the order, with columns: theirs=order",
         )
     return found
 

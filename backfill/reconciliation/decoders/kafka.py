@@ -115,7 +115,7 @@ def _windowed(
         end = once(end_of(start, size))
     hint = "" if session else f"; is it of the {options.topic} (topic)?"
     problem = F.coalesce(
-        failing(data.isNull(), f"the key is no bytes in {options.bytes} (bytes)"),
+        failing(data.isNull(), f"the key is not bytes in {options.bytes} (bytes)"),
         failing(F.length(data) < tail, f"the key is shorter than a window's {tail} bytes{hint}"),
         failing(long_at(data, 4, 4) != 0, f"the key ends in no sequence number 0{hint}")
         if changelog
@@ -138,7 +138,7 @@ def _inner_key(
         return fields, [problem]
     if len(names) > 1:
         raise JobFileError(
-            f"one {kind} is no key of {len(names)} columns: {', '.join(names)}",
+            f"a single {kind} can't be a key of {len(names)} columns: {', '.join(names)}",
             field="stream.key_format",
             value=kind,
             way_out="Allowed: json (an object with these fields), struct",
@@ -148,7 +148,7 @@ def _inner_key(
         given = Value(once(number), T.LongType())
     else:
         given = Value(once(utf8(inner)), T.StringType())
-    what = "is not 8 bytes" if kind == "long" else "is no UTF-8"
+    what = "is not 8 bytes" if kind == "long" else "is not UTF-8"
     return {names[0]: given}, [failing(given.column.isNull(), f"the key {what} (key_format)")]
 
 
@@ -166,7 +166,7 @@ def _values(
         problems.append(problem)
     elif len(names) != 1:
         raise JobFileError(
-            "a single value is the window's only aggregate, and this one has "
+            "a single value can hold one aggregate, but this window has "
             f"{len(names)}: {', '.join(names)}",
             field="stream.value_format",
             value=kind,
@@ -176,7 +176,7 @@ def _values(
         fields = {names[0]: value}
     else:
         fields = {names[0]: _single(value, options, once)}
-        what = "no UTF-8" if kind == "string" else f"no {kind} of 8 bytes"
+        what = "not UTF-8" if kind == "string" else f"not a {kind} of 8 bytes"
         reason = f"the value is {what} (value_format, bytes)"
         problems.append(failing(fields[names[0]].column.isNull(), reason))
     found, more = _decoded(fields, names, types, wanted.zone, once)
@@ -206,7 +206,7 @@ def _json(
         value = once(F.coalesce(fields[names[0]].column, alone))
         fields, none = {names[0]: Value(value, T.StringType())}, value.isNull()
     known = ", ".join(names)
-    reason = f"the {what} is no JSON with a field of {known} ({what}_format, bytes)"
+    reason = f"the {what} is not JSON with a field of {known} ({what}_format, bytes)"
     return fields, failing(none, reason)
 
 
@@ -233,13 +233,13 @@ def _bytes(given: Value, name: str, options: StreamOptions) -> Column:
         return from_hex(text) if notation == "hex" else from_base64(text)
     way_out = {
         T.BinaryType: "Leave bytes out: these are bytes",
-        T.StringType: "Say which text it is, bytes: hex or base64; or struct where it is decoded",
+        T.StringType: "Set bytes: hex or base64; or use struct if it is decoded already",
     }
     raise ColumnError(
-        f"is {given.type.simpleString()}, which holds no bytes in {notation}",
+        f"is {given.type.simpleString()}, which can't hold bytes in {notation}",
         field=name,
         way_out=way_out.get(
-            type(given.type), f"Say {name}_format: struct if it is decoded already"
+            type(given.type), f"Use {name}_format: struct if it is decoded already"
         ),
     )
 

@@ -40,7 +40,7 @@ def instant(given: Value, name: str, zone: str, once: Once) -> Read:
         ColumnError: the type can hold none of these.
     """
     inside = once(_inside(once(_micros(given, name, zone))))
-    return Read(inside, failing(inside.isNull(), f"{name} is no time in the years 1 to 9999"))
+    return Read(inside, failing(inside.isNull(), f"{name} is not a time in the years 1 to 9999"))
 
 
 def milliseconds(ms: Column, once: Once) -> Column:
@@ -60,7 +60,7 @@ def converted(given: Value, wanted: T.DataType, name: str, zone: str, once: Once
     if given.type.simpleString() == wanted.simpleString():
         return Read(given.column, F.lit(None).cast("string"))
     value = once(_cast(given, wanted, name, zone))
-    reason = f"{name} is no {wanted.simpleString()}"
+    reason = f"{name} is not of type {wanted.simpleString()}"
     return Read(value, failing(given.column.isNotNull() & value.isNull(), reason))
 
 
@@ -91,7 +91,7 @@ def _micros(given: Value, name: str, zone: str) -> Column:
     if isinstance(type_, _TIMES):
         return instant_of(value, type_, name, zone)
     raise ColumnError(
-        f"a {type_.simpleString()} is no time",
+        f"{type_.simpleString()} is not a type of time",
         field=name,
         way_out="Allowed: timestamps, dates, ISO 8601 and whole ms since the epoch",
     )

@@ -151,7 +151,7 @@ class BatchedSessions(Batched):
         assert isinstance(setup.window, SessionWindow)
         if self._mode == "update":
             raise ReplayError(
-                "sessions are not emitted so",
+                "sessions can't be emitted this way",
                 field="emit",
                 value="update",
                 way_out="Emit append or complete",

@@ -1,4 +1,4 @@
-"""Deleting what dead runs left: nothing that any version of the table refers to."""
+"""Deleting what killed runs left: nothing that any version of the table refers to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backfill.store.protocol import Cleaned
 
 
 def clean_table(folder: Path, *, older_than_s: float) -> Cleaned:
-    """Deletes what dead runs left; see `DeltaStore.clean`."""
+    """Deletes what killed runs left; see `Store.clean`."""
     before = time.time() - older_than_s
     # Looked for before the log is read: what a run commits meanwhile, the log then names.
     staged = [path for path in (folder / STAGING).glob("*") if _is_old(path, before)]

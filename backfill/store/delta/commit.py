@@ -27,7 +27,7 @@ from backfill.store.protocol import Dates, Replace
 
 # Versions stay readable until the user lets them expire.
 _CONFIGURATION = {"delta.enableExpiredLogCleanup": "false"}
-# How often a commit that others do not contradict is tried again behind theirs.
+# How often a commit without a conflict is tried again after others have committed.
 _ATTEMPTS = 20
 
 
@@ -42,7 +42,7 @@ def commit_files(
     record: Callable[[int], str],
     data_change: bool = True,
 ) -> int:
-    """Commits staged files to the table in the folder; see `DeltaStore.publish`.
+    """Commits staged files to the table in the folder; see `Store.publish`.
 
     Args:
         folder: the table's.
@@ -51,7 +51,7 @@ def commit_files(
         base: the version that the run began from; None if there was no table.
         dates: what the run replaces.
         metadata: kept with the commit.
-        record: given the version that the commit will stand on (-1 for none), the run whose
+        record: given the version below the commit (-1 for none), the run whose
             record the commit names; called for every attempt.
         data_change: whether the table's rows change.
 
@@ -180,8 +180,8 @@ def _check(table: DeltaTable | None, staged: StagedFiles, replace: Replace) -> N
 def _allow_types(table: DeltaTable, staged: StagedFiles) -> bool:
     """Lets the table hold timestamps without a zone, where the staged files have some.
 
-    The library would write such a column into a table that may not have one, and the table could
-    not be read any more.
+    The library would write such a column into a table that must not have one, and the table could
+    no longer be read.
 
     Returns:
         Whether that took a commit of its own, which changes no row.

@@ -1,4 +1,4 @@
-"""Joining the files of dates that many small commits have left in pieces."""
+"""Compacting the files of dates that many small commits have left in pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.discard import discard_files
 from backfill.store.delta.log import required_table
 from backfill.store.delta.reading import read_files
-from backfill.store.delta.record import record_run
+from backfill.store.delta.record import recorded_by
 from backfill.store.delta.staging import is_apart, write_files
 from backfill.store.protocol import APART, DataFile
 
@@ -26,7 +26,7 @@ _SMALL = 64 * 1024 * 1024
 def compact_files(
     spark: SparkSession, folder: Path, name: str, *, run_id: str, sort_by: tuple[str, ...]
 ) -> int | None:
-    """Joins the files of small dates; see `DeltaStore.compact`."""
+    """Compacts the files of small dates; see `Store.compact`."""
     table = required_table(folder)
     pieces = _pieces(live_with_statistics(folder, table))
     if not pieces:
@@ -60,7 +60,7 @@ def compact_files(
             base=table.version(),
             dates=(),
             metadata={"kind": "compact"},
-            record=lambda version: record_run(folder, version) or "",
+            record=lambda version: recorded_by(folder, version) or "",
             data_change=False,
         )
     except BaseException:

@@ -10,7 +10,7 @@ from backfill.store.delta.staging import StagedFiles, delete_files
 
 
 def discard_files(staged: StagedFiles, folder: Path) -> None:
-    """Deletes a run's files and its record, but for what a commit of the run has made visible."""
+    """Deletes a run's files and its record, except what a commit of the run has made visible."""
     files: set[str] = set()
     recorded = False
     for version in versions(folder):

@@ -1,7 +1,7 @@
 """The commits in a table's log: one JSON file for each version.
 
 Read here and not by the Delta library, which numbers the commits by counting back from the newest,
-and does not tell of their files.
+and does not say which files they changed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_commit(folder: Path, version: int) -> Commit:
     """Who made the version.
 
     Raises:
-        TableError: the log does not tell of this version, or is damaged.
+        TableError: the log has no entry for this version, or is damaged.
     """
     _, info = next(_actions(folder, version, "commitInfo"), ("", {}))
     milliseconds = info.get("timestamp")
@@ -80,7 +80,7 @@ def read_changes(folder: Path, version: int) -> FileChanges:
     """What the version's commit did to the files.
 
     Raises:
-        TableError: the log does not tell of this version, or is damaged.
+        TableError: the log has no entry for this version, or is damaged.
     """
     paths: dict[str, set[str]] = {"add": set(), "remove": set()}
     data = False

@@ -32,7 +32,7 @@ def read_files(
         files: the live files to read; all by default.
 
     Raises:
-        TableError: files of this version are not there any more, or not files of it.
+        TableError: files of this version are gone, or a file does not belong to it.
     """
     paths: Collection[str] = live_files(table)
     if files is not None:

@@ -2,7 +2,7 @@
 
 A run writes its record before it commits, and the commit names it; so a record is seen exactly
 with the version that it belongs to. Commits that count nothing (a compaction) name the record of
-the version that they stand on.
+the version below them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,16 @@ from backfill.store.delta.log import checked_name
 RECORDS = "_record"
 
 
-def record_run(folder: Path, version: int | None = None) -> str | None:
-    """The run whose record a version carries, by default the newest; None if it carries none.
+def recorded_by(folder: Path, version: int) -> str | None:
+    """The run whose record a version carries; None if it carries none.
 
     A commit by others names no record: then it is the newest one before it.
 
     Raises:
         TableError: there is no such version, or the log is damaged.
     """
-    known = versions(folder)
-    if version is not None:
-        read_commit(folder, version)
-        known = [each for each in known if each <= version]
-    for each in reversed(known):
+    earlier = [each for each in versions(folder) if each < version]
+    for each in (version, *reversed(earlier)):
         run_id = read_commit(folder, each).metadata.get(RECORD)
         if run_id is not None:
             # Empty for a version restored from before all records: it has none.
@@ -70,7 +67,7 @@ def write_record(folder: Path, run_id: str, record: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
     with unfinished.open("wb") as file:
-        # ASCII, since names of files may hold what is no Unicode.
+        # ASCII, since file names may not be valid Unicode.
         file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii"))
         file.flush()
         os.fsync(file.fileno())

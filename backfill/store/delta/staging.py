@@ -171,7 +171,7 @@ def move_files(staged: StagedFiles, table_folder: Path) -> None:
 
 
 def delete_files(staged: StagedFiles, table_folder: Path, published: Collection[str]) -> None:
-    """Deletes staged files, moved or not, but for those that have been published."""
+    """Deletes staged files, moved or not, except those that have been published."""
     for file in staged.files:
         if file.path not in published:
             (table_folder / file.path).unlink(missing_ok=True)

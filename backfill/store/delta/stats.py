@@ -49,7 +49,7 @@ def file_statistics(path: Path, columns: Mapping[str, str]) -> FileStatistics:
 
     Args:
         path: the file.
-        columns: the columns to tell of, with Delta's names of their types; those that the file
+        columns: the columns to describe, with Delta's names of their types; those that the file
             does not have (partition columns) are passed over.
 
     Raises:

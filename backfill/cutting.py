@@ -1,0 +1,135 @@
+"""From usable events to the slices that the windows of a job are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill import slices as slicing
+from backfill.aggregates.bound import running
+from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
+from backfill.compute import Definition, Sliced, check_names
+from backfill.engines import Engine
+from backfill.event_inputs import BoundEvents, with_inputs
+from backfill.operators.aligned import layout, takes_events
+from backfill.operators.grids import Cutting, Grid, fewest
+from backfill.operators.rule_inputs import rule_inputs
+from backfill.operators.session_rules import rule_columns
+from backfill.time.durations import DAY_US
+from backfill.windows import AnyWindow, EventWindow, SessionWindow
+
+
+def slice_events(
+    events: DataFrame,
+    definitions: Sequence[Definition],
+    *,
+    key: Sequence[str],
+    engine: Engine,
+    zone: str,
+    id: str | None,
+    arrival: Sequence[str],
+    combine: bool | None = True,
+    keep: Callable[[DataFrame], DataFrame] = lambda events: events,
+) -> Sliced:
+    """Cuts usable events into the slices that all the definitions are built from.
+
+    Args:
+        events: normalised events (with `_time`), without those that can't be used.
+        definitions: the windows of one job.
+        key: the key's columns; none for one group.
+        engine: whose rules hold.
+        zone: for calendar windows and dates.
+        id: rows with equal key, time and id are one event.
+        arrival: columns that give the order of arrival.
+        combine: put the events of a slice together first; if not, each is a slice by itself,
+            where all aggregates have states of a single event; None: as the only window asks.
+        keep: keeps the events that windows around single events are computed from, which the
+            slices are cut from as well: so the source is read once.
+
+    Raises:
+        AggregateError: if an aggregate does not fit the events, or its name is taken.
+        WindowError: if the engine refuses a window.
+    """
+    for each in definitions:
+        check_names(each.aggregates, key)
+    wanted = [each for definition in definitions for each in definition.aggregates.values()]
+    inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
+    found = inputs()
+    frame, keys, bound = found.frame, found.key, found.bound
+    spans = [each for each in definitions if not isinstance(each.window, EventWindow)]
+    own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
+    aggregates = [bound[each] for each in own]
+    deduplicate, single = id is not None, None
+    if len(spans) < len(definitions):
+        one = F.lit(1).cast("bigint")
+        single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
+        single = frame = keep(single)
+        deduplicate = False
+    singles: dict[AnyWindow, DataFrame] = {
+        each.window: _singles(inputs(also=rule_inputs(events, each.window)), each.window, id)
+        for each in definitions
+        if isinstance(each.window, SessionWindow) and each.ruled
+    }
+    sliced = Sliced(
+        frame,
+        keys,
+        engine,
+        zone,
+        bound,
+        events=single,
+        id=id,
+        arrival=found.arrival,
+        singles=singles,
+    )
+    if combine is None:
+        window = definitions[0].window
+        combine = (
+            id is not None
+            or isinstance(window, EventWindow | SessionWindow)
+            or not takes_events(layout(window, engine, zone), aggregates)
+        )
+    if not combine and single is None and running(aggregates) is not None:
+        states = [state for each in aggregates for state in each.lift()]
+        slices = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=deduplicate)
+        return replace(sliced, frame=slices, last=FIRST)
+    slices = slicing.cut(
+        frame,
+        keys=keys.inner,
+        cuttings=cuttings(definitions, engine, zone),
+        aggregates=aggregates,
+        deduplicate=deduplicate,
+    )
+    return replace(sliced, frame=slices)
+
+
+def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> DataFrame:
+    """The events by themselves, with what the rules of a window look at."""
+    frame = events.frame
+    if id is not None:
+        # Of copies that differ the one is taken that other windows take.
+        looked_at = rule_columns(window)
+        frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
+        frame = slicing.distinct(frame, events.key.inner)
+    else:
+        frame = frame.withColumn(ROWS, F.lit(1).cast("long"))
+    one = F.lit(1).cast("long")
+    return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
+
+
+def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
+    """The fewest grids that serve all the definitions."""
+    every = [
+        layout(each.window, engine, zone).cutting()
+        for each in definitions
+        if not isinstance(each.window, SessionWindow | EventWindow)
+    ]
+    gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
+    if any(isinstance(each.window, EventWindow) for each in definitions):
+        # Nothing is built from their slices, which are counted, and tell which dates have events.
+        gaps.append(DAY_US // 2)
+    grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
+    return [*grids, *(each for each in every if not isinstance(each, Grid))]

@@ -1,0 +1,59 @@
+"""Frames that are computed once, and sums over them in the same pass.
+
+A run over little data spends most of its time on planning and starting Spark jobs, so a sum has no
+job of its own where it can be had on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from backfill.columns import END, START
+
+
+def computed_once(frame: DataFrame) -> DataFrame:
+    """The frame, computed now and once.
+
+    Not persisted: that keeps the plan, and a run over little data spends most of its time on
+    plans that hold all that went before.
+    """
+    return frame.localCheckpoint()
+
+
+def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[str, Any]]:
+    """The frame, computed now and once, and aggregates over it.
+
+    Args:
+        frame: any rows.
+        sums: aggregates with names; none of distinct values, which Spark does not observe.
+
+    Returns:
+        The rows, and the values of the aggregates by name.
+    """
+    observed = Observation()
+    rows = computed_once(frame.observe(observed, *sums))
+    # Over Spark Connect a checkpoint observes nothing.
+    return rows, observed.get or rows.agg(*sums).collect()[0].asDict()
+
+
+def computed_extents(extents: DataFrame) -> tuple[DataFrame, tuple[int, int] | None]:
+    """The extents, computed now and once, and their hull as `hull` gives it."""
+    rows, found = computed_with(extents, *_ends())
+    return rows, _hull(found)
+
+
+def hull(extents: DataFrame) -> tuple[int, int] | None:
+    """From the first start to the last end, µs; None where there is nothing."""
+    return _hull(extents.agg(*_ends()).collect()[0].asDict())
+
+
+def _ends() -> tuple[Column, Column]:
+    return F.min(START).alias("low"), F.max(END).alias("high")
+
+
+def _hull(found: Mapping[str, Any]) -> tuple[int, int] | None:
+    return None if found["low"] is None else (found["low"], found["high"])

@@ -1,0 +1,18 @@
+"""Progress for which the caller gave no function: it goes to the logger `backfill`."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from backfill.printable import printable
+
+_LOGGER = logging.getLogger("backfill")
+# The user and the password, or the two parts of an access key, in an address.
+_CREDENTIALS = re.compile(r"://[^\s/@:]+:[^\s@]+@")
+
+
+def log_progress(message: str) -> None:
+    """Logs a message at level INFO, on one line and without credentials."""
+    if _LOGGER.isEnabledFor(logging.INFO):
+        _LOGGER.info("%s", _CREDENTIALS.sub("://***@", printable(message)))

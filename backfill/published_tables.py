@@ -1,0 +1,293 @@
+"""The published tables of a job: their rows, checks, history and upkeep."""
+
+from __future__ import annotations
+
+import datetime as dt
+import getpass
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.errors import JobFileError, TableError, did_you_mean
+from backfill.execution.clean import Kept, clean
+from backfill.execution.expire import Expired, expire
+from backfill.execution.validate import validate
+from backfill.kinds import times_of
+from backfill.ledger import versions
+from backfill.ledger.record import late_of
+from backfill.ledger.state import QUARANTINE
+from backfill.planning.context import Context, Progress, new_run_id, open_context
+from backfill.planning.selection import selected
+from backfill.progress import log_progress
+from backfill.quality.checks import Outcome
+from backfill.quality.store import PAGES, kept
+from backfill.spark import session
+from backfill.spec import JobSpec
+from backfill.store import DeltaStore, Store
+from backfill.time.dates import Dates
+
+
+class PublishedTables:
+    """The methods of `Job` for tables that are published already.
+
+    Args:
+        spec: the contents of the job file.
+        store: where the tables are; by default Delta tables in the job file's `tables.path`.
+    """
+
+    def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
+        self.spec = spec
+        self.store: Store = DeltaStore(spec.tables) if store is None else store
+
+    def table(self, name: str, spark: SparkSession | None = None) -> DataFrame:
+        """The published rows of a window, or of the quarantine, without internal columns.
+
+        Args:
+            name: a window of the job, or `quarantine`.
+            spark: as for `run`.
+
+        Raises:
+            JobFileError: if the job has no such window.
+            TableError: if nothing has been published yet.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.table("hourly", spark).columns
+            ['user', 'window_start', 'window_end', 'events', 'is_open', 'date']
+        """
+        self._known(name, self._tables())
+        table = self.store.open(name)
+        if table is None:
+            raise TableError(
+                "the table does not exist yet", field=name, way_out="`backfill run` publishes it."
+            )
+        frame = table.read(spark or session())
+        return frame.select(*(each for each in frame.columns if not each.startswith("_")))
+
+    def validate(
+        self,
+        window: str | None = None,
+        spark: SparkSession | None = None,
+        *,
+        start: str | dt.date | None = None,
+        end: str | dt.date | None = None,
+        progress: Progress = log_progress,
+    ) -> tuple[Outcome, ...]:
+        """Runs the job's checks on the published tables; changes nothing.
+
+        Without a range the events are read again and checked as well.
+
+        Args:
+            window: only this table; by default all of them.
+            spark: as for `run`.
+            start: only windows that start on this date or later.
+            end: the date after the last one (exclusive).
+            progress: as for `run`.
+
+        Returns:
+            The outcome of each check.
+
+        Raises:
+            JobFileError: an unknown window, or invalid dates.
+            TableError: nothing is published, or a table is stale.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> all(outcome.success for outcome in job.validate("hourly", spark))
+            True
+        """
+        if window is not None:
+            self._known(window, list(self.spec.windows))
+        chosen = selected(self.spec.timezone, start, end).dates
+        dates = None if chosen is None else Dates.between(*chosen)
+        names = [window] if window else list(self.spec.windows)
+        return validate(self._context(spark, progress), names, dates)
+
+    def docs(self) -> Path:
+        """Builds HTML pages with the outcomes of all runs' checks.
+
+        Returns:
+            The path of the index page.
+
+        Raises:
+            TableError: no run has been checked yet.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.docs().name
+            'index.html'
+        """
+        found = kept(self.spec.tables)
+        if not found:
+            way_out = f"Run: backfill run {self.spec.path}"
+            raise TableError("no run has been checked yet", field="docs", way_out=way_out)
+        # Imported where it is needed: that takes seconds.
+        from backfill.quality.docs import build_docs
+
+        return build_docs(found, self.spec.tables / PAGES, title=self.spec.path.stem)
+
+    def changes(
+        self, window: str, since: str | None = None, spark: SparkSession | None = None
+    ) -> DataFrame:
+        """The windows that a run and all later runs changed; by default the last run.
+
+        Args:
+            window: the name of the table.
+            since: the id of a run, as in `history`.
+            spark: as for `run`.
+
+        Returns:
+            A row for each difference: `change` (inserted, updated, deleted, merged or split),
+            `key`, `old` and `new` (structs of the window's visible columns; NULL where there is
+            no such window), and `changed`, the names of the columns that differ.
+
+        Raises:
+            JobFileError: an unknown window, or there is no such run.
+            TableError: nothing is published, or files of the version before the run are gone.
+            ColumnError: the table's key or kind of window has changed.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.changes("hourly", spark=spark).count()
+            2
+        """
+        return versions.changes_since(spark or session(), self.store, self.spec, window, since)
+
+    def history(self) -> list[dict[str, Any]]:
+        """The runs that published data, newest first.
+
+        Returns:
+            For each run a mapping: `run_id`, `time` (UTC, of its last commit), `kind`, `user`,
+            `from`, `to`, `chunk_of`, `published_anyway` (the reason), the counts `read`, `late`,
+            `accepted`, `duplicates` and `quarantined`, and `tables`: by name `version`, `rows`
+            and `changed`, and where a rule drops sessions `dropped_sessions` and
+            `dropped_events`. None means unknown.
+
+        Raises:
+            TableError: the log of a table can't be read.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> [run["kind"] for run in job.history()]
+            ['run']
+        """
+        return versions.runs(self.store, self._tables())
+
+    def restore(self, run: str) -> versions.Restored:
+        """Restores the tables to what a run published, with the record of counted inputs.
+
+        Args:
+            run: the id of a run, as in `history`.
+
+        Returns:
+            `tables`: by name the version that was `restored`, and the newest `version` now;
+            `untouched`: tables in which the run published nothing; `forgotten`: paths of late
+            events that were added since and are no longer inputs of the job.
+
+        Raises:
+            JobFileError: there is no such run.
+            TableError: its files are gone, or another run published meanwhile.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> first, second = job.run(spark), job.run(spark)
+            >>> job.restore(first.run_id).tables["hourly"]
+            RestoredTable(restored=0, version=2)
+        """
+        run_id = new_run_id()
+        metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
+        try:
+            given = self._late()
+        except TableError:  # a damaged record may be what to go back from
+            given = []
+        tables = self._tables()
+        done = versions.restore(self.store, tables, run, run_id=run_id, metadata=metadata)
+        known = self._late()
+        return replace(done, forgotten=tuple(path for path in given if path not in known))
+
+    def expire(self, spark: SparkSession | None = None) -> dict[str, Expired]:
+        """Drops published windows that are past the job's retention.
+
+        Args:
+            spark: as for `run`.
+
+        Returns:
+            By table, the number of `rows` that were dropped, the instant `before` (µs) which
+            their windows had ended, and the `version` of the commit; None if none was dropped.
+
+        Raises:
+            JobFileError: the job file sets no retention.
+
+        Example:
+            >>> Job.load(job_file).expire(spark)
+            Traceback (most recent call last):
+            backfill.errors.JobFileError: ...
+        """
+        run_id = new_run_id()
+        metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
+        return expire(spark or session(), self.store, self.spec, run_id=run_id, metadata=metadata)
+
+    def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
+        """Deletes the files that killed runs left behind, and compacts small files.
+
+        Args:
+            older_than: a duration; newer files are kept. Give more than the longest run takes.
+            spark: as for `run`.
+
+        Returns:
+            By table, what was `removed`, and `compacted`, the version that compacted small
+            files; None if there was nothing to compact.
+
+        Raises:
+            WindowError: `older_than` is not a duration of fixed length.
+            JobFileError: it is negative.
+            TableError: a table can't be read, or another run published meanwhile.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.clean(spark=spark)["hourly"].removed.files
+            0
+        """
+        key, windows = self.spec.key, self.spec.windows
+        orders = {name: (*key, times_of(each.window)[0]) for name, each in windows.items()}
+        tables = {**orders, QUARANTINE: ("source",)}
+        return clean(
+            spark or session(),
+            self.store,
+            tables,
+            older_than=older_than,
+            run_id=new_run_id(),
+        )
+
+    def _context(
+        self, spark: SparkSession | None, progress: Progress, *, late: Sequence[str] = ()
+    ) -> Context:
+        return open_context(self.spec, self.store, spark or session(), progress, late=late)
+
+    def _known(self, name: str, known: list[str]) -> None:
+        if name not in known:
+            raise JobFileError(
+                "the job has no such window",
+                field="window",
+                value=name,
+                way_out=did_you_mean(name, known),
+            )
+
+    def _late(self) -> list[str]:
+        """The paths of late events that are inputs of the job."""
+        home = self.spec.path.parent
+        tables = (self.store.open(name) for name in self._tables())
+        records = (each.record for each in tables if each is not None)
+        return list(dict.fromkeys(path for each in records if each for path in late_of(each, home)))
+
+    def _tables(self) -> list[str]:
+        return [*self.spec.windows, QUARANTINE]
