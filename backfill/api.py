@@ -146,7 +146,7 @@ def aggregate(
             )
         return slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
     if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
-        return message_sessions(usable, window.gap, aggregates, key=names, id=id, arrival=arrived)
+        return message_sessions(usable, window, aggregates, key=names, id=id, arrival=arrived)
     definition = Definition(window, aggregates)
     if definition.ruled and combine is not None:
         raise WindowError(

@@ -21,8 +21,15 @@ EVENT_TIME = "event_time"
 #: Columns that results and tables have of their own, besides the key's.
 RESERVED = frozenset({"date", "event_time", "is_open", "session_id", "window_end", "window_start"})
 ROWS = "_rows"
-#: How many events have this row as their own, in a table of windows around single events.
+#: How many events have this row as their own, in a table of windows around single events or by
+#: number of events.
 OWN = "_own"
+#: Of windows by number or offset: the least event time in it, µs; START and END are the largest.
+BEGIN = "_begin"
+#: Of count windows: the numbers of the first and last event, from 1.
+FIRST_EVENT, LAST_EVENT = "first_event", "last_event"
+#: The event's time, µs, where TIME is its number or its offset.
+INSTANT = "_instant"
 
 
 def quoted(name: str) -> str:

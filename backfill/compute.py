@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
@@ -18,21 +18,30 @@ from backfill.columns import (
     FIRST,
     LAST,
     ORDINAL,
-    RESERVED,
     START,
     key_name,
 )
+from backfill.count_rows import count_rows
 from backfill.engines import Engine
-from backfill.errors import AggregateError
 from backfill.event_rows import event_rows, with_own
 from backfill.kinds import Kind, kind_of, of_each_event
+from backfill.message_gaps import Messages
+from backfill.message_rows import message_rows
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
 from backfill.operators.rule_inputs import sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
-from backfill.windows import AnyWindow, EventWindow, SessionWindow
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    SessionWindow,
+    SlidingWindow,
+    by_place,
+    key_of,
+)
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,16 @@ class Definition:
     @property
     def mergeable(self) -> bool:
         """Late events can be merged into published windows without the events of these."""
-        single = self.ruled or isinstance(self.window, EventWindow)
-        return not single and all(each.mergeable for each in self.aggregates.values())
+        return (
+            not self.of_events
+            and not self.ruled
+            and all(each.mergeable for each in self.aggregates.values())
+        )
+
+    @property
+    def of_events(self) -> bool:
+        """Its rows are computed from the events themselves, each time, and not from slices."""
+        return isinstance(self.window, SlidingWindow) or by_place(self.window)
 
     @property
     def ruled(self) -> bool:
@@ -93,10 +110,11 @@ class Sliced:
 
     Attributes:
         last: the column of a slice's last event.
-        events: the events themselves, each once, for windows around single events; None where
-            there are no such windows.
+        events: the events themselves, each once, for windows around single events, by number and
+            by offset; None where there are no such windows.
         id: the name of the events' id.
         arrival: the columns of the order of arrival, among those of `events`.
+        count: how many events there are; None where nobody has counted them.
         singles: the events by themselves, for each session with rules: the columns of slices, those
             of the rules, and the aggregates' inputs. Lazy, and read when such a session is built.
     """
@@ -110,7 +128,13 @@ class Sliced:
     events: DataFrame | None = None
     id: str | None = None
     arrival: tuple[str, ...] = ()
+    count: int | None = None
     singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
+
+    def of(self, definition: Definition) -> Sliced:
+        """The same, with the key that the rows of a definition have."""
+        names = key_of(definition.window, self.key.names)
+        return replace(self, key=Key(names, self.key.types[: len(names)]))
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition and in order of time, once for all windows.
@@ -133,7 +157,7 @@ class Sliced:
     def takes_events(self, definition: Definition) -> bool:
         """Whether its windows are built from slices of single events as well as of more."""
         own, window = self._bound(definition), definition.window
-        if isinstance(window, EventWindow) or running(own) is None:
+        if isinstance(window, EventWindow) or definition.of_events or running(own) is None:
             return False
         if isinstance(window, SessionWindow):
             return True
@@ -143,8 +167,10 @@ class Sliced:
         """Merges the slices into one definition's windows, or computes its rows from events."""
         window = definition.window
         own = self._bound(definition)
-        if isinstance(window, EventWindow):
+        if isinstance(window, SlidingWindow):
             merged = self._rows(window, own)
+        elif isinstance(window, CountWindow) or by_place(window):
+            return self._placed(definition, own)
         elif isinstance(window, SessionWindow) and window.has_rules:
             singles = self.singles[window]
             cut = ruled_slices(singles, window, self.key.inner, own, self.zone)
@@ -157,7 +183,29 @@ class Sliced:
             merged = aligned(self.frame, where, self.key.inner, own)
         return Built(merged, definition, self)
 
-    def _rows(self, window: EventWindow, aggregates: list[Bound]) -> DataFrame:
+    def _placed(self, definition: Definition, aggregates: list[Bound]) -> Built:
+        assert self.events is not None
+        window, sliced = definition.window, self.of(definition)
+        keys = sliced.key.inner
+        if isinstance(window, SessionWindow):
+            assert isinstance(window.gap, Messages)
+            events, gap = self.events, window.gap
+            rows = message_rows(events, gap, keys, aggregates, arrival=self.arrival)
+            return Built(rows, definition, sliced)
+        assert isinstance(window, CountWindow)
+        rows = count_rows(
+            self.events,
+            window,
+            keys,
+            aggregates,
+            arrival=self.arrival,
+            ties=ties(self.key, self.id),
+            engine=self.engine,
+            count=self.count,
+        )
+        return Built(rows, definition, sliced)
+
+    def _rows(self, window: SlidingWindow, aggregates: list[Bound]) -> DataFrame:
         assert self.events is not None
         keys = self.key.inner
         rows = event_rows(
@@ -174,7 +222,7 @@ class Sliced:
     def bound_for(self, definition: Definition) -> dict[Aggregate, Bound]:
         """The definition's aggregates, as its window computes them."""
         found = {each: self.bound[each] for each in definition.aggregates.values()}
-        if isinstance(definition.window, EventWindow):
+        if isinstance(definition.window, SlidingWindow):
             return {aggregate: each.sliding() for aggregate, each in found.items()}
         return found
 
@@ -222,7 +270,7 @@ class Built:
             horizon: the largest event time in the snapshot, in µs.
         """
         # Rows of events are never merged.
-        merged = not isinstance(self.definition.window, EventWindow)
+        merged = not self.definition.of_events
         kept = [
             state
             for name, each in (self.definition.aggregates.items() if merged else ())
@@ -233,7 +281,7 @@ class Built:
             self.kind.is_open(horizon).alias("is_open"),
             *dict.fromkeys([EVENTS, self.kind.held]),
             *kept,
-            *([F.col(CLOSED)] if self.definition.ruled else []),
+            *([F.col(CLOSED)] if CLOSED in self.frame.columns else []),
             local_date(F.col(START), self.sliced.zone).alias("date"),
         )
 
@@ -241,7 +289,9 @@ class Built:
         window, id = self.definition.window, self.sliced.id
         bound = self.sliced.bound_for(self.definition)
         ids = []
-        if isinstance(window, SessionWindow):
+        if isinstance(window, SessionWindow) and self.definition.of_events:
+            ids = [F.col("session_id")]
+        elif isinstance(window, SessionWindow):
             ordinal = F.col(ORDINAL) if window.has_rules else None
             ids = [self.sliced.key.session_id(F.col(START), ordinal).alias("session_id")]
         own = []
@@ -256,13 +306,6 @@ class Built:
         ]
 
 
-def check_names(aggregates: Iterable[str], key: Sequence[str]) -> None:
-    """Raises AggregateError where a result would have two columns of one name."""
-    for name in aggregates:
-        if name in RESERVED or name in key or name.startswith("_"):
-            raise AggregateError(
-                "the name is reserved for the result's own columns",
-                field="aggregates",
-                value=name,
-                way_out="Choose another name, not beginning with an underscore",
-            )
+def ties(key: Key, id: str | None) -> list[str]:
+    """The columns that order events of equal times and arrivals, of windows by number."""
+    return [*key.inner, *([] if id is None else [slicing.ID])]

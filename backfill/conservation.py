@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, FIRST, LAST, ROWS
 from backfill.compute import Definition, Sliced
 from backfill.errors import ConservationError
 from backfill.kinds import kind_of
+from backfill.placed_kinds import CountRows
+from backfill.windows import CountWindow
 
 _WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"
 
@@ -44,7 +46,13 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
         ConservationError: if events of one slice belong to different numbers of windows.
     """
     row = sliced.frame.agg(*total_columns(sliced, definitions)).collect()[0]
-    return totals_from(row.asDict(), definitions)
+    found = totals_from(row.asDict(), definitions)
+    owned = {
+        name: _owned(sliced, each, sliced.frame, F.sum(EVENTS))
+        for name, each in definitions.items()
+        if isinstance(each.window, CountWindow)
+    }
+    return replace(found, assigned={**found.assigned, **owned})
 
 
 def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list[Column]:
@@ -60,7 +68,10 @@ def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list
 
 
 def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -> Totals:
-    """As `totals`, from the values of `total_columns`."""
+    """As `totals`, from the values of `total_columns`.
+
+    Of count windows not all events that this assigns need have one: `assigned_to` says how many.
+    """
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
     for name, first in assigned.items():
         last = row[f"{name}{LAST}"] or 0
@@ -72,6 +83,22 @@ def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -
                 way_out=_WAY_OUT,
             )
     return Totals(row["accepted"] or 0, row["rows"] or 0, row["first"], row["horizon"], assigned)
+
+
+def assigned_to(sliced: Sliced, definition: Definition) -> int:
+    """The same sum of the events themselves, for windows that are computed from these."""
+    assert sliced.events is not None
+    if isinstance(definition.window, CountWindow):
+        return _owned(sliced, definition, sliced.events, F.count(F.lit(1)))
+    return sliced.events.count() if sliced.count is None else sliced.count
+
+
+def _owned(sliced: Sliced, definition: Definition, rows: DataFrame, events: Column) -> int:
+    """How many events have a count window of their own, by how many each key has."""
+    kind = kind_of(definition.window, sliced.engine, sliced.zone)
+    assert isinstance(kind, CountRows)
+    counts = rows.groupBy(*sliced.of(definition).key.inner).agg(events.alias("_count"))
+    return counts.agg(F.sum(kind.owned(F.col("_count")))).collect()[0][0] or 0
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:

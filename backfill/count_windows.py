@@ -1,46 +1,20 @@
-"""From usable events to windows by number of events, as `aggregate` computes them.
-
-Events are numbered; windows of so many events are then windows of time whose time is the number,
-and the same operators merge them.
-"""
+"""Windows by number of events, as `aggregate` computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
-from pyspark.sql.window import Window as Over
 
-from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.bound import Bound, running
-from backfill.columns import END, EVENTS, TIME
-from backfill.compute import Key, check_names
-from backfill.engines import Engine, Rules
-from backfill.errors import AggregateError, ColumnError, WindowError
-from backfill.operators.aligned import aligned, takes_events
-from backfill.operators.counting import NUMBER, numbered
-from backfill.operators.fixed import FixedWindows
-from backfill.operators.grids import floor_to
-from backfill.operators.sliding import sliding
-from backfill.places import INSTANT, BoundEvents, Extent, bind_events
-from backfill.time.durations import Fixed
-from backfill.windows import CountWindow, SlidingWindow
-
-#: The numbers of a window's first and last event, from 1.
-FIRST_EVENT, LAST_EVENT = "first_event", "last_event"
-
-# The part of a key's events that one task goes through, and whether a row is a copy for the sake
-# of the windows of the part after its own.
-_PART, _COPY = "_part", "_copy"
-#: Parts are about as long as this, and many times as long as windows reach back.
-_PART_EVENTS = 1 << 20
-#: Up to this size, Spark's ROWS frame goes through the events of each window: that takes one sort
-#: instead of two, and no second row for each event.
-_FRAME_EVENTS = 64
+from backfill.columns import BEGIN, END, FIRST_EVENT, LAST_EVENT
+from backfill.compute import Key, ties
+from backfill.count_rows import count_rows
+from backfill.engines import Engine
+from backfill.fitting import check_arrival, check_names
+from backfill.places import bind_events
+from backfill.windows import CountWindow
 
 
 def count(
@@ -74,210 +48,25 @@ def count(
         ColumnError: if the last arrival column is neither a number nor a time.
         WindowError: if the engine refuses the window, or the events have no arrival to order by.
     """
-    rules = engine.rules_for(window)
-    _check_names(aggregates, key)
-    if window.order == "arrival":
-        _check_arrival(events, arrival)
+    engine.check(window)
+    check_names(aggregates, key, window)
+    check_arrival(events, window, arrival)
     found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
     group = found.key if window.per == "key" else Key((), ())
-    extent = _extent(window, len(found.bound))
-    every = [*found.bound.values(), *extent.bounds]
-    counted = _Counted(window, group.inner, every, extent, rules, engine)
-    merged = counted.windows(_numbered(found, group.inner, window))
-    return merged.select(
+    rows = count_rows(
+        found.frame,
+        window,
+        group.inner,
+        list(found.bound.values()),
+        arrival=found.arrival,
+        ties=ties(found.key, id),
+        engine=engine,
+    )
+    return rows.select(
         *group.named(),
-        F.timestamp_micros(extent.least[INSTANT]).alias("window_start"),
-        F.timestamp_micros(counted.last_instant).alias("window_end"),
-        counted.first_number.alias(FIRST_EVENT),
-        counted.last_number.alias(LAST_EVENT),
+        F.timestamp_micros(BEGIN).alias("window_start"),
+        F.timestamp_micros(END).alias("window_end"),
+        FIRST_EVENT,
+        LAST_EVENT,
         *(found.bound[each].finish(name) for name, each in aggregates.items()),
     )
-
-
-def _numbered(events: BoundEvents, keys: Sequence[str], window: CountWindow) -> DataFrame:
-    """The events with their numbers, and their time as INSTANT."""
-    *order, place = (TIME,) if window.order == "time" else events.arrival
-    ties = [each for each in (*events.arrival, TIME) if each not in (*order, place)]
-    placed = {*keys, *order, place, *ties}
-    values = [
-        field.name
-        for field in events.frame.schema.fields
-        if field.name not in placed and _can_be_sorted(field.dataType)
-    ]
-    found = numbered(events.frame, keys, order=order, place=place, ties=[*ties, *values])
-    return found.withColumn(INSTANT, F.col(TIME))
-
-
-def _extent(window: CountWindow, index: int) -> Extent:
-    """What is aggregated of times and numbers, as far as a window's last event does not say it."""
-    least, largest = [INSTANT], []
-    if _is_aligned(window) or window.order == "arrival":
-        largest.append(INSTANT)
-    if _is_aligned(window) or isinstance(window.size, Fixed):
-        largest.append(NUMBER)
-    if isinstance(window.size, Fixed):
-        least.append(NUMBER)
-    return Extent(index, least=least, largest=largest)
-
-
-def _is_aligned(window: CountWindow) -> bool:
-    """Whether slices of numbers are merged, rather than that each event has a window at first."""
-    size, advance = window.size, window.advance
-    return isinstance(size, int) and (size == 1 or (isinstance(advance, int) and advance > 1))
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """How windows are merged from numbered events, and where their numbers and times are then.
-
-    Attributes:
-        keys: the columns of the key.
-        aggregates: those of the user, and of the extent.
-    """
-
-    window: CountWindow
-    keys: Sequence[str]
-    aggregates: Sequence[Bound]
-    extent: Extent
-    rules: Rules
-    engine: Engine
-
-    @property
-    def last_instant(self) -> Column:
-        """The largest time."""
-        return self.extent.largest.get(INSTANT, F.col(INSTANT))
-
-    @property
-    def last_number(self) -> Column:
-        """The number of the last event."""
-        return self.extent.largest.get(NUMBER, F.col(NUMBER))
-
-    @property
-    def first_number(self) -> Column:
-        """The number of the first event."""
-        size = self.window.size
-        if isinstance(size, Fixed):
-            return self.extent.least[NUMBER]
-        if size is None:
-            return F.lit(1).cast("long")
-        end = F.col(END if _is_aligned(self.window) else NUMBER)
-        return F.greatest(end - size + 1, F.lit(1))
-
-    def windows(self, numbered: DataFrame) -> DataFrame:
-        """A row for each window, merged."""
-        size, advance = self.window.size, self.window.advance
-        axis = numbered.withColumn(TIME, F.col(NUMBER))
-        if isinstance(size, Fixed):
-            # Storm's windows are without their start.
-            behind = self.engine.tick_us if self.rules.closed == "right" else 0
-            found = self._sliding(numbered, Fixed(size.us - behind), self.keys)
-        elif size is None:
-            # An event a second, so that a slice is of 86,400 events.
-            seconds = axis.withColumn(TIME, F.col(NUMBER) * 1_000_000)
-            found = self._sliding(seconds, None, self.keys)
-        elif _is_aligned(self.window):
-            found = self._aligned(axis, size, 1 if isinstance(advance, Fixed) else advance)
-        else:
-            found = self._each(axis, size)
-        if isinstance(advance, Fixed):
-            shift = self.engine.tick_us if self.rules.closed == "right" else 0
-            return self._latest(found, floor_to(self.last_instant - shift, advance.us, 0))
-        if advance == 1 or _is_aligned(self.window):
-            return found
-        if size is None and self.rules.counts_rest:
-            return self._latest(found, floor_to(F.col(NUMBER) - 1, advance, 0))
-        return found.where(F.pmod(NUMBER, F.lit(advance)) == 0)
-
-    def _aligned(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
-        """Windows (start, start + size] of numbers that end at multiples of the advance."""
-        where = FixedWindows(size, advance, -size % advance, shift=1, clips=False)
-        if running(self.aggregates) is not None and takes_events(where, self.aggregates):
-            states = [state for each in self.aggregates for state in each.lift()]
-            slices = slicing.apart(axis, keys=self.keys, states=states, deduplicate=False)
-        else:
-            slices = slicing.cut(
-                axis,
-                keys=self.keys,
-                cuttings=[where.cutting()],
-                aggregates=self.aggregates,
-                deduplicate=False,
-            )
-        found = aligned(slices, where, self.keys, self.aggregates)
-        last, end = self.last_number, F.col(END)
-        return found.where(last > end - advance if self.rules.counts_rest else last == end)
-
-    def _each(self, axis: DataFrame, size: int) -> DataFrame:
-        """A window for each event, of the last `size` ones."""
-        length = max(_PART_EVENTS, 16 * size)
-        place = F.col(NUMBER) - 1
-        own = floor_to(place, length, 0)
-        both = F.array(
-            F.struct(own.alias(_PART), F.lit(False).alias(_COPY)),
-            F.struct((own + length).alias(_PART), F.lit(True).alias(_COPY)),
-        )
-        reaches = F.pmod(place, F.lit(length)) > length - size
-        parts = axis.select("*", F.inline(F.when(reaches, both).otherwise(F.slice(both, 1, 1))))
-        group = [*self.keys, _PART]
-        if size > _FRAME_EVENTS:
-            return self._sliding(parts, Fixed(size - 1), group, _COPY).where(~F.col(_COPY))
-        frame = Over.partitionBy(*group).orderBy(TIME).rowsBetween(1 - size, 0)
-        states = {EVENTS: F.count(F.lit(1)).over(frame)}
-        for each in self.aggregates:
-            states |= each.over(F.lit(True), frame)
-        return parts.withColumns(states).where(~F.col(_COPY))
-
-    def _sliding(
-        self, events: DataFrame, size: Fixed | None, keys: Sequence[str], *also: str
-    ) -> DataFrame:
-        """A window for each event, of those whose TIME is up to the size before its own."""
-        return sliding(
-            events,
-            SlidingWindow(size=size),
-            keys,
-            self.aggregates,
-            arrival=(),
-            also=[NUMBER, INSTANT, *also],
-            tick=1,
-            clips=False,
-            null_key=self.engine.null_key,
-        )
-
-    def _latest(self, windows: DataFrame, group: Column) -> DataFrame:
-        """Of the windows in each group, the one with the largest last number."""
-        grouped = windows.withColumn("_group", group)
-        downwards = Over.partitionBy(*self.keys, "_group").orderBy(self.last_number.desc())
-        return grouped.withColumn("_rank", F.row_number().over(downwards)).where("_rank = 1")
-
-
-def _check_names(aggregates: Mapping[str, Aggregate], key: Sequence[str]) -> None:
-    check_names(aggregates, key)
-    for name in (FIRST_EVENT, LAST_EVENT):
-        if name in aggregates:
-            raise AggregateError(
-                "the name is reserved for the number of an event",
-                field="aggregates",
-                value=name,
-                way_out="Choose another name",
-            )
-
-
-def _check_arrival(events: DataFrame, arrival: Sequence[str]) -> None:
-    if not arrival:
-        raise WindowError(
-            "the events have no arrival",
-            field="order",
-            value="arrival",
-            way_out='Give the column or columns of the arrival, or use order="time"',
-        )
-    type = events.schema[arrival[-1]].dataType
-    if isinstance(type, T.StringType | T.BinaryType | T.BooleanType):
-        raise ColumnError(
-            "must be a number or a time to number events by",
-            field="arrival",
-            value=f"{arrival[-1]} {type.simpleString()}",
-            way_out='Cast the column, or use order="time"',
-        )
-
-
-def _can_be_sorted(type: T.DataType) -> bool:
-    return "map<" not in type.simpleString() and "variant" not in type.simpleString()

@@ -12,15 +12,16 @@ from pyspark.sql import functions as F
 from backfill import slices as slicing
 from backfill.aggregates.bound import running
 from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
-from backfill.compute import Definition, Sliced, check_names
+from backfill.compute import Definition, Sliced
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
+from backfill.fitting import check_arrival, check_names
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.rule_inputs import rule_inputs
 from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
-from backfill.windows import AnyWindow, EventWindow, SessionWindow
+from backfill.windows import AnyWindow, EventWindow, SessionWindow, by_place
 
 
 def slice_events(
@@ -55,18 +56,23 @@ def slice_events(
         WindowError: if the engine refuses a window.
     """
     for each in definitions:
-        check_names(each.aggregates, key)
+        check_names(each.aggregates, key, each.window)
+        check_arrival(events, each.window, arrival)
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
     found = inputs()
     frame, keys, bound = found.frame, found.key, found.bound
-    spans = [each for each in definitions if not isinstance(each.window, EventWindow)]
+    spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
     aggregates = [bound[each] for each in own]
     deduplicate, single = id is not None, None
     if len(spans) < len(definitions):
-        one = F.lit(1).cast("bigint")
-        single = slicing.distinct(frame, keys.inner) if id else frame.withColumn(ROWS, one)
+        if not id:
+            single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
+        elif any(by_place(each.window) for each in definitions):
+            single = slicing.distinct_by_hour(frame, keys.inner)
+        else:
+            single = slicing.distinct(frame, keys.inner)
         single = frame = keep(single)
         deduplicate = False
     singles: dict[AnyWindow, DataFrame] = {
@@ -127,8 +133,12 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
         for each in definitions
         if not isinstance(each.window, SessionWindow | EventWindow)
     ]
-    gaps = [each.window.gap.us for each in definitions if isinstance(each.window, SessionWindow)]
-    if any(isinstance(each.window, EventWindow) for each in definitions):
+    gaps = [
+        each.window.gap.us
+        for each in definitions
+        if isinstance(each.window, SessionWindow) and not each.of_events
+    ]
+    if any(each.of_events for each in definitions):
         # Nothing is built from their slices, which are counted, and tell which dates have events.
         gaps.append(DAY_US // 2)
     grids = fewest((each for each in every if isinstance(each, Grid)), gaps)

@@ -12,16 +12,15 @@ from pyspark.sql import functions as F
 from backfill.aggregates.bound import Bound
 from backfill.columns import END, OWN, START, TIME
 from backfill.engines import Engine
-from backfill.errors import WindowError
 from backfill.operators.sliding import AT, sliding
-from backfill.windows import EventWindow, SlidingWindow
+from backfill.windows import SlidingWindow
 
 _OTHER = "_other"
 
 
 def event_rows(
     events: DataFrame,
-    window: EventWindow,
+    window: SlidingWindow,
     keys: Sequence[str],
     aggregates: Sequence[Bound],
     *,
@@ -42,17 +41,7 @@ def event_rows(
 
     Returns:
         Key, START and END (µs), the columns of `also`, the number of events, merged states.
-
-    Raises:
-        WindowError: windows of this kind are not computed in batch.
     """
-    if not isinstance(window, SlidingWindow):
-        raise WindowError(
-            "can't be computed in batch",
-            field="window",
-            value=str(window),
-            way_out="backfill.replay computes it event by event",
-        )
     found = sliding(
         events,
         window,
@@ -70,16 +59,16 @@ def event_rows(
     return found.withColumns({START: F.col(TIME), END: F.col(TIME)})
 
 
-def own_end(window: EventWindow, engine: Engine) -> Column:
+def own_end(window: SlidingWindow, engine: Engine) -> Column:
     """END of the row that is an event's own, from its TIME."""
-    if isinstance(window, SlidingWindow) and window.distinct and engine.rules.clips_at_epoch:
+    if window.distinct and engine.rules.clips_at_epoch:
         assert window.size is not None
         return F.greatest(F.col(TIME), F.lit(window.size.us))
     return F.col(TIME)
 
 
 def with_own(
-    rows: DataFrame, events: DataFrame, window: EventWindow, keys: Sequence[str], engine: Engine
+    rows: DataFrame, events: DataFrame, window: SlidingWindow, keys: Sequence[str], engine: Engine
 ) -> DataFrame:
     """Rows with the number of events whose own row it is: each event has one.
 
@@ -92,7 +81,7 @@ def with_own(
         keys: the key columns.
         engine: whose rules apply.
     """
-    if not isinstance(window, SlidingWindow) or not window.distinct:
+    if not window.distinct:
         return rows.withColumn(OWN, F.lit(1).cast("bigint"))
     own = events.groupBy(
         *(F.col(each).alias(f"{_OTHER}{each}") for each in keys),

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.columns import END, EVENT_TIME, START
-from backfill.compute import check_names
 from backfill.engines import Engine
 from backfill.errors import AggregateError
 from backfill.event_inputs import with_inputs
 from backfill.event_rows import event_rows
+from backfill.fitting import check_names
 from backfill.windows import SlidingWindow
 
 
@@ -48,7 +48,7 @@ def slide(
         WindowError: if a duration is not a whole number of the engine's ticks.
     """
     engine.check(window)
-    check_names(aggregates, key)
+    check_names(aggregates, key, window)
     if id in aggregates:
         raise AggregateError(
             "the name is that of the id", field="aggregates", value=id, way_out="Choose another"

@@ -3,7 +3,8 @@
 Sessions, aligned windows and windows around single events differ in this alone, once they are
 computed. START and END are the columns of a row's bounds in µs: of a session its first and last
 event, of an aligned window its start and end, of a window around an event twice the time of that
-event (of distinct windows, which events share, the first and last instant).
+event (of distinct windows, which events share, the first and last instant). Count windows stand at
+the largest time in them, twice.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from backfill.operators.aligned import Layout, layout
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import last_event, reported_end, session_is_open
 from backfill.operators.session_rules import ruled_session_is_open
+from backfill.placed_kinds import FAR, CountRows, MessageSessions
 from backfill.reach import Reach, Span, reach_of
 from backfill.windows import (
     AnyWindow,
     CountWindow,
-    EventWindow,
     SessionWindow,
     SlidingWindow,
-    is_distinct,
+    by_place,
 )
 
 _START_AND_END = ("window_start", "window_end")
-#: No event is so long before or after 1970, µs, and added to an instant it does not overflow.
-FAR = 1 << 62
 
 
 def times_of(window: AnyWindow) -> tuple[str, str]:
     """The columns of a table that hold a row's first and last instant; perhaps the same one."""
+    if isinstance(window, CountWindow):
+        return "window_end", "window_end"
     return (EVENT_TIME, EVENT_TIME) if of_each_event(window) else _START_AND_END
 
 
 def of_each_event(window: AnyWindow) -> bool:
     """Whether each row of the table belongs to one event, whose time and id it has."""
-    return isinstance(window, EventWindow) and not is_distinct(window)
+    return isinstance(window, SlidingWindow) and not window.distinct
 
 
 class Kind(Protocol):
@@ -238,13 +239,18 @@ class EventRows:
     A row stands at its END.
     """
 
-    window: SlidingWindow | CountWindow
+    window: SlidingWindow
     reach: Reach
     held: str = OWN
 
     @property
     def open_us(self) -> int:
         """As `Kind` has it."""
+        return self._behind
+
+    @property
+    def _behind(self) -> int:
+        assert self.reach.behind is not None
         return self.reach.behind
 
     def windows_each(self, at: Column) -> Column:
@@ -272,9 +278,9 @@ class EventRows:
 
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: what comes at the time of an event comes after it."""
-        if isinstance(self.window, CountWindow) or self.window.before:
+        if self.window.before:
             return F.lit(False)
-        return F.col(END) + self.reach.behind >= horizon
+        return F.col(END) + self._behind >= horizon
 
     def all_ended(self, at: Column, limit: int) -> Column:
         """As `Kind` has it."""
@@ -299,12 +305,12 @@ class EventRows:
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
         """As `Kind` has it."""
         first = F.lit(-FAR) if self.reach.ahead is None else start - self.reach.ahead
-        return first, end + self.reach.behind
+        return first, end + self._behind
 
     def reached(self, at: Column) -> tuple[Column, Column]:
         """From when to when the rows stand that an event at this instant can affect, inclusive."""
         last = F.lit(FAR) if self.reach.ahead is None else at + self.reach.ahead
-        return at - self.reach.behind, last
+        return at - self._behind, last
 
     def met(self, start: Column, end: Column) -> Column:
         """As `Kind` has it."""
@@ -322,12 +328,26 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
     Raises:
         WindowError: the engine refuses the window.
     """
-    if isinstance(window, EventWindow):
+    if isinstance(window, CountWindow):
+        return CountRows(reach(window, engine), window, engine.rules_for(window), engine)
+    if isinstance(window, SlidingWindow):
         engine.check(window)
-        return EventRows(window, reach_of(window, engine.tick_us))
+        return EventRows(window, reach(window, engine))
+    if isinstance(window, SessionWindow) and by_place(window):
+        return MessageSessions(reach(window, engine))
     if isinstance(window, SessionWindow):
         return Sessions(window, engine.rules_for(window), zone)
     return AlignedWindows(layout(window, engine, zone))
+
+
+def reach(window: AnyWindow, engine: Engine) -> Reach:
+    """How far apart an event and a row of such a window can be that it affects.
+
+    Args:
+        window: around single events, by number or by offset.
+        engine: whose rules hold.
+    """
+    return reach_of(window, engine.tick_us, rest=engine.rules_for(window).counts_rest)
 
 
 def _reported(end: Column) -> list[Column]:

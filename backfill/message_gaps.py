@@ -20,7 +20,7 @@ class Messages:
     def us(self) -> int:
         """Refused: wherever a gap has to be a duration."""
         raise WindowError(
-            "is a number of messages, which only `aggregate` takes as a gap",
+            "is a number of messages, which only `aggregate` and jobs take as a gap",
             field="gap",
             value=str(self),
             way_out="Use a duration such as 30m",

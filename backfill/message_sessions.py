@@ -1,9 +1,4 @@
-"""From usable events to sessions whose gap is a number of messages, as `aggregate` computes them.
-
-An event's place is its offset in its partition, so between two events of a key lie as many messages
-as their offsets are apart, less one. Sessions of such a gap are sessions in time whose time is the
-offset, and the same operators build them.
-"""
+"""Sessions whose gap is a number of messages, as `aggregate` computes them."""
 
 from __future__ import annotations
 
@@ -11,25 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
-from backfill.columns import START, TIME
-from backfill.compute import check_names
-from backfill.engines import PLAIN
-from backfill.errors import WindowError
+from backfill.columns import END, START
+from backfill.fitting import check_arrival, check_names
 from backfill.message_gaps import Messages
-from backfill.operators.grids import Grid
-from backfill.operators.session import session_id, sessions
-from backfill.places import INSTANT, Extent, bind_events
-from backfill.time.durations import Fixed
+from backfill.message_rows import message_rows
+from backfill.places import bind_events
 from backfill.windows import SessionWindow
 
 
 def message_sessions(
     events: DataFrame,
-    gap: Messages,
+    window: SessionWindow,
     aggregates: Mapping[str, Aggregate],
     *,
     key: Sequence[str],
@@ -40,7 +29,7 @@ def message_sessions(
 
     Args:
         events: normalised events (with `_time`), without those that can't be used.
-        gap: a session ends when so many messages of the partition have followed its last one.
+        window: its gap is a number of messages.
         aggregates: by the names of their columns.
         key: the key's columns; none for one group.
         id: rows with equal key, time and id are one event.
@@ -54,41 +43,16 @@ def message_sessions(
         AggregateError: if an aggregate does not fit the events, or its name is taken.
         WindowError: if the events have no offsets.
     """
-    _check_offset(events, gap, arrival)
-    check_names(aggregates, key)
+    assert isinstance(window.gap, Messages)
+    check_arrival(events, window, arrival)
+    check_names(aggregates, key, window)
     found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
-    *partition, offset = found.arrival
-    placed = found.frame.withColumns({INSTANT: F.col(TIME), TIME: F.col(offset).cast("long")})
-    extent = Extent(len(found.bound), least=[INSTANT], largest=[INSTANT])
-    every = [*found.bound.values(), *extent.bounds]
-    group = [*found.key.inner, *partition]
-    slices = slicing.cut(
-        placed,
-        keys=group,
-        cuttings=[Grid(gap.count, None)],
-        aggregates=every,
-        deduplicate=False,
-    )
-    # Five messages have passed where the next offset is more than five away.
-    window = SessionWindow(gap=Fixed(gap.count))
-    merged = sessions(slices, window, PLAIN.rules, group, every)
-    types = {field.name: field.dataType for field in found.frame.schema.fields}
-    values = [(F.col(name), types[name]) for name in group]
-    return merged.select(
+    bound = list(found.bound.values())
+    rows = message_rows(found.frame, window.gap, found.key.inner, bound, arrival=found.arrival)
+    return rows.select(
         *found.key.named(),
-        session_id(values, F.col(START)).alias("session_id"),
-        F.timestamp_micros(extent.least[INSTANT]).alias("window_start"),
-        F.timestamp_micros(extent.largest[INSTANT]).alias("window_end"),
+        "session_id",
+        F.timestamp_micros(START).alias("window_start"),
+        F.timestamp_micros(END).alias("window_end"),
         *(found.bound[each].finish(name) for name, each in aggregates.items()),
-    )
-
-
-def _check_offset(events: DataFrame, gap: Messages, arrival: Sequence[str]) -> None:
-    if arrival and isinstance(events.schema[arrival[-1]].dataType, T.IntegralType):
-        return
-    raise WindowError(
-        "a gap of messages needs events with offsets",
-        field="gap",
-        value=str(gap),
-        way_out="Give arrival=[partition, offset], or the offset alone if there is one partition",
     )

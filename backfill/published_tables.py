@@ -28,6 +28,7 @@ from backfill.spark import session
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store
 from backfill.time.dates import Dates
+from backfill.windows import key_of
 
 
 class PublishedTables:
@@ -258,7 +259,10 @@ class PublishedTables:
             0
         """
         key, windows = self.spec.key, self.spec.windows
-        orders = {name: (*key, times_of(each.window)[0]) for name, each in windows.items()}
+        orders = {
+            name: (*key_of(each.window, key), times_of(each.window)[0])
+            for name, each in windows.items()
+        }
         tables = {**orders, QUARANTINE: ("source",)}
         return clean(
             spark or session(),

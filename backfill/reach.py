@@ -1,15 +1,16 @@
 """How far an event reaches the rows of windows around single events, and they reach events.
 
 A row of such a window stands at an instant: the time of its event, or the end of a window that
-events share. This says which rows a changed event can affect, and which events a row needs. All
-spans are [low, high), µs; None is no bound.
+events share; a count window stands at the largest time in it. This says which rows a changed event
+can affect, and which events a row needs. All spans are [low, high), µs; None is no bound.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backfill.windows import CountWindow, EventWindow
+from backfill.time.durations import Fixed
+from backfill.windows import AnyWindow, CountWindow, SlidingWindow
 
 Span = tuple[int | None, int | None]
 
@@ -19,11 +20,12 @@ class Reach:
     """How far apart an event and a row that it affects can be.
 
     Attributes:
-        behind: a row that is this much earlier than an event can hold it, µs.
+        behind: a row that is this much earlier than an event can hold it, µs; None: every
+            earlier row of the key.
         ahead: the same of a row that is later; None: every later row of the key.
     """
 
-    behind: int
+    behind: int | None
     ahead: int | None
 
     def rows(self, span: Span) -> Span:
@@ -37,20 +39,34 @@ class Reach:
         return _less(low, self.ahead), _more(high, self.behind)
 
 
-def reach_of(window: EventWindow, tick: int) -> Reach:
+def reach_of(window: AnyWindow, tick: int, *, rest: bool = True) -> Reach:
     """The reach of an event.
 
     Args:
-        window: the window.
+        window: around single events, by number or by offset.
         tick: the engine's resolution of time, µs.
+        rest: the events after the last full count window are a window too.
     """
-    if isinstance(window, CountWindow) or window.size is None:
-        following = None if isinstance(window, CountWindow) else window.following
-        return Reach(0 if following is None else following.us, None)
+    if isinstance(window, CountWindow):
+        return _of_count(window, rest)
+    if not isinstance(window, SlidingWindow):
+        return Reach(None, None)
+    if window.size is None:
+        return Reach(0 if window.following is None else window.following.us, None)
     if window.distinct:
         # The window after an event begins a tick later.
         return Reach(0, window.size.us + tick)
     return Reach(0 if window.following is None else window.following.us, window.size.us)
+
+
+def _of_count(window: CountWindow, rest: bool) -> Reach:
+    """In order of time, only the last window of a key or of a period is moved by a later event."""
+    if window.order == "arrival":
+        return Reach(None, None)
+    if isinstance(window.advance, Fixed):
+        return Reach(window.advance.us, None)
+    grows = rest and window.advance > 1 and not isinstance(window.size, Fixed)
+    return Reach(None if grows else 0, None)
 
 
 def _less(at: int | None, by: int | None) -> int | None:

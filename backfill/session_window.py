@@ -48,8 +48,8 @@ class SessionWindow:
     Args:
         gap: the inactivity gap, such as "30m": a fixed duration greater than zero; or a number of
             messages, `messages(5)` or "5 messages": a session ends when five other messages of the
-            partition have followed its last event (only for `aggregate`, over events with offsets,
-            and without rules).
+            partition have followed its last event (only for `aggregate` and jobs, over events with
+            offsets, and without rules).
         max_duration: an event that is later than the session's start by more than this begins a
             new session. No smaller than zero; a fixed duration.
         max_duration_on: "start" measures from the session's start, exactly. "grid" checks at

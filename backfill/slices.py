@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
 from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
-from backfill.operators.grids import Cutting
+from backfill.operators.grids import Cutting, floor_to
 
 ID = "_id"
 _UNIQUE = "_unique"
+_HOUR_US = 3_600_000_000
 
 
 def cut(
@@ -101,6 +102,12 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
         return tagged.groupBy(*same).agg(counted)
     kept = tagged.groupBy(*same).agg(counted, _smallest(payload).alias("_copy"))
     return kept.select(*same, ROWS, *(F.col("_copy")[each].alias(each) for each in payload))
+
+
+def distinct_by_hour(events: DataFrame, keys: list[str]) -> DataFrame:
+    """As `distinct`, of events that are not needed together by key: a hot key is spread."""
+    hours = events.withColumn("_hour", floor_to(F.col(TIME), _HOUR_US, 0))
+    return distinct(hours, [*keys, "_hour"]).drop("_hour")
 
 
 def _smallest(payload: list[str]) -> Column:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TypeVar
 
 from backfill.errors import WindowError
-from backfill.time.durations import Duration, Fixed
+from backfill.time.durations import Duration, Fixed, fixed
 
 D = TypeVar("D", Fixed, Duration)
 
@@ -47,3 +48,29 @@ def flag(value: object, *, field: str) -> bool:
             "must be true or false", field=field, value=value, way_out="Use true or false"
         )
     return value
+
+
+def events_or_span(value: object, *, field: str) -> int | Fixed:
+    """The number of events, or the fixed duration."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    if isinstance(value, Fixed | dt.timedelta | str) and not str(value).lstrip("-").isdigit():
+        return positive(fixed(value, field=field), field=field)
+    raise WindowError(
+        "must be a whole number of events, at least 1, or a duration",
+        field=field,
+        value=value,
+        way_out="Use a value such as 100, or 1h",
+    )
+
+
+def choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
+    """The value, if it is one of these."""
+    if value not in choices:
+        raise WindowError(
+            f"must be {' or '.join(choices)}",
+            field=field,
+            value=value,
+            way_out=f"Use {choices[0]}",
+        )
+    return str(value)

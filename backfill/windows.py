@@ -6,14 +6,14 @@ engine (`backfill.engines`).
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from backfill.errors import WindowError
+from backfill.message_gaps import Messages
 from backfill.session_window import SessionWindow
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
-from backfill.window_arguments import flag, positive, set_fields
+from backfill.window_arguments import choice, events_or_span, flag, positive, set_fields
 
 __all__ = [
     "Aligned",
@@ -26,8 +26,10 @@ __all__ = [
     "SlidingWindow",
     "TumblingWindow",
     "Window",
+    "by_place",
     "durations_of",
     "is_distinct",
+    "key_of",
 ]
 
 
@@ -282,10 +284,10 @@ class CountWindow:
     ) -> None:
         set_fields(
             self,
-            size=None if size is None else _events(size, field="size"),
-            advance=_events(advance, field="advance"),
-            per=_choice(per, ("key", "stream"), field="per"),
-            order=_choice(order, ("arrival", "time"), field="order"),
+            size=None if size is None else events_or_span(size, field="size"),
+            advance=events_or_span(advance, field="advance"),
+            per=choice(per, ("key", "stream"), field="per"),
+            order=choice(order, ("arrival", "time"), field="order"),
         )
         if not self.has_duration:
             return
@@ -328,34 +330,25 @@ def is_distinct(window: AnyWindow) -> bool:
     return isinstance(window, SlidingWindow) and window.distinct
 
 
+def by_place(window: AnyWindow) -> bool:
+    """Whether an event's number or offset, rather than its time, says which windows it is in.
+
+    One more event then moves others to other windows, whenever these are.
+    """
+    if isinstance(window, SessionWindow):
+        return isinstance(window.gap, Messages)
+    return isinstance(window, CountWindow)
+
+
+def key_of(window: AnyWindow, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The key's columns in the window's result; count windows of the whole stream have none."""
+    return () if isinstance(window, CountWindow) and window.per == "stream" else key
+
+
 def durations_of(window: AnyWindow) -> dict[str, Duration]:
     """The window's durations by name."""
     values = {field.name: getattr(window, field.name) for field in fields(window)}
     return {name: each for name, each in values.items() if isinstance(each, Duration)}
-
-
-def _events(value: object, *, field: str) -> int | Fixed:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    if isinstance(value, Fixed | dt.timedelta | str) and not str(value).lstrip("-").isdigit():
-        return positive(fixed(value, field=field), field=field)
-    raise WindowError(
-        "must be a whole number of events, at least 1, or a duration",
-        field=field,
-        value=value,
-        way_out="Use a value such as 100, or 1h",
-    )
-
-
-def _choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
-    if value not in choices:
-        raise WindowError(
-            f"must be {' or '.join(choices)}",
-            field=field,
-            value=value,
-            way_out=f"Use {choices[0]}",
-        )
-    return str(value)
 
 
 def _steps_fit(size: Duration, step: Duration) -> bool:

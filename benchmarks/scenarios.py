@@ -151,7 +151,7 @@ SCENARIOS = (
         dataset=data.DENSE,
         ours=counts.OURS,
         rivals=(
-            Rival(contender=counts.ROWS_FRAME),
+            Rival(contender=counts.ROWS_FRAME, at_least=3),
             Rival(contender=counts.DUCKDB),
         ),
     ),
@@ -168,7 +168,7 @@ SCENARIOS = (
         dataset=data.DENSE,
         ours=counts.OURS_EACH,
         rivals=(
-            Rival(contender=counts.ROW_NUMBER),
+            Rival(contender=counts.ROW_NUMBER, at_least=1 / 1.2),
             Rival(contender=counts.DUCKDB_EACH),
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import CountWindow, TumblingWindow, aggregate, count_windows
+from backfill import CountWindow, TumblingWindow, aggregate, count_rows
 from backfill import aggregates as agg
 from backfill.aggregates import Aggregate
 from backfill.engines import ENGINES
@@ -19,10 +19,10 @@ from backfill.errors import AggregateError, ColumnError, WindowError
 from backfill.operators import counting
 from backfill.replay import Event as Arriving
 from backfill.replay import replay
-from backfill.time.durations import Fixed
 from tests import drawn
 from tests.frames import frame, rows
 from tests.reference import Event
+from tests.reference_counts import held, in_order
 
 COMMON = {"key": "key", "time": "time", "time_format": "epoch_us"}
 BOTH: dict[str, Aggregate] = {"n": agg.count(), "total": agg.sum("value")}
@@ -41,10 +41,11 @@ AGGREGATES: dict[str, Aggregate] = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and parts of a few events, so that a short case has many."""
-    monkeypatch.setattr(counting, "BLOCK", 4)
+    monkeypatch.setattr(counting, "BLOCK", 10)
+    monkeypatch.setattr(counting, "ONE_OF", 2)
     monkeypatch.setattr(counting, "_CELL_BITS", 5)
-    monkeypatch.setattr(count_windows, "_PART_EVENTS", 1)
-    monkeypatch.setattr(count_windows, "_FRAME_EVENTS", 3)
+    monkeypatch.setattr(count_rows, "_PART_EVENTS", 1)
+    monkeypatch.setattr(count_rows, "_FRAME_EVENTS", 3)
 
 
 def crowds() -> st.SearchStrategy[list[Event]]:
@@ -54,35 +55,6 @@ def crowds() -> st.SearchStrategy[list[Event]]:
     return drawn.few_or_many(each).map(
         lambda found: [Event(k, t, v, None, (i * 7 % 64) // 2) for i, (k, t, v) in enumerate(found)]
     )
-
-
-def in_order(events: Iterable[Event], order: str) -> list[Event]:
-    def place(e: Event) -> Any:
-        places = (e.time, e.arrival) if order == "time" else (e.arrival, e.time)
-        return (*places, e.key, e.value is not None, e.value or 0)
-
-    return sorted(events, key=place)
-
-
-def held(own: Sequence[Event], window: CountWindow, *, rest: bool = True) -> Iterator[list[int]]:
-    """The places, from 0, of the events of each window; `own` is in the window's order."""
-    size, advance, count = window.size, window.advance, len(own)
-    times = [e.time for e in own if e.time is not None]
-    if isinstance(advance, Fixed):
-        for place, time in enumerate(times):
-            following = times[place + 1] if place + 1 < count else None
-            if following is None or following // advance.us > time // advance.us:
-                yield list(range(count))[: place + 1][-(size or count) :]  # type: ignore[operator]
-    elif isinstance(size, Fixed):
-        for last in range(advance - 1, count, advance):
-            yield [i for i, t in enumerate(times) if times[last] - size.us <= t <= times[last]]
-    else:
-        ends = list(range(advance, count + 1, advance))
-        if rest and count % advance:
-            ends.append(count - count % advance + advance)
-        for end in ends:
-            inside = [i for i in range(count) if size is None or end - size <= i]
-            yield [i for i in inside if i < end]
 
 
 def folded(events: Sequence[Event], names: Iterable[str]) -> tuple[Any, ...]:
@@ -388,7 +360,7 @@ def test_what_has_no_meaning_is_refused(spark: SparkSession) -> None:
         count(CountWindow(size=2), arrival="id")
     with pytest.raises(WindowError, match="combine: has no meaning"):
         count(CountWindow(size=2), arrival="arrival", combine=True)
-    with pytest.raises(AggregateError, match=r"reserved for the number of an event .*first_event"):
+    with pytest.raises(AggregateError, match=r"aggregates: the name is reserved .*first_event"):
         count(CountWindow(size=2), arrival="arrival", aggregates={"first_event": agg.count()})
     own = agg.custom("value", partial=F.max, merge=F.greatest)
     with pytest.raises(AggregateError, match="is not available for"):

@@ -152,7 +152,7 @@ def test_a_gap_in_messages_is_refused_elsewhere(spark: SparkSession) -> None:
     for arrival in (None, "key", ["offset", "key"]):
         with pytest.raises(WindowError, match="gap: a gap of messages needs events with offsets"):
             aggregate(events, window, arrival=arrival, **counted)
-    with pytest.raises(WindowError, match=r"gap: .*only `aggregate` takes as a gap"):
+    with pytest.raises(WindowError, match=r"gap: .*only `aggregate` and jobs take as a gap"):
         sessionize(events, window, arrival="offset", **COMMON)
     for name in ENGINES:
         with pytest.raises(WindowError, match="has no such window"):

@@ -13,6 +13,7 @@ from backfill import CountWindow, SlidingWindow
 from backfill.reach import Reach, reach_of
 from tests import reference
 from tests.reference import Event
+from tests.reference_counts import held, in_order
 
 WINDOWS = [
     SlidingWindow(size="3us"),
@@ -36,6 +37,35 @@ def rows(times: list[int], window: SlidingWindow) -> Counter[Any]:
     ahead = 0 if window.following is None else window.following.us
     each = reference.surrounding(events, back, ahead, before=window.before)
     return Counter((e.time, len(own)) for e, own in each)
+
+
+COUNTS = [
+    CountWindow(size=3, order="time"),
+    CountWindow(size=3, advance=3, order="time"),
+    CountWindow(size=5, advance=2, order="time"),
+    CountWindow(size=None, advance=2, order="time"),
+    CountWindow(size=3, advance="4us", order="time"),
+    CountWindow(size="6us", advance=2, order="time"),
+]
+
+
+@pytest.mark.parametrize("rest", [True, False])
+@pytest.mark.parametrize("window", COUNTS, ids=str)
+@given(times=EVENTS, changed=st.integers(-20, 20))
+def test_only_count_windows_within_reach_change(
+    window: CountWindow, rest: bool, times: list[int], changed: int
+) -> None:
+    reach = reach_of(window, 1, rest=rest)
+    before, after = (counted(each, window, rest) for each in (times, [*times, changed]))
+    for row in (before - after) + (after - before):
+        assert inside(row[0], reach.rows((changed, changed + 1)))
+
+
+def counted(times: list[int], window: CountWindow, rest: bool) -> Counter[Any]:
+    """Where each row stands, and the numbers and times of its events."""
+    own = in_order([Event("a", time) for time in times], "time")
+    found = [places for places in held(own, window, rest=rest) if places]
+    return Counter((own[each[-1]].time, *((i, own[i].time) for i in each)) for each in found)
 
 
 def inside(at: int, span: tuple[int | None, int | None]) -> bool:
@@ -70,7 +100,13 @@ def test_rows_need_only_events_within_reach(
 def test_reach() -> None:
     assert reach_of(SlidingWindow(size="1h"), 1_000) == Reach(0, 3_600_000_000)
     assert reach_of(SlidingWindow(size="1ms", distinct=True), 1_000) == Reach(0, 2_000)
-    assert reach_of(CountWindow(size=5), 1_000) == Reach(0, None)
+    assert reach_of(CountWindow(size=5, order="time"), 1_000) == Reach(0, None)
+    # By arrival, a late event has any number.
+    assert reach_of(CountWindow(size=5), 1_000) == Reach(None, None)
+    tumbling = CountWindow(size=5, advance=5, order="time")
+    assert reach_of(tumbling, 1_000) == Reach(None, None)
+    assert reach_of(tumbling, 1_000, rest=False) == Reach(0, None)
+    assert Reach(None, None).rows((10, 20)) == (None, None)
     assert Reach(1, None).rows((10, 20)) == (9, None)
     assert Reach(1, None).events((10, 20)) == (None, 21)
     assert Reach(1, 2).rows((None, 20)) == (None, 22)

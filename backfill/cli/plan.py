@@ -12,7 +12,7 @@ from backfill.cli.output import iso_utc, print_json, print_line, print_table, te
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
 
 if TYPE_CHECKING:
-    from backfill.planning.stages import Beyond, Plan, Stage
+    from backfill.planning.stages import Beyond, Moved, Plan, Stage
     from backfill.spec import JobSpec
 
 
@@ -93,7 +93,12 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if isinstance(stage, MergeStage):
         found["late"] = [
-            {"tables": each.tables, "inputs": sorted(each.inputs), "events": each.events}
+            {
+                "tables": each.tables,
+                "inputs": sorted(each.inputs),
+                "events": each.events,
+                "moved": [asdict(one) for one in each.moved],
+            }
             for each in stage.late
         ]
     if isinstance(stage, ExpireStage):
@@ -178,6 +183,8 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                         f"{name}: a late event changes all later rows of its key, since its "
                         "windows have no start; all of the key's events are read."
                     )
+            for each in late.moved:
+                print_line(_moving(each, spec))
         return
     if isinstance(stage, ExpireStage):
         print_line(
@@ -197,13 +204,27 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
             print_line(f"  They are {way}: {stage.combining.why}.")
 
 
+def _moving(moved: Moved, spec: JobSpec) -> str:
+    """What late events cost where they move others to other windows."""
+    from backfill.windows import SessionWindow, key_of
+
+    window = spec.windows[moved.table].window
+    again = f"{moved.events:,} events are read again and {moved.rows:,} rows computed again."
+    if isinstance(window, SessionWindow):
+        what = "a late message can join sessions of its key anywhere"
+    elif key_of(window, ("key",)):
+        what = "a late event moves every later window of its key"
+    else:
+        return f"{moved.table}: a late event moves every later window of the whole stream; {again}"
+    return f"{moved.table}: {what}; for {moved.keys:,} keys {again}"
+
+
 def _endless(spec: JobSpec, name: str) -> bool:
     """Whether an event is in the window of every later one of its key."""
-    from backfill.reach import reach_of
-    from backfill.windows import EventWindow
+    from backfill.windows import SlidingWindow
 
     window = spec.windows[name].window
-    return isinstance(window, EventWindow) and reach_of(window, 1).ahead is None
+    return isinstance(window, SlidingWindow) and window.size is None
 
 
 def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
@@ -213,16 +234,27 @@ def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
             f"events are read {_span(beyond.low, beyond.high)}."
         )
     if beyond.affected is not None:
-        which = "all later rows" if _endless(spec, beyond.window) else "rows"
         print_line(
             f"{beyond.window}: {beyond.affected:,} rows outside [{beyond.dates[0]}, "
-            f"{beyond.dates[1]}) are computed again: {which} that its events can be in."
+            f"{beyond.dates[1]}) are computed again: {_which(spec, beyond.window)} that its events "
+            "can be in."
         )
     files, rows, size = beyond.rewritten
     if files:
         print_line(
             f"{beyond.window}: up to {files:,} files are rewritten ({rows:,} rows, {size:,} bytes)."
         )
+
+
+def _which(spec: JobSpec, name: str) -> str:
+    """Which rows outside of a range its events can be in."""
+    from backfill.kinds import reach
+    from backfill.windows import by_place
+
+    window = spec.windows[name].window
+    if not by_place(window):
+        return "all later rows" if _endless(spec, name) else "rows"
+    return "all rows" if reach(window, spec.engine).behind is None else "all later rows"
 
 
 def _span(low: int | None, high: int | None) -> str:

@@ -76,7 +76,7 @@ def show(
         _check_published(path, job)
     found = look_up(
         path,
-        key=_key(spec, key or []),
+        key=_key(spec, window, key or []),
         start_us=start_us,
         end_us=end_us,
         end_inclusive=window in spec.windows and _end_inclusive(spec, window),
@@ -109,15 +109,19 @@ def _check_published(path: Path, job: Path) -> None:
         )
 
 
-def _key(spec: JobSpec, values: list[str]) -> dict[str, str]:
-    if values and len(values) != len(spec.key):
-        columns = ", ".join(spec.key) or "none"
+def _key(spec: JobSpec, name: str, values: list[str]) -> dict[str, str]:
+    from backfill.windows import key_of
+
+    # Rows of the quarantine have the key's columns.
+    key = key_of(spec.windows[name].window, spec.key) if name in spec.windows else spec.key
+    if values and len(values) != len(key):
+        columns = ", ".join(key) or "none"
         raise JobFileError(
             f"{len(values)} given, but the key's columns are: {columns}",
             field="--key",
-            way_out="Give --key once for each, in this order" if spec.key else None,
+            way_out="Give --key once for each, in this order" if key else None,
         )
-    return dict(zip(spec.key, values, strict=False))
+    return dict(zip(key, values, strict=False))
 
 
 def _order(
@@ -130,10 +134,10 @@ def _order(
 
 def _end_inclusive(spec: JobSpec, name: str) -> bool:
     """Whether the end that this window reports belongs to it, by the engine's rules."""
-    from backfill.windows import EventWindow, SessionWindow
+    from backfill.windows import EventWindow, SessionWindow, by_place
 
     window = spec.windows[name].window
-    if isinstance(window, EventWindow):
+    if isinstance(window, EventWindow) or by_place(window):
         return True
     rules = spec.engine.rules_for(window)
     if isinstance(window, SessionWindow):

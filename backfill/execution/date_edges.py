@@ -13,7 +13,7 @@ from backfill.engines import Engine
 from backfill.kinds import kind_of
 from backfill.operators.calendar import local_date
 from backfill.store import APART
-from backfill.windows import AnyWindow, SessionWindow
+from backfill.windows import AnyWindow, SessionWindow, by_place
 
 
 def with_edges_apart(rows: DataFrame, window: AnyWindow, engine: Engine, zone: str) -> DataFrame:
@@ -21,7 +21,7 @@ def with_edges_apart(rows: DataFrame, window: AnyWindow, engine: Engine, zone: s
 
     Other windows have no such edges: each holds events of as many dates as it is long.
     """
-    if not isinstance(window, SessionWindow):
+    if not isinstance(window, SessionWindow) or by_place(window):
         return rows
     (start, last), gap = kind_of(window, engine, zone).bounds(), window.gap.us
     edges = (start - gap, last + gap)

@@ -17,6 +17,7 @@ from backfill.planning.expiry import plan_expiry
 from backfill.planning.stages import ExpireStage
 from backfill.spec import JobSpec
 from backfill.store import Store
+from backfill.windows import key_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _expire(
         with_edges_apart(lasting, spec.windows[name].window, spec.engine, spec.timezone),
         run_id=run_id,
         partition_by=("date",),
-        sort_by=(*spec.key, starts),
+        sort_by=(*key_of(spec.windows[name].window, spec.key), starts),
     )
     try:
         replaced = {*stage.whole, *stage.mixed}

@@ -54,6 +54,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     # First, because Spark may observe nothing of a frame that it finds to be empty.
     if sums.first is None or sums.horizon is None:
         raise nothing_usable(context, events)
+    sliced = replace(sliced, count=sums.accepted)
     read, unusable = counted.get["read"], counted.get["unusable"]
     context.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
 

@@ -25,6 +25,7 @@ from backfill.quality.store import keep
 from backfill.quality.window_rules import Look, Measured, WindowRules, measure
 from backfill.spec import JobSpec
 from backfill.store import Table
+from backfill.windows import key_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,8 @@ class Gate:
         each = self.spec.windows[name]
         definition = Definition(each.window, each.aggregates)
         spec = self.spec
-        return WindowRules(definition, spec.key, spec.engine, spec.timezone, spec.id)
+        key = key_of(each.window, spec.key)
+        return WindowRules(definition, key, spec.engine, spec.timezone, spec.id)
 
     def _builtin(self, rules: WindowRules) -> dict[str, Builtin]:
         return self.spec.checks.about(scopes(rules.definition.window))
@@ -123,7 +125,7 @@ class Gate:
         if rows.computed is not None:
             return rows.computed
         if (rows.written or 0) > sample.FEW and "conservation" in self._builtin(rules):
-            return rows.frame.where(sample.sampled([column(each) for each in self.spec.key]))
+            return rows.frame.where(sample.sampled([column(each) for each in rules.key]))
         return None
 
     def _window(
@@ -146,7 +148,7 @@ class Gate:
             metrics,
             self.spec.checks.own.get(name, ()),
             rows.frame,
-            self.spec.key,
+            rules.key,
         )
         if measured is None:
             return found

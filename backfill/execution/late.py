@@ -17,6 +17,7 @@ from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of
+from backfill.execution.late_keys import late_keys
 from backfill.execution.late_rows import late_rows
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
@@ -38,7 +39,7 @@ from backfill.planning.time_spans import dates_between, dates_over, starts_on, w
 from backfill.quality.events import Counted
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
-from backfill.windows import EventWindow, SessionWindow
+from backfill.windows import SessionWindow, SlidingWindow, by_place
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
 MANY = FEW
@@ -170,9 +171,13 @@ def _computed(
     Returns:
         None for all of them.
     """
-    if few is None or not few.key.inner or count <= MANY:
+    if few is None or count <= MANY:
         return None
-    bounded = with_bounds(rows, context.definitions[state.name], few)
+    definition = context.definitions[state.name]
+    few = few.of(definition)
+    if not few.key.inner:
+        return None
+    bounded = with_bounds(rows, definition, few)
     return of_keys(bounded, F.broadcast(few.frame), few.key.inner, "left_semi")
 
 
@@ -227,7 +232,9 @@ def _window(
 ) -> ComputedWindows:
     """The windows that the late events change, written with the other windows of their files."""
     definition, record = context.definitions[state.name], state.settled
-    if isinstance(definition.window, EventWindow):
+    if by_place(definition.window):
+        return late_keys(context, staging, state, sliced, sums, horizon)
+    if isinstance(definition.window, SlidingWindow):
         return late_rows(context, staging, state, sliced, sums, horizon)
     built = Built(sliced.frame, definition, sliced)
     bitmap, rows = _near(context, state, built, sums)

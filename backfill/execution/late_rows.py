@@ -34,7 +34,7 @@ from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.reach import Span
 from backfill.time.dates import ALL, NONE
-from backfill.windows import EventWindow, SlidingWindow
+from backfill.windows import SlidingWindow
 
 _OTHER = "_other"
 
@@ -131,13 +131,13 @@ def _gone(
     """
     window, sliced = built.definition.window, built.sliced
     assert sliced.events is not None
-    assert isinstance(window, EventWindow)
+    assert isinstance(window, SlidingWindow)
     low, high = span
     files = candidates(context, state, built, low, None if high is None else high - 1)
     if not files:
         return None
     rows = published(context, state, built, files)
-    if isinstance(window, SlidingWindow) and window.distinct and sliced.engine.rules.clips_at_epoch:
+    if window.distinct and sliced.engine.rules.clips_at_epoch:
         # Events from before the extent have the first window in common with those in it.
         assert window.size is not None
         rows = rows.where(F.col(END) > window.size.us)
@@ -156,7 +156,7 @@ def _with_row(late: Sliced, rows: Built) -> int:
     """How many of the late events have a row of their own."""
     window = rows.definition.window
     assert late.events is not None
-    assert isinstance(window, EventWindow)
+    assert isinstance(window, SlidingWindow)
     keys = late.key.inner
     own = late.events.select(*keys, own_end(window, late.engine).alias(END))
     others = rows.frame.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, END)))

@@ -21,7 +21,7 @@ from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.slicing import slices
 from backfill.reach import Span
-from backfill.windows import SessionWindow
+from backfill.windows import CountWindow, SessionWindow
 
 _THERE = "_there"
 
@@ -30,16 +30,19 @@ def fewer(removed: DataFrame, written: Built) -> DataFrame:
     """The removed windows in whose place there are fewer events: key, start, end, µs.
 
     Events come and do not go, unless the source has changed. Of sessions, which can be joined and
-    split, a key's are compared as one.
+    split, and of count windows, which more events move, a key's are compared as one.
 
     Args:
-        removed: key, start, end and number of events of published windows.
+        removed: key, start, end and numbers of events of published windows.
         written: the windows that were computed in their place.
     """
     keys = written.sliced.key.inner
-    same = keys if isinstance(written.definition.window, SessionWindow) else [*keys, START, END]
-    before = removed.groupBy(*same).agg(F.sum(EVENTS).alias(EVENTS))
-    now = written.frame.groupBy(*same).agg(F.sum(EVENTS).alias(_THERE))
+    window = written.definition.window
+    moved = isinstance(window, SessionWindow | CountWindow)
+    same = keys if moved else [*keys, START, END]
+    held = written.kind.held if isinstance(window, CountWindow) else EVENTS
+    before = removed.groupBy(*same).agg(F.sum(held).alias(EVENTS))
+    now = written.frame.groupBy(*same).agg(F.sum(held).alias(_THERE))
     joined = _joined(before, now, same, "left")
     lost = joined.where(F.coalesce(F.col(_THERE), F.lit(0)) < F.col(EVENTS))
     return _joined(removed, lost.select(*same), same, "left_semi").select(*keys, START, END)
@@ -125,7 +128,7 @@ def check_removed(
         lost.withColumns({START: start, END: end}),
     )
     sliced = slices(context, events, [state.name], computed_once)
-    if isinstance(written.definition.window, SessionWindow):
+    if not written.definition.of_events and isinstance(written.definition.window, SessionWindow):
         # Rules can cut within a slice.
         window = written.definition.window
         wrong = outside(sliced.singles.get(window, sliced.frame), written)

@@ -19,6 +19,7 @@ from backfill.planning.context import Context
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
 from backfill.time.dates import ALL, NONE, Dates
+from backfill.windows import key_of
 
 
 def publish(
@@ -154,7 +155,12 @@ def _changed(context: Context, change: TableChange) -> int | None:
     rules = context.spec.engine.rules_for(window)
     try:
         found = changes(
-            old, new, key=context.spec.key, window=window, rules=rules, id=context.spec.id
+            old,
+            new,
+            key=key_of(window, context.spec.key),
+            window=window,
+            rules=rules,
+            id=context.spec.id,
         )
     except ColumnError:
         return None

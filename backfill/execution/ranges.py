@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME
 from backfill.compute import Definition, Sliced
-from backfill.conservation import Totals, check_held
+from backfill.conservation import Totals, assigned_to, check_held
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of
 from backfill.execution.full import nothing_usable
@@ -48,7 +48,7 @@ from backfill.planning.time_spans import (
 from backfill.quality.events import Counted
 from backfill.reach import Span
 from backfill.time.dates import Dates, Range, midnight
-from backfill.windows import EventWindow, SessionWindow
+from backfill.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,10 @@ def _window(
     covered: Dates,
 ) -> ComputedWindows:
     definition = context.definitions[state.name]
-    if isinstance(definition.window, SessionWindow):
+    if isinstance(definition.window, SessionWindow) and not definition.of_events:
         return _session(context, staging, state, sliced, part, sums, horizon, covered)
     assigned = sums.assigned[state.name]
-    if isinstance(definition.window, EventWindow):
+    if definition.of_events:
         sliced, assigned = _needed_events(context, definition, sliced, part)
     built = sliced.build(definition)
     every, in_windows = computed_with(built.frame, F.sum(built.kind.held).alias("events"))
@@ -238,8 +238,9 @@ def _needed_events(
     """The events that the rows need which an event of the range can affect, and their number."""
     assert sliced.events is not None
     own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
-    near = sliced.events.where(own)
-    return replace(sliced, events=near), near.count()
+    events = sliced.events.where(own)
+    near = replace(sliced, events=events, count=events.count())
+    return near, assigned_to(near, definition)
 
 
 def _session(

@@ -21,6 +21,7 @@ from backfill.ledger.reader import events_of
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.slicing import slices
+from backfill.windows import by_place
 
 BEYOND = "beyond_retention"
 
@@ -37,7 +38,7 @@ def ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
     """
     latest = limit + kind_of(definition.window, sliced.engine, sliced.zone).open_us
     old = replace(sliced, frame=sliced.frame.where(F.col(FIRST) <= latest))
-    if sliced.events is not None:
+    if sliced.events is not None and not by_place(definition.window):
         old = replace(old, events=sliced.events.where(F.col(TIME) <= latest))
     built = old.build(definition)
     return replace(built, frame=built.frame.where(ended(built, limit)))

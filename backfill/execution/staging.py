@@ -16,6 +16,7 @@ from backfill.kinds import times_of
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context
 from backfill.store import Staged
+from backfill.windows import key_of
 
 # The columns that identify a row of the quarantine.
 _PLACE = ("reason", "raw", "source")
@@ -58,7 +59,7 @@ class Staging:
         """Writes rows of a window's table; a task takes about this many bytes."""
         spec = self._context.spec
         window = spec.windows[name].window
-        order = (*spec.key, times_of(window)[0])
+        order = (*key_of(window, spec.key), times_of(window)[0])
         marked = with_edges_apart(rows, window, spec.engine, spec.timezone)
         return self._stage(name, marked, ("date",), order, task_bytes)
 

@@ -10,12 +10,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import EVENT_TIME, LAST, START, column, key_name
+from backfill.columns import EVENT_TIME, LAST, LAST_EVENT, START, column, key_name
 from backfill.engines import Rules
 from backfill.errors import ColumnError
 from backfill.kinds import of_each_event, times_of
+from backfill.operators.grids import floor_to
 from backfill.operators.session import last_event
-from backfill.windows import AnyWindow, SessionWindow
+from backfill.windows import AnyWindow, CountWindow, SessionWindow, by_place
 
 #: What `change` says.
 KINDS = ("inserted", "updated", "deleted", "merged", "split")
@@ -38,7 +39,9 @@ def changes(
     """Compares two versions of a window's table.
 
     Aligned windows are the same window where key, start and end are equal, and so are the distinct
-    windows that events share. Rows of single events are the same row where key, time and id are
+    windows that events share. Count windows are the same window where they have the same place in
+    the order of their key's windows, or are of the same period; sessions by messages where their
+    ids are equal. Rows of single events are the same row where key, time and id are
     equal; without an id, where they have the same place among the rows of that time, in the order
     of their values. Sessions can't be matched like this, since a late event can move their start
     and with it their id: an old and a new session of one key are linked where their spans, from
@@ -78,10 +81,16 @@ def changes(
     keys = [key_name(i) for i in range(len(key))]
     ids = ["session_id"] if "session_id" in {*old.columns, *new.columns} else []
     own = [id] if id is not None and of_each_event(window) else []
-    _check_same(old, new, [*key, *ids, *times_of(window), *own])
+    number = [LAST_EVENT] if isinstance(window, CountWindow) else []
+    _check_same(old, new, [*key, *ids, *times_of(window), *own, *number])
     rows = _sides(old, new, key, window, rules)
     same = [*keys, START, LAST]
-    if isinstance(window, SessionWindow):
+    if isinstance(window, SessionWindow) and by_place(window):
+        # Sessions in several partitions can meet, so they are known by their ids.
+        id_before, id_now = (F.col(side)["session_id"] for side in (_OLD, _NEW))
+        rows, same = rows.withColumn(_ID, F.coalesce(id_before, id_now)), [*keys, _ID]
+        rows = rows.withColumns({START: F.lit(0), LAST: F.lit(0)})
+    elif isinstance(window, SessionWindow):
         same = keys
     elif of_each_event(window):
         rows, same = _numbered(rows, same, own, key), [*same, _ID, _NUMBER]
@@ -153,7 +162,9 @@ def _sides(
 
     def side(frame: DataFrame, name: str) -> DataFrame:
         start, last = map(F.unix_micros, times_of(window))
-        if isinstance(window, SessionWindow):
+        if isinstance(window, CountWindow):
+            start = last = _number(window, rules, last)
+        elif isinstance(window, SessionWindow) and not by_place(window):
             # An older version may have had a smaller gap than is taken off here.
             last = F.greatest(start, last_event(last, window, rules))
         if isinstance(window, SessionWindow) and window.has_rules:
@@ -171,6 +182,14 @@ def _sides(
         )
 
     return side(old, _OLD).unionByName(side(new, _NEW), allowMissingColumns=True)
+
+
+def _number(window: CountWindow, rules: Rules, last: Column) -> Column:
+    """The number of the last event before its own ones; or the period that it is of, µs."""
+    advance = window.advance
+    if isinstance(advance, int):
+        return floor_to(F.col(LAST_EVENT) - 1, advance, 0)
+    return floor_to(last - int(rules.closed == "right"), advance.us, 0)
 
 
 def _numbered(

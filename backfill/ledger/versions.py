@@ -13,6 +13,7 @@ from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.ledger.changes import changes
 from backfill.spec import JobSpec
 from backfill.store import Commit, Store
+from backfill.windows import key_of
 
 #: The kind of a commit that only rearranges rows.
 COMPACT = "compact"
@@ -121,7 +122,12 @@ def changes_since(
     new = table.read(spark, sorted(now - then))
     old = new.where(F.lit(False)) if before is None else before.read(spark, sorted(then - now))
     return changes(
-        old, new, key=spec.key, window=window, rules=spec.engine.rules_for(window), id=spec.id
+        old,
+        new,
+        key=key_of(window, spec.key),
+        window=window,
+        rules=spec.engine.rules_for(window),
+        id=spec.id,
     )
 
 

@@ -1,14 +1,15 @@
-"""Numbers the events of each key in an order, from 1, without a task that holds all of them.
+"""Numbers the events of each key in an order, from 1, without a task that holds a large key.
 
-The events of a key are counted first. Those of a key with many are split into blocks by their
-place in the order; a number is then the number within the block plus the events in the blocks
-before it. What is put in front of all tasks, for this, is a row for each block, and a key with few
-events has none.
+Which keys have many events a sample says. The others are numbered as they are, each in one task.
+The events of a key with many are split into blocks by their place in the order; a number is then
+the number within the block plus the events in the blocks before it. What is put in front of all
+tasks, for this, is a row for each block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
@@ -23,73 +24,102 @@ from backfill.events.times import instant
 NUMBER = "_number"
 #: About this many events are numbered in one task; a key with no more is not split.
 BLOCK = 100_000
+#: One place of so many is counted to tell which keys have more. Of a key with just so many that is
+#: 1,500 places, so the sample is off by a few percent, and nothing depends on it but the tasks'
+#: sizes.
+ONE_OF = 64
 #: Blocks are cut within cells of 2^40 units (12 days of µs), so that a single event far away from
 #: the others does not leave these in one block.
 _CELL_BITS = 40
 #: Within a long, as a double.
 _FAR = 9e18
 
-_AT, _CELL, _BLOCK, _MANY = "_at", "_cell", "_block", "_many"
+_AT, _CELL, _BLOCK = "_at", "_cell", "_block"
 _COUNT, _LOW, _HIGH, _WIDTH, _BEFORE = "_count", "_low", "_high", "_width", "_before"
 
 
-def numbered(
-    events: DataFrame,
-    keys: Sequence[str],
-    *,
-    order: Sequence[str],
-    place: str,
-    ties: Sequence[str],
-) -> DataFrame:
-    """Adds NUMBER: 1 for a key's first event in the order, 2 for the next one, and so on.
+@dataclass(frozen=True)
+class Numbering:
+    """In which order events are numbered.
 
-    Args:
-        events: any rows.
+    Attributes:
         keys: the columns of the key; none for one group of all events.
         order: columns that precede `place` in the order, such as a partition.
         place: the column that orders events next, a number or a time.
         ties: columns that order events with equal places. Rows that are equal in all of these are
             numbered in any order.
-
-    Returns:
-        The rows with NUMBER (a long).
     """
-    at = events.withColumn(_AT, _whole(events, place))
-    at = at.withColumn(_CELL, F.shiftright(_AT, _CELL_BITS))
-    cell = [*keys, *order, _CELL]
-    cells = at.groupBy(*cell).agg(
-        F.count(F.lit(1)).alias(_COUNT), F.min(_AT).alias(_LOW), F.max(_AT).alias(_HIGH)
-    )
-    # The width of a block is at least the units that hold a block's events on average.
-    blocks = F.ceil(F.col(_COUNT) / BLOCK)
-    width = F.floor((F.col(_HIGH) - F.col(_LOW)) / blocks) + 1
-    split = (
-        cells.withColumn(_MANY, F.sum(_COUNT).over(Over.partitionBy(*keys)) > BLOCK)
-        .where(_MANY)
-        .select(*cell, _LOW, width.alias(_WIDTH), _MANY)
-    )
-    into = F.col(_AT) - F.col(_LOW)
-    begin = F.col(_AT) - F.pmod(into, F.col(_WIDTH))
-    places = [F.col(each) for each in (*order, _CELL)]
-    placed = (
-        _attached(at, split, cell)
-        .withColumn(_BLOCK, F.when(F.col(_MANY), F.struct(*places, begin.alias(_LOW))))
-        .drop(_CELL, _LOW, _WIDTH, _MANY)
-    )
-    counts = (
-        placed.where(F.col(_BLOCK).isNotNull())
-        .groupBy(*keys, _BLOCK)
-        .agg(F.count(F.lit(1)).alias(_COUNT))
-    )
-    earlier = Over.partitionBy(*keys).orderBy(_BLOCK).rowsBetween(Over.unboundedPreceding, -1)
-    before = counts.select(*keys, _BLOCK, F.sum(_COUNT).over(earlier).alias(_BEFORE))
-    within = Over.partitionBy(*keys, _BLOCK).orderBy(*order, place, *ties)
-    number = F.row_number().over(within) + F.coalesce(_BEFORE, F.lit(0))
-    return (
-        _attached(placed, before, [*keys, _BLOCK])
-        .withColumn(NUMBER, number.cast("long"))
-        .drop(_AT, _BLOCK, _BEFORE)
-    )
+
+    keys: Sequence[str]
+    order: Sequence[str]
+    place: str
+    ties: Sequence[str]
+
+    def divided(
+        self, events: DataFrame, count: int | None
+    ) -> tuple[DataFrame | None, DataFrame | None]:
+        """The events of keys with few, and of those with many; None where there are none.
+
+        Args:
+            events: any rows.
+            count: how many there are; None where that is not known.
+        """
+        if count is not None and count <= BLOCK:
+            return events, None
+        if not self.keys:
+            return None, events
+        sampled = self._sampled(events).groupBy(*self.keys).agg(F.count(F.lit(1)).alias(_COUNT))
+        many = sampled.where(F.col(_COUNT) * ONE_OF > BLOCK).select(*self.keys)
+        return _joined(events, many, self.keys, "left_anti"), _joined(
+            events, many, self.keys, "left_semi"
+        )
+
+    def together(self, events: DataFrame) -> DataFrame:
+        """The events with NUMBER, a long; a key's in one task."""
+        in_order = Over.partitionBy(*self.keys).orderBy(*self.order, self.place, *self.ties)
+        return events.withColumn(NUMBER, F.row_number().over(in_order).cast("long"))
+
+    def in_blocks(self, events: DataFrame) -> DataFrame:
+        """The events with NUMBER, a key's in several tasks."""
+        keys, order = self.keys, self.order
+        cell = [*keys, *order, _CELL]
+        cells = (
+            self._sampled(events)
+            .withColumn(_CELL, F.shiftright(_AT, _CELL_BITS))
+            .groupBy(*cell)
+            .agg(F.count(F.lit(1)).alias(_COUNT), F.min(_AT).alias(_LOW), F.max(_AT).alias(_HIGH))
+        )
+        # The width of a block is at least the units that hold a block's events on average.
+        blocks = F.ceil(F.col(_COUNT) * ONE_OF / BLOCK)
+        width = F.floor((F.col(_HIGH) - F.col(_LOW)) / blocks) + 1
+        split = cells.select(*cell, _LOW, width.alias(_WIDTH))
+        at = self._placed(events).withColumn(_CELL, F.shiftright(_AT, _CELL_BITS))
+        # A cell that the sample has not seen is a block.
+        whole = F.lit(1 << _CELL_BITS)
+        into = F.pmod(F.col(_AT) - F.coalesce(_LOW, F.lit(0)), F.coalesce(_WIDTH, whole))
+        places = [F.col(each) for each in (*order, _CELL)]
+        block = F.struct(*places, (F.col(_AT) - into).alias(_LOW))
+        placed = (
+            _joined(at, split, cell, "left").withColumn(_BLOCK, block).drop(_CELL, _LOW, _WIDTH)
+        )
+        counts = placed.groupBy(*keys, _BLOCK).agg(F.count(F.lit(1)).alias(_COUNT))
+        earlier = Over.partitionBy(*keys).orderBy(_BLOCK).rowsBetween(Over.unboundedPreceding, -1)
+        before = counts.select(*keys, _BLOCK, F.sum(_COUNT).over(earlier).alias(_BEFORE))
+        within = Over.partitionBy(*keys, _BLOCK).orderBy(*order, self.place, *self.ties)
+        number = F.row_number().over(within) + F.coalesce(_BEFORE, F.lit(0))
+        return (
+            _joined(placed, before, [*keys, _BLOCK], "left")
+            .withColumn(NUMBER, number.cast("long"))
+            .drop(_AT, _BLOCK, _BEFORE)
+        )
+
+    def _sampled(self, events: DataFrame) -> DataFrame:
+        """The events at some of the places."""
+        wanted = F.pmod(F.xxhash64(_AT), F.lit(ONE_OF)) == 0
+        return self._placed(events).select(*self.keys, *self.order, _AT).where(wanted)
+
+    def _placed(self, events: DataFrame) -> DataFrame:
+        return events.withColumn(_AT, _whole(events, self.place))
 
 
 def _whole(events: DataFrame, place: str) -> Column:
@@ -104,9 +134,9 @@ def _whole(events: DataFrame, place: str) -> Column:
     return F.when(at.isNotNull(), F.floor(number))
 
 
-def _attached(rows: DataFrame, few: DataFrame, on: Sequence[str]) -> DataFrame:
-    """The rows with the columns of those few rows that are equal in some; NULL equals NULL."""
+def _joined(rows: DataFrame, few: DataFrame, on: Sequence[str], how: str) -> DataFrame:
+    """The rows joined with few others that are equal in some columns; NULL equals NULL."""
     other = {name: f"{name}_few" for name in on}
     equal = reduce(and_, (F.col(name).eqNullSafe(F.col(other[name])) for name in on))
-    found = rows.join(F.broadcast(few.withColumnsRenamed(other)), equal, "left")
+    found = rows.join(F.broadcast(few.withColumnsRenamed(other)), equal, how)
     return found.drop(*other.values())

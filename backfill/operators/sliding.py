@@ -13,7 +13,7 @@ from another, so sums of doubles do not drift.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
@@ -189,8 +189,15 @@ def _with_running(
     states = {EVENTS: F.sum(F.when(counted, F.lit(1).cast("long"))).over(frame)}
     for each in aggregates:
         states |= each.over(counted, frame)
-    # Aggregates share states, such as the number of values. Spark would compute each of them.
-    # What is written alike is alike here: states are made of inputs, which have names of their own.
+    return with_states(rows, part, states)
+
+
+def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> DataFrame:
+    """The rows with states, their names after that of a part of a window.
+
+    Aggregates share states, such as the number of values. Spark would compute each of them. What is
+    written alike is alike here: states are made of inputs, which have names of their own.
+    """
     first: dict[str, str] = {}
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
     found = rows.withColumns({part + name: states[name] for name in first.values()})

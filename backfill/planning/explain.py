@@ -63,7 +63,7 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         tables = tuple(name for each in stage.late for name in each.tables)
         count = len({path for each in stage.late for path in each.inputs})
         kind, reads = "late", f"{count} inputs that are not counted yet"
-        replaces = "windows that a late event belongs to or joins"
+        replaces = "windows that a late event belongs to, joins or moves"
         windows = {name: spec.windows[name] for name in tables}
         again = [
             name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from backfill.errors import SourceError
 from backfill.events.model import shown
@@ -11,8 +12,10 @@ from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncount
 from backfill.ledger.state import QUARANTINE, grouped
 from backfill.planning.bots import check_whole
 from backfill.planning.context import Context
+from backfill.planning.moved import moved
 from backfill.planning.selection import Selection
 from backfill.planning.stages import LateInputs, MergeStage, Plan
+from backfill.windows import by_place
 
 
 def plan_late(context: Context, *, explain: bool) -> Plan:
@@ -45,12 +48,24 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
             raise _contradicted(found)
         inputs = uncounted(record, context.inputs)
         if inputs:
-            events = context.reader.events(inputs).count() if explain else None
-            late.append(LateInputs(tuple(each.name for each in group), inputs, events))
+            names = tuple(each.name for each in group)
+            late.append(LateInputs(names, inputs))
+            if explain:
+                late[-1] = _explained(context, late[-1])
     unseen = unseen_inputs(context)
     if not late and not unseen:
         return Plan(Selection())
     return Plan(Selection(), (MergeStage(late=tuple(late), unseen=unseen),))
+
+
+def _explained(context: Context, late: LateInputs) -> LateInputs:
+    """The same with what there is, and what it costs."""
+    moving = [name for name in late.tables if by_place(context.definitions[name].window)]
+    return replace(
+        late,
+        events=context.reader.events(late.inputs).count(),
+        moved=tuple(moved(context, context.tables[name], late.inputs) for name in moving),
+    )
 
 
 def unseen_inputs(context: Context) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from backfill.planning.stages import Beyond, RangeStage
 from backfill.planning.time_spans import touched
 from backfill.store import DataFile
 from backfill.time.dates import Dates
-from backfill.windows import EventWindow, SessionWindow
+from backfill.windows import SessionWindow
 
 
 def previewed(context: Context, stage: RangeStage) -> RangeStage:
@@ -39,13 +39,13 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
             low: int | None
             high: int | None
             low, high = part.read
-            if isinstance(definition.window, SessionWindow):
+            if isinstance(definition.window, SessionWindow) and not definition.of_events:
                 found = followed(chosen, state, sliced, part)
                 keys = found.steps[0].keys if found.steps else 0
                 low, high = first, last = found.low, found.high
             else:
                 first, last = touched(context, part.span, definition)
-            built = Built(sliced.frame, definition, sliced)
+            built = Built(sliced.frame, definition, sliced.of(definition))
             files = candidates(context, state, built, first, None if last is None else last - 1)
             rewritten = (
                 len(files),
@@ -53,7 +53,7 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                 sum(each.size for each in files),
             )
             affected = None
-            if isinstance(definition.window, EventWindow):
+            if definition.of_events:
                 affected = _affected(context, state, built, part, files)
             beyond.append(
                 Beyond(

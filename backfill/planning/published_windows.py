@@ -94,7 +94,7 @@ def rows_to_replace(
     old_windows: ReplacedWindows,
     hull: Span,
 ) -> DataFrame | None:
-    """The published windows to be replaced: key, start, end, number of events.
+    """The published windows to be replaced: key, start, end, numbers of events.
 
     Args:
         context: of the run.
@@ -109,7 +109,7 @@ def rows_to_replace(
     files = candidates(context, state, built, *hull)
     if not files:
         return None
-    columns = (*built.sliced.key.inner, START, END, EVENTS)
+    columns = dict.fromkeys([*built.sliced.key.inner, START, END, EVENTS, built.kind.held])
     rows = published(context, state, built, files).select(*columns)
     inside = F.lit(False) if old_windows.span is None else overlaps(built, old_windows.span)
     others = match_rows(rows.where(~inside), built, old_windows, "left_semi")

@@ -92,6 +92,23 @@ class RangeStage:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """What late events cost in a table of windows by number or by offset.
+
+    Attributes:
+        table: it.
+        keys: that have late events; 1 for windows of the whole stream.
+        events: of these keys, that were counted before and are read again.
+        rows: of these keys, that are computed again.
+    """
+
+    table: str
+    keys: int
+    events: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class LateInputs:
     """Inputs that some tables have not counted.
 
@@ -100,11 +117,13 @@ class LateInputs:
         inputs: the dates on which each input is not counted.
         events: how many there are, copies of counted ones among them; None where that was not
             asked.
+        moved: what they cost in tables where they move other events; where that was asked.
     """
 
     tables: tuple[str, ...]
     inputs: Mapping[str, Dates]
     events: int | None = None
+    moved: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

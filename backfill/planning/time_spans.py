@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, START
 from backfill.compute import Definition
-from backfill.kinds import of_each_event
+from backfill.kinds import reach
 from backfill.ledger.reader import inside_span
 from backfill.operators.aligned import layout
 from backfill.planning.context import Context
-from backfill.reach import Span, reach_of
+from backfill.reach import Span
 from backfill.time.dates import Dates, date_of
 from backfill.windows import EventWindow, SessionWindow, SlidingWindow
 
@@ -55,7 +55,7 @@ def first_start(context: Context, span: tuple[int, int], definitions: Sequence[D
         each.window.size.us
         for each in definitions
         if isinstance(each.window, SlidingWindow)
-        and not of_each_event(each.window)
+        and each.window.distinct
         and each.window.size is not None
     ]
     return min(low, *(span[0] - size for size in sizes), span[0])
@@ -63,8 +63,8 @@ def first_start(context: Context, span: tuple[int, int], definitions: Sequence[D
 
 def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:
     """Where the windows are, other than sessions, that an event of the span can be in; µs."""
-    if isinstance(definition.window, EventWindow):
-        return reach_of(definition.window, context.spec.engine.tick_us).rows(span)
+    if definition.of_events:
+        return reach(definition.window, context.spec.engine).rows(span)
     return widened(context, span, [definition])
 
 
@@ -74,9 +74,9 @@ def needed(context: Context, span: tuple[int, int], definitions: Sequence[Defini
     high: int | None
     low, high = widened(context, span, definitions)
     for definition in definitions:
-        if isinstance(definition.window, EventWindow):
-            reach = reach_of(definition.window, context.spec.engine.tick_us)
-            first, last = reach.events(reach.rows(span))
+        if definition.of_events:
+            reaching = reach(definition.window, context.spec.engine)
+            first, last = reaching.events(reaching.rows(span))
             low = None if low is None or first is None else min(low, first)
             high = None if high is None or last is None else max(high, last)
     return low, high

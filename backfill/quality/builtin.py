@@ -12,7 +12,7 @@ from typing import Literal
 
 from backfill.quality.checks import Severity
 from backfill.time.durations import DAY_US, Fixed
-from backfill.windows import AnyWindow, EventWindow, SessionWindow
+from backfill.windows import AnyWindow, CountWindow, EventWindow, SessionWindow, by_place
 
 #: What a check is about.
 Scope = Literal["events", "windows", "sessions", "aligned", "reconciliation"]
@@ -135,6 +135,8 @@ BUILTINS: Mapping[str, Builtin] = {
 
 def scopes(window: AnyWindow) -> tuple[Scope, ...]:
     """The checks that concern a window's table."""
-    if isinstance(window, EventWindow):
+    if isinstance(window, CountWindow):
+        return "windows", "aligned"
+    if isinstance(window, EventWindow) or by_place(window):
         return ("windows",)
     return "windows", ("sessions" if isinstance(window, SessionWindow) else "aligned")

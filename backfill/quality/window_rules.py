@@ -12,15 +12,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import END, EVENTS, START, column
+from backfill.columns import END, EVENTS, FIRST_EVENT, LAST_EVENT, START, column
 from backfill.compute import Definition
 from backfill.engines import Engine
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
+from backfill.operators.grids import floor_to
 from backfill.operators.session import breaks
 from backfill.operators.session_rules import long_enough
-from backfill.windows import EventWindow, SessionWindow, SlidingWindow
+from backfill.windows import CountWindow, SessionWindow, SlidingWindow, by_place
 
 #: Checks that compare a row with the one before it: rows are sorted for them.
 _UNIQUE, _GAP = "unique", "gap"
@@ -90,6 +91,12 @@ class WindowRules:
         """Of the window."""
         return kind_of(self.definition.window, self.engine, self.zone)
 
+    @property
+    def _told_by_id(self) -> bool:
+        """Several sessions of a key can have the same bounds; their ids differ."""
+        window = self.definition.window
+        return isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
+
     def flagged(self, rows: DataFrame) -> DataFrame:
         """Rows of the table with a boolean column for each check: whether they break it.
 
@@ -100,10 +107,13 @@ class WindowRules:
         if self.id is not None and of_each_event(self.definition.window):
             # Of events at the same time, those with the same id are one.
             before[_ID_BEFORE] = self.id
-        elif self.definition.ruled:
-            # Several sessions that rules cut can have the same bounds; their ids differ.
+        elif self._told_by_id:
             before[_ID_BEFORE] = "session_id"
-        in_order = Over.partitionBy(*map(column, self.key)).orderBy(*map(column, before.values()))
+        group = [*self.key]
+        if isinstance(self.definition.window, CountWindow):
+            # Several can end at one instant. So no task has all rows of the whole stream, besides.
+            group.append(LAST_EVENT)
+        in_order = Over.partitionBy(*map(column, group)).orderBy(*map(column, before.values()))
         return (
             rows.withColumns({START: start, END: end})
             # Columns, not a struct of them: a struct would be carried through the sort as well.
@@ -130,7 +140,7 @@ class WindowRules:
         start, end = F.col(START), F.col(END)
         window = self.definition.window
         backwards = end <= start
-        if isinstance(window, SessionWindow):
+        if isinstance(window, SessionWindow | CountWindow):
             backwards = F.col("window_end") < F.col("window_start")
         elif of_each_event(window):
             backwards = start.isNull()
@@ -143,13 +153,15 @@ class WindowRules:
             # Without an id, and with none, equal events at the same time have equal rows.
             known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
             again = again & F.coalesce(known, F.lit(False))
-        elif self.definition.ruled:
+        elif self._told_by_id:
             again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
-        if isinstance(window, SessionWindow):
+        if isinstance(window, SessionWindow) and not by_place(window):
             bad = bad | _beyond_limits(window, start, end)
         least = 0 if isinstance(window, SlidingWindow) and window.before else 1
         flags = [("bounds", bad), ("counts", F.col(EVENTS) < least), (_UNIQUE, again)]
-        if isinstance(window, SessionWindow):
+        if isinstance(window, CountWindow):
+            return [*flags, ("size", ~_has_its_numbers(window))]
+        if isinstance(window, SessionWindow) and not by_place(window):
             rules = self.engine.rules_for(window)
             near = ~breaks(start, F.col(_END_BEFORE), window.gap.us, rules)
             if window.has_rules:
@@ -157,10 +169,21 @@ class WindowRules:
                 near = F.coalesce(start < F.col(_END_BEFORE), F.lit(False))
             # A row that is there twice breaks one check, not two.
             return [*flags, (_GAP, near & ~again)]
-        if isinstance(window, EventWindow):
+        if self.definition.of_events:
             return flags
+        assert not isinstance(window, SessionWindow | SlidingWindow)
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
+
+
+def _has_its_numbers(window: CountWindow) -> Column:
+    """Whether a count window has the events from its first to its last number, and is one."""
+    first, last = F.col(FIRST_EVENT), F.col(LAST_EVENT)
+    right = (first >= 1) & (F.col(EVENTS) == last - first + 1)
+    if isinstance(window.size, int) and isinstance(window.advance, int):
+        end = -floor_to(-last, window.advance, 0)
+        right &= first == F.greatest(end - window.size + 1, F.lit(1))
+    return right
 
 
 def _beyond_limits(window: SessionWindow, start: Column, end: Column) -> Column:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from backfill.causes import CAUSES
-from backfill.kinds import of_each_event
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row
+from backfill.reconciliation.same_time import interchangeable
 from backfill.replay import Event, Replayed
 from backfill.windows import SessionWindow, is_distinct
 
@@ -127,7 +127,7 @@ class Case:
         if self.inclusive:
             before = 0 if self.sessions else self.operator.engine.tick_us
             return low - before <= time <= high
-        if of_each_event(self.operator.window):
+        if interchangeable(self.operator.window):
             back = self.operator.back_us
             return (back is None or low - back <= time) and time < high
         closed = self.operator.engine.rules.closed

@@ -16,12 +16,12 @@ from backfill.engines import Engine
 from backfill.errors import AggregateError, JobFileError, SourceError, WindowError
 from backfill.events.failures import spark_errors
 from backfill.events.model import SOURCE, shown
-from backfill.kinds import of_each_event
 from backfill.reconciliation import final
 from backfill.reconciliation.decoders.base import GONE, ORDER, RAW, Wanted
 from backfill.reconciliation.decoders.columns import decode_columns, ordering
 from backfill.reconciliation.decoders.kafka import decode_records
 from backfill.reconciliation.options import FORMS, StreamOptions
+from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import read_written
 from backfill.replay.interface import choose
 from backfill.windows import AnyWindow, EventWindow, SessionWindow
@@ -159,7 +159,7 @@ def _final(
     by: Sequence[str],
 ) -> DataFrame:
     keys, names = wanted.key.inner, list(wanted.aggregates)
-    if of_each_event(wanted.window):
+    if interchangeable(wanted.window):
         return final.every(rows)
     sessions = isinstance(wanted.window, SessionWindow)
     if options.deltas:
@@ -176,9 +176,10 @@ def _check_window(options: StreamOptions, wanted: Wanted) -> None:
     if isinstance(window, EventWindow):
         wanted.engine.check(window)
         choose(wanted.engine, window, None, rolling=False)
-        if of_each_event(window) and (options.deltas or options.repeats):
+        if interchangeable(window) and (options.deltas or options.repeats):
             raise JobFileError(
-                "has no meaning for windows around single events, whose rows do not repeat",
+                "has no meaning for windows around single events or by their number, whose rows "
+                "do not repeat",
                 field="stream.firing (or stream.panes)",
                 way_out="Leave it out",
             )

@@ -20,7 +20,7 @@ from backfill.reconciliation.faults import (
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.rows import Row
 from backfill.replay import Event, Replayed
-from backfill.windows import EventWindow, is_distinct
+from backfill.windows import SlidingWindow, is_distinct
 
 #: The causes that a replay shows by itself, in the order in which they count.
 _SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
@@ -270,7 +270,7 @@ def _misplaced(
         missing: that there is no such row is not for the sake of dropped events.
     """
     window = case.operator.window
-    if not isinstance(window, EventWindow):
+    if not isinstance(window, SlidingWindow):
         return []
     distinct = is_distinct(window)
     inside = {

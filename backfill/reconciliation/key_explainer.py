@@ -8,7 +8,6 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from backfill.kinds import of_each_event
 from backfill.reconciliation.arrow_rows import (
     NUMBER,
     SIDE,
@@ -30,10 +29,10 @@ from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.recount import members
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import Row, only
-from backfill.reconciliation.same_time import at_their_time
+from backfill.reconciliation.same_time import at_their_time, interchangeable, numbered_again
 from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event
-from backfill.windows import SessionWindow, is_distinct
+from backfill.windows import CountWindow, SessionWindow, is_distinct
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +146,7 @@ class KeyExplainer:
         known = operator.aggregates
         sessions = isinstance(operator.window, SessionWindow)
         rules = operator.engine.rules_for(operator.window)
-        single = of_each_event(operator.window)
+        single = interchangeable(operator.window)
         doubles = Doubles(
             [each for each in events if each.arrival not in copies],
             {name: known[name] for name in self.doubles},
@@ -155,6 +154,8 @@ class KeyExplainer:
             "both" if sessions or is_distinct(operator.window) else rules.closed,
             operator.back_us if single else 0,
         )
+        if isinstance(operator.window, CountWindow):
+            batch, stream = numbered_again(batch, known), numbered_again(stream, known)
         matched, differences = match(
             batch, stream, lambda one, other: same_rows(one, other, doubles), sessions=sessions
         )

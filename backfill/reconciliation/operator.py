@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from backfill.engines import ENGINES, PLAIN, Engine
-from backfill.kinds import of_each_event
 from backfill.reach import reach_of
 from backfill.reconciliation.rows import Row
-from backfill.reconciliation.same_time import numbered_rows
+from backfill.reconciliation.same_time import interchangeable, numbered_rows
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
 from backfill.windows import AnyWindow, EventWindow, SessionWindow, is_distinct
@@ -112,7 +111,7 @@ class Operator:
             ends_later = self.engine.rules.session_end == "last_event_plus_gap"
             back = self.window.gap.us if ends_later else 0
         rows = [Row(each.start, each.end - back, each.values, each.events) for each in windows]
-        return numbered_rows(rows) if of_each_event(self.window) else rows
+        return numbered_rows(rows) if interchangeable(self.window) else rows
 
     def with_window(self, window: AnyWindow) -> Operator:
         """The same with another window."""

@@ -16,8 +16,8 @@ from backfill.columns import END, START, column
 from backfill.compute import Definition
 from backfill.compute import Key as KeyColumns
 from backfill.engines import Engine
-from backfill.errors import JobFileError
-from backfill.kinds import kind_of, of_each_event
+from backfill.errors import JobFileError, WindowError
+from backfill.kinds import kind_of
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import floored
@@ -31,7 +31,7 @@ from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
-from backfill.reconciliation.same_time import numbered
+from backfill.reconciliation.same_time import interchangeable, numbered
 from backfill.reconciliation.sources import Received, fields_of, keys_of, received
 from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
@@ -39,7 +39,7 @@ from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.store import Table
 from backfill.time.durations import fixed
-from backfill.windows import is_distinct
+from backfill.windows import AnyWindow, CountWindow, is_distinct
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
 #: replayed by Spark's workers.
@@ -70,6 +70,7 @@ def compare_with(
         TableError: nothing is published, or the table is stale.
     """
     spec = context.spec
+    check_keyed(name, spec.windows[name].window)
     schema = published_table(context, name).read(context.spark).schema
     types = {field.name: field.dataType for field in schema.fields}
     definition = spec.windows[name]
@@ -124,6 +125,25 @@ def compare(
         sample: the share of keys that is looked at.
     """
     return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample)
+
+
+def check_keyed(name: str, window: AnyWindow) -> None:
+    """Refuses windows whose rows have no key to be compared by.
+
+    Args:
+        name: the window's, for the message.
+        window: its definition.
+
+    Raises:
+        WindowError: it is of the whole stream.
+    """
+    if isinstance(window, CountWindow) and window.per == "stream":
+        raise WindowError(
+            "windows of the whole stream are not compared with a stream's output",
+            field=f"windows.{name}",
+            value=str(window),
+            way_out="In a job with key: [], a window per: key is the same, and is compared",
+        )
 
 
 def published_table(context: Context, name: str) -> Table:
@@ -233,7 +253,7 @@ class _Reconciling:
         )
         values = {f.name: f.dataType for f in batch.schema.fields if f.name in names}
         theirs = stream.select(*batch.columns)
-        if of_each_event(self.definition.window):
+        if interchangeable(self.definition.window):
             batch, theirs = (numbered(each, keys, names) for each in (batch, theirs))
         if sample is not None:
             share = round(sample * _PARTS)

@@ -1,22 +1,31 @@
 """Rows of single events: those of a key at the same time are distinguished by their number.
 
 Of windows around each event there is a row for each event, and nothing that both sides have tells
-rows of the same time apart. So they are numbered from 1 in the order of their values, and a row is
-[time, time + number), which no other row of the key is. Rows that are alike on both sides have the
-same numbers, for all rows of a time that look back to the same events are alike.
+rows of the same time apart. A count window's time is the largest one in it, and no engine says more
+of when it is. So rows are numbered from 1 in the order of their values, and a row is
+[time, time + number), which no other row of the key is. Rows of windows around events that are
+alike on both sides have the same numbers, for all rows of a time that look back to the same events
+are alike.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, START, quoted
+from backfill.kinds import of_each_event
 from backfill.reconciliation.rows import Row
+from backfill.windows import AnyWindow, CountWindow
+
+
+def interchangeable(window: AnyWindow) -> bool:
+    """Whether a key can have several rows of the same time that nothing else tells apart."""
+    return of_each_event(window) or isinstance(window, CountWindow)
 
 
 def numbered(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
@@ -34,12 +43,25 @@ def numbered(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Data
 
 def numbered_rows(rows: Iterable[Row]) -> list[Row]:
     """The same of one key's rows, each of which ends at its event's time."""
+    every = [row._replace(start=row.end) for row in rows]
+    return numbered_again(every, {name for row in every for name in row.values})
+
+
+def numbered_again(rows: Iterable[Row], names: Collection[str]) -> list[Row]:
+    """Numbered rows, numbered in the order of these values only.
+
+    Rows of a replay have no others, and what is text in Spark is not ordered as it is in Python.
+    """
     seen: Counter[int] = Counter()
     found = []
-    for row in sorted(rows, key=lambda each: (each.end, repr(sorted(each.values.items())))):
-        seen[row.end] += 1
-        found.append(row._replace(start=row.end, end=row.end + seen[row.end]))
+    for row in sorted(rows, key=lambda each: (each.start, _ordered(each, names))):
+        seen[row.start] += 1
+        found.append(row._replace(end=row.start + seen[row.start]))
     return found
+
+
+def _ordered(row: Row, names: Collection[str]) -> str:
+    return repr(sorted((name, value) for name, value in row.values.items() if name in names))
 
 
 def at_their_time(rows: Iterable[Row]) -> tuple[Row, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from backfill.columns import RESERVED
+from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
 from backfill.errors import JobFileError
+from backfill.windows import AnyWindow, CountWindow, SessionWindow, by_place
 
 TABLES = frozenset({"builtin", "events", "quarantine", "reconciliation"})
 _WINDOW = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*", re.ASCII)
@@ -47,6 +48,39 @@ def check_id(id: str | None, key: Sequence[str], aggregates: Iterable[str]) -> N
             f"{id!r} is the name of an aggregate and of the events' id, which the table has too",
             field="aggregates",
             way_out="Choose another name for the aggregate",
+        )
+
+
+def check_numbers(window: AnyWindow, key: Sequence[str], aggregates: Iterable[str]) -> None:
+    """The numbers of the first and last event, which are columns of tables of count windows."""
+    if not isinstance(window, CountWindow):
+        return
+    for name in aggregates:
+        if name.lower() in (FIRST_EVENT, LAST_EVENT):
+            raise JobFileError(_TAKEN, field=f"aggregates.{name}", way_out="Choose another")
+    for name in key:
+        if name.lower() in (FIRST_EVENT, LAST_EVENT):
+            way_out = "Rename the column in the source, or select it under another name"
+            raise JobFileError(f"the key {name!r} {_TAKEN}", field="count", way_out=way_out)
+
+
+def check_arrival(window: AnyWindow, *, given: bool) -> None:
+    """The order of arrival, where a window needs one; `given`: the job names its columns."""
+    if given:
+        return
+    if isinstance(window, CountWindow) and window.order == "arrival":
+        raise JobFileError(
+            "is by arrival, and the job does not say in which order events arrived",
+            field="count.order",
+            way_out="Name the columns in events.arrival, or use order: time",
+        )
+    if isinstance(window, SessionWindow) and by_place(window):
+        raise JobFileError(
+            "is a number of messages, and the job does not say where their offsets are",
+            field="session.gap",
+            value=str(window.gap),
+            way_out="Give events.arrival: [partition, offset], or the offset alone if there is one "
+            "partition",
         )
 
 

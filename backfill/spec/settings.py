@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     PlainValidator,
     ValidationInfo,
@@ -20,7 +19,7 @@ from backfill.aggregates import Aggregate, parse
 from backfill.bot_rules import BotRule, Bots
 from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, REASONS, check_zone
-from backfill.message_gaps import read_messages
+from backfill.message_gaps import Messages, read_messages
 from backfill.spec import names
 from backfill.spec.checks import Settings
 from backfill.spec.parts import (
@@ -33,12 +32,14 @@ from backfill.spec.parts import (
     Text,
     listed,
     not_negative,
+    number,
     positive,
 )
 from backfill.spec.stream import Stream
-from backfill.time.durations import Fixed
+from backfill.time.durations import Fixed, fixed
 from backfill.windows import (
     AnyWindow,
+    CountWindow,
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
@@ -56,6 +57,7 @@ class Context:
     engine: engines.Engine
     key: tuple[str, ...]
     id: str | None = None
+    arrival: bool = False
 
 
 def _zone(value: str) -> str:
@@ -180,17 +182,14 @@ class Events(Part):
     bots: BotSettings | None = None
 
 
-def _gap_in_time(value: object) -> object:
-    if read_messages(value) is not None:
-        raise JobFileError(
-            "jobs have no gaps in messages",
-            value=value,
-            way_out="Use a duration such as 30m, or backfill.aggregate",
-        )
-    return value
+def _gap(value: object) -> object:
+    """A number of messages, or a duration."""
+    return read_messages(value) or fixed(number(value), field="")
 
 
-def _gap_or_preset(value: Fixed | None, info: ValidationInfo[Context]) -> Fixed | None:
+def _gap_or_preset(
+    value: Fixed | Messages | None, info: ValidationInfo[Context]
+) -> Fixed | Messages | None:
     if value is None and not info.data.get("preset"):
         raise JobFileError("is missing", way_out="Give a gap such as 30m, or a preset")
     return value
@@ -201,7 +200,7 @@ class Session(Part):
 
     preset: Text | None = None
     gap: Annotated[
-        FixedSpan | None, BeforeValidator(_gap_in_time), AfterValidator(_gap_or_preset)
+        Annotated[Fixed | Messages, PlainValidator(_gap)] | None, AfterValidator(_gap_or_preset)
     ] = Field(None, validate_default=True)
     max_duration: FixedSpan | None = None
     max_duration_on: Text = "start"
@@ -258,17 +257,23 @@ class Sliding(Part):
     distinct: Flag = False
 
 
+class Count(Part):
+    """The parameters of `CountWindow`, which checks them itself."""
+
+    size: Number
+    advance: Number = 1
+    per: Text = "key"
+    order: Text = "arrival"
+
+
 _KINDS: Mapping[str, Callable[..., AnyWindow]] = {
     "session": SessionWindow,
     "tumbling": TumblingWindow,
     "hopping": HoppingWindow,
     "cumulating": CumulatingWindow,
     "sliding": SlidingWindow,
+    "count": CountWindow,
 }
-
-
-def _no_counts(value: object) -> None:
-    raise JobFileError("jobs have no count windows", way_out="Use backfill.aggregate")
 
 
 class WindowTable(Part):
@@ -279,7 +284,7 @@ class WindowTable(Part):
     hopping: Hopping | None = None
     cumulating: Cumulating | None = None
     sliding: Sliding | None = None
-    count: Annotated[None, BeforeValidator(_no_counts)] = None
+    count: Count | None = None
     aggregates: Aggregates
 
     @property
@@ -300,6 +305,8 @@ class WindowTable(Part):
             info.context.engine.rules_for(self.window)
         except BackfillError as error:
             raise error.within(kinds[0]) from None
+        names.check_arrival(self.window, given=info.context.arrival)
+        names.check_numbers(self.window, info.context.key, self.aggregates)
         if kinds == ["sliding"] and self.sliding is not None and not self.sliding.distinct:
             names.check_id(info.context.id, info.context.key, self.aggregates)
         return self
@@ -343,6 +350,9 @@ def context(value: Mapping[str, Any]) -> Context:
     key = listed(events.get("key")) if isinstance(events, dict) else None
     columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []
     id = events.get("id") if isinstance(events, dict) else None
+    arrival = bool(events.get("arrival")) if isinstance(events, dict) else False
     name = value.get("engine")
     known = engines.ENGINES.get(name) if isinstance(name, str) else None
-    return Context(known or engines.PLAIN, tuple(columns), id if isinstance(id, str) else None)
+    return Context(
+        known or engines.PLAIN, tuple(columns), id if isinstance(id, str) else None, arrival
+    )

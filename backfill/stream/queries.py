@@ -14,9 +14,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backfill.columns import REASON
-from backfill.compute import Definition, check_names
+from backfill.compute import Definition
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
+from backfill.fitting import check_names
 from backfill.session_conf import session_conf
 from backfill.spec import JobSpec
 from backfill.stream import source_stream as reading
@@ -98,7 +99,7 @@ def _frame(spec: JobSpec, name: str, rows: DataFrame, delay: Fixed) -> DataFrame
     """One window's stream of results."""
     window = spec.windows[name]
     definition = Definition(window.window, window.aggregates)
-    check_names(definition.aggregates, spec.key)
+    check_names(definition.aggregates, spec.key, definition.window)
     now_us = time.time_ns() // 1_000
     events = normalise(rows, spec.event_rules(windows.SPARK, (), now_us)).observe(
         _EVENTS, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")

@@ -19,6 +19,7 @@ from backfill.windows import (
     EventWindow,
     HoppingWindow,
     SessionWindow,
+    by_place,
 )
 
 SPARK = ENGINES["spark"]
@@ -35,10 +36,17 @@ def check_streamed(name: str, window: AnyWindow) -> None:
         window: its definition.
 
     Raises:
-        WindowError: it follows a calendar, it is cumulating or around single events, or Spark's
-            function would refuse it.
+        WindowError: it follows a calendar, it is cumulating, around single events or by number of
+            events or messages, or Spark's function would refuse it.
     """
     place, batch = f"windows.{name}", "compute it in batch: backfill run"
+    if by_place(window):
+        raise WindowError(
+            "Structured Streaming has no windows by number of events or of messages",
+            field=place,
+            value=str(window),
+            way_out=batch.capitalize(),
+        )
     if isinstance(window, EventWindow):
         raise WindowError(
             "Structured Streaming has no windows around single events",

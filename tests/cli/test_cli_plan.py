@@ -80,6 +80,7 @@ def test_late_events_are_planned_as_they_are_merged(
             "tables": ["sessions", "daily"],
             "inputs": [str(tmp_path / "src" / "late.parquet")],
             "events": 2,
+            "moved": [],
         }
     ]
     assert main(["plan", job, "--recompute"]) == 0

@@ -6,8 +6,9 @@ import copy
 import datetime as dt
 import re
 import shutil
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from backfill import Job, SessionWindow
+from backfill import CountWindow, Job, SessionWindow
 from backfill.execution.run_result import RunResult
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
@@ -25,6 +26,7 @@ from backfill.time.dates import ALL, Dates, date_of
 from tests import reference, reference_rules
 from tests.memory_store import MemoryStore
 from tests.reference import Event
+from tests.reference_counts import ended, held, in_order, message_sessions
 from tests.reference_rules import Visit
 
 MINUTE = 60_000_000
@@ -51,6 +53,17 @@ EVERY = range(-400, 400)
 WINDOWS = ("sessions", "exact", "hopping", "ruled")
 #: Others, around single events.
 SLIDING = ("moving", "earlier", "around", "growing", "shared")
+#: Others, by number of events or of messages; offsets are in one partition.
+COUNTS = ("latest", "fours", "pairs", "periods", "together", "chats")
+COUNTED: Mapping[str, CountWindow] = {
+    "latest": CountWindow(size=3, order="time"),
+    "fours": CountWindow(size=4, advance=4, order="time"),
+    "pairs": CountWindow(size=3, advance=2),
+    "periods": CountWindow(size=4, advance="6h", order="time"),
+    "together": CountWindow(size=7, advance=5, order="time", per="stream"),
+}
+#: The gap of `chats`.
+MESSAGES = 3
 #: Those with a row for each event, as [back, ahead] in µs and whether the event is left out.
 SURROUNDING: Mapping[str, tuple[int | None, int, bool]] = {
     "moving": (90 * MINUTE, 0, False),
@@ -60,7 +73,7 @@ SURROUNDING: Mapping[str, tuple[int | None, int, bool]] = {
 }
 JOB = """
 source: {path: src, format: parquet}
-events: {key: user, time: at%s}
+events: {key: user, time: at%s%s}
 windows:
   sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value), average: mean(value),
              first: first(value), values: collect_set(value), different: count_distinct(value),
@@ -73,6 +86,13 @@ windows:
   around: {sliding: {size: 30m, following: 1h}, aggregates: {n: count, largest: max(value)}}
   growing: {sliding: {size: null}, aggregates: {n: count, largest: max(value)}}
   shared: {sliding: {size: 1h, distinct: true}, aggregates: {n: count, largest: max(value)}}
+  latest: {count: {size: 3, order: time}, aggregates: {n: count, largest: max(value)}}
+  fours: {count: {size: 4, advance: 4, order: time}, aggregates: {n: count, largest: max(value)}}
+  pairs: {count: {size: 3, advance: 2}, aggregates: {n: count, largest: max(value)}}
+  periods: {count: {size: 4, advance: 6h, order: time}, aggregates: {n: count, largest: max(value)}}
+  together: {count: {size: 7, advance: 5, order: time, per: stream},
+             aggregates: {n: count, largest: max(value)}}
+  chats: {session: {gap: 3 messages}, aggregates: {n: count, largest: max(value)}}
   ruled: {session: {gap: 30m, max_duration: 40m, max_events: 4, new_when: id, split: midnight,
           start_when: value = -3, end_when: value = 3, min_events: 2},
           aggregates: {n: count, total: sum(value)}}
@@ -137,10 +157,11 @@ class World:
         """Writes the job file, and loads it."""
         text = JOB % (
             ", id: id" if self.with_id else "",
+            ", arrival: offset" if self.placed else "",
             "{quarantined_share: off}" if self.gate else "off",
             f"retention: {self.retention}" if self.retention else "",
         )
-        for name in {*WINDOWS, *SLIDING} - set(self.windows):
+        for name in {*WINDOWS, *SLIDING, *COUNTS} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
         (self.folder / "job.yaml").write_text(text)
         spec = JobSpec.load(self.folder / "job.yaml")
@@ -173,6 +194,7 @@ class World:
                 "at": pa.array([e.time for e in events], pa.timestamp("us", "UTC")),
                 "value": pa.array([e.value for e in events], pa.int64()),
                 "id": pa.array([e.id for e in events], pa.string()),
+                "offset": pa.array([offset_of(e) for e in events], pa.int64()),
             }
         )
         pq.write_table(table, path)
@@ -203,6 +225,11 @@ class World:
     def published(self) -> bool:
         """There is something to merge into."""
         return self.counted is not None
+
+    @property
+    def placed(self) -> bool:
+        """Events have offsets."""
+        return bool(set(COUNTS) & set(self.windows))
 
     def usable(self) -> list[Event]:
         """The events of the source."""
@@ -241,7 +268,10 @@ class World:
             for e in own
             if day_of(e) in (self.counted or {}).get(name, set()) | days
         )
-        return reference.distinct(events) if self.with_id else events
+        if not self.with_id:
+            return events
+        placed = [replace(e, arrival=offset_of(e)) for e in events] if self.placed else events
+        return reference.distinct(placed)
 
     def check(self) -> None:
         """Every table is what its counted events make, on its covered dates."""
@@ -253,7 +283,8 @@ class World:
     def on_covered(self, name: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows of windows that start on a date that the table covers."""
         covered = self.covered(name)
-        return [row for row in rows if date_of(row[1], "UTC") in covered]
+        at = {"together": 1}.get(name, 2 if name in COUNTED else 1)
+        return [row for row in rows if date_of(row[at], "UTC") in covered]
 
     def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
         """The rows that events make, by table."""
@@ -278,6 +309,8 @@ class World:
                 (key, end - HOUR, end, len(own), _largest(own), end >= horizon)
                 for (key, end), own in reference.distinct_windows(events, HOUR).items()
             ],
+            **{name: self._counted(events, name, horizon) for name in COUNTED},
+            "chats": self._chats(events),
             "ruled": [
                 (e[0].key, e[0].time, e[-1].time, len(e), _total(e), _open(e, closed, horizon))
                 for e, closed in reference_rules.sessions(RULES, map(_visit, events))
@@ -299,6 +332,40 @@ class World:
             for e, own in reference.surrounding(events, back, ahead, before=before)
         ]
 
+    def _counted(self, events: list[Event], name: str, horizon: int) -> list[tuple[Any, ...]]:
+        """The rows of count windows: [key,] bounds, numbers, values, whether it is open."""
+        window = COUNTED[name]
+        groups: dict[tuple[str | None, ...], list[Event]] = {}
+        for e in events:
+            key = () if window.per == "stream" else (e.key,)
+            groups.setdefault(key, []).append(replace(e, arrival=offset_of(e)))
+        found = []
+        for key, group in groups.items():
+            own = in_order(group, window.order, with_id=self.with_id)
+            for places in held(own, window):
+                inside, last = [own[i] for i in places], places[-1] + 1
+                start, end = min(e.time for e in inside), max(e.time for e in inside)
+                values = (places[0] + 1, last, len(inside), _largest(inside))
+                is_open = not ended(window, last, end, horizon)
+                found.append((*key, start, end, *values, is_open))
+        return found
+
+    def _chats(self, events: list[Event]) -> list[tuple[Any, ...]]:
+        placed = [replace(e, arrival=offset_of(e)) for e in events]
+        found = message_sessions(placed, MESSAGES)
+        last = {own[0].key: own for own in found}
+        return [
+            (
+                own[0].key,
+                min(e.time for e in own),
+                max(e.time for e in own),
+                len(own),
+                _largest(own),
+                own is last[own[0].key],
+            )
+            for own in found
+        ]
+
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """What a table holds, as `check` expects it; read without a Spark job, so many are."""
         table = self._table(name)
@@ -317,6 +384,12 @@ class World:
             if parts
             else pa.table({each: [] for each in table.schema.names})
         )
+
+
+def offset_of(event: Event) -> int:
+    """Where the event is in its partition: of equal events the same, and of some others."""
+    known = (event.key, event.time, event.value, event.id)
+    return event.arrival or zlib.crc32(repr(known).encode()) % 97
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:

@@ -13,7 +13,14 @@ from backfill.compute import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
 from backfill.quality.window_rules import Counts, Look, WindowRules, measure
-from backfill.windows import AnyWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
 from tests.plans import nodes
 
 SCHEMA = "user string, window_start timestamp, window_end timestamp, _events bigint, date date"
@@ -100,6 +107,30 @@ def test_rows_of_events(spark: SparkSession) -> None:
     assert found[None, False].broken == {"bounds": 1, "counts": 1, "unique": 0}
     assert found["id", True].broken == {"bounds": 1, "counts": 0, "unique": 1}
     assert found["id", False].held == len(rows)
+
+
+def test_rows_of_count_windows(spark: SparkSession) -> None:
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    before = at - dt.timedelta(hours=1)
+    rows = [
+        # Start, end, numbers, events, events of its own, day of January.
+        (before, at, 1, 2, 2, 2, 1),
+        (before, at, 1, 4, 4, 2, 1),  # which ends with another event
+        (before, at, 1, 4, 4, 2, 1),  # twice
+        (at, before, 3, 6, 4, 2, 1),  # backwards, and on another date
+        (before, at, 5, 8, 3, 2, 1),  # without one of its events
+        (before, at, 8, 10, 3, 2, 1),  # too short
+        (before, at, 9, 11, 3, 1, 1),  # which is not full yet
+    ]
+    frame = spark.createDataFrame(
+        rows,
+        "window_start timestamp, window_end timestamp, first_event int, last_event int, "
+        "_events int, _own int, day int",
+    ).selectExpr("'a' user", "*", "make_date(2026, 1, day) date")
+    window = CountWindow(size=4, advance=2)
+    found = measure({"counted": Look(rules=rules(window), rows=frame)})["counted"]
+    assert found.broken == {"bounds": 1, "counts": 0, "unique": 1, "size": 2}
+    assert found.held == 13
 
 
 def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:

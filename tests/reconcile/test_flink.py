@@ -16,13 +16,12 @@ from pyspark.sql import types as T
 from backfill import SessionWindow
 from backfill import aggregates as agg
 from backfill.engines import ENGINES
-from backfill.kinds import of_each_event
 from backfill.reconciliation.case import Case, Explanation
 from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import Operator, without_loss
 from backfill.reconciliation.rows import Row, same_values
-from backfill.reconciliation.same_time import numbered_rows
+from backfill.reconciliation.same_time import interchangeable, numbered_rows
 from backfill.replay import Event
 from backfill.replay.clocks import NEVER
 from tests.engines.recordings import MS, Recording, recordings
@@ -33,9 +32,9 @@ AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 SUMS = {"events": "sum", "amount": "sum"}
 FLINK = ENGINES["flink"]
 
-#: Jobs have no windows of so many rows; and on the clock of Berlin windows of two hours begin at
-#: other instants than on that of UTC, where the batch's do.
-NOT_COMPARED = {"sql-over-rows", "sql-tumble-berlin"}
+#: On the clock of Berlin windows of two hours begin at other instants than on that of UTC, where
+#: the batch's do.
+NOT_COMPARED = {"sql-tumble-berlin"}
 #: One of each kind; the others take a minute together.
 QUICK = {
     "session-10s",
@@ -43,6 +42,7 @@ QUICK = {
     "hopping-10s-apart",
     "sql-group-session",
     "sql-over-range",
+    "sql-over-rows",
 }
 COMPARED = [
     pytest.param(
@@ -124,7 +124,7 @@ def test_every_difference_is_proved(spark: SparkSession, recording: Recording) -
     options: dict[str, Any] = {}
     if given.get("allowed_lateness", "0s") != "0s" and given["runner"] == "datastream":
         options["firing"] = given["firing"]
-    single = of_each_event(recording.window)
+    single = interchangeable(recording.window)
     if single:
         options["columns"] = {"ts": "event_time"}
     decoded = stream(

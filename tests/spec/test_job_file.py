@@ -8,10 +8,12 @@ import pytest
 
 from backfill.cli.init import TEMPLATE
 from backfill.errors import JobFileError
+from backfill.message_gaps import messages
 from backfill.spec import JobSpec
 from backfill.spec.stream import Stream
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
+    CountWindow,
     CumulatingWindow,
     HoppingWindow,
     SessionWindow,
@@ -229,6 +231,45 @@ def test_sliding_windows(tmp_path: Path) -> None:
     ]
 
 
+def test_count_windows_and_gaps_in_messages(tmp_path: Path) -> None:
+    text = SMALL.replace("  time:", "  arrival: [partition, offset]\n  time:")
+    counts = text.replace("session: {gap: 30m}", "count: {size: %s}")
+    found = {
+        given: load(tmp_path, counts % given).windows["sessions"].window
+        for given in (
+            "5",
+            "100, advance: 10",
+            "null, advance: 3, order: time",
+            "9, per: stream",
+            "10, advance: 1m, order: time",
+            "1h, advance: 5, order: time",
+        )
+    }
+    assert list(found.values()) == [
+        CountWindow(size=5),
+        CountWindow(size=100, advance=10),
+        CountWindow(size=None, advance=3, order="time"),
+        CountWindow(size=9, per="stream"),
+        CountWindow(size=10, advance="1m", order="time"),
+        CountWindow(size="1h", advance=5, order="time"),
+    ]
+    chats = load(tmp_path, text.replace("gap: 30m", "gap: 5 messages"))
+    assert chats.windows["sessions"].window == SessionWindow(gap=messages(5))
+
+
+def test_numbers_are_columns_of_count_windows(tmp_path: Path) -> None:
+    text = SMALL.replace("session: {gap: 30m}", "count: {size: 5, order: time}")
+    for given, told in (
+        (
+            text.replace("{events: count}", "{Last_event: count}"),
+            "aggregates.Last_event: is a name",
+        ),
+        (text.replace("key: user_id", "key: first_event"), "the key 'first_event' is a name"),
+    ):
+        assert told in problem(tmp_path, given)
+        load(tmp_path, given.replace("count: {size: 5, order: time}", "session: {gap: 1h}"))
+
+
 def test_the_id_is_a_column_of_rows_of_events(tmp_path: Path) -> None:
     text = SMALL.replace("session: {gap: 30m}", "sliding: {size: 1h}")
     for id, told in (("Events", "'Events' is the name of an aggregate"), ("date", "the id 'date'")):
@@ -261,11 +302,30 @@ BAD = [
     ("gap: 30m", "gap: 30", ["a bare number has no unit (got 30)", "30m"]),
     ("gap: 30m", "gap: 1e3", ["not a duration (got '1e3')"]),
     ("gap: 30m", "gap: 1 day", ["windows.sessions.session.gap: can't be a calendar span"]),
-    ("gap: 30m", "gap: 5 messages", ["session.gap: jobs have no gaps in messages (got '5 mess"]),
+    ("gap: 30m", "gap: 5 messages", ["session.gap: is a number of messages, and the job does not"]),
+    ("gap: 30m", "gap: 0 messages", ["session.gap: must be a whole number of messages, at least"]),
     ("gap: 30m", "gap: [1]", ["windows.sessions.session.gap: not a duration"]),
     ("gap: 30m", "gab: 30m", ["session.gap: is missing", "session.gab: no such", "mean 'gap'?"]),
     ("session: {gap: 30m}", "sesion: {gap: 30m}", ["windows.sessions.sesion", "'session'?"]),
-    ("session: {gap: 30m}", "count: {size: 5}", ["7: windows.sessions.count: jobs have no count"]),
+    (
+        "session: {gap: 30m}",
+        "count: {size: 5}",
+        ["7: windows.sessions.count.order: is by arrival", "events.arrival, or use order: time"],
+    ),
+    *(
+        ("session: {gap: 30m}", f"count: {{{given}}}", [f"7: windows.sessions.count{told}"])
+        for given, told in (
+            ("advance: 5", ".size: is missing"),
+            ("size: 0, order: time", ".size: must be a whole number of events"),
+            ("size: 2.5, order: time", ".size: must be a whole number of events"),
+            ("size: 5, advance: x, order: time", ".advance: not a duration"),
+            ("size: 5, order: tme", ".order: must be arrival or time"),
+            ("size: 5, per: user, order: time", ".per: must be key or stream"),
+            ("size: 5, advance: 6, order: time", ".advance: is larger than the size 5"),
+            ("size: 1h, advance: 1m, order: time", ".advance: can't be a duration if the size is"),
+            ("size: 1h", ".order: a duration reaches over events in order of time only"),
+        )
+    ),
     ("session: {gap: 30m}", "session: 30m", ["windows.sessions.session: must be a mapping"]),
     (
         "session: {gap: 30m}",

@@ -14,13 +14,14 @@ from backfill.compute import Key
 from backfill.engines import Engine, Rules
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
-from backfill.kinds import of_each_event
 from backfill.operators.session import last_event
 from backfill.reconciliation.decoders.values import Read, failing, instant
+from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Value, Written
 from backfill.time.durations import Fixed
 from backfill.windows import (
     AnyWindow,
+    CountWindow,
     HoppingWindow,
     SessionWindow,
     SlidingWindow,
@@ -138,10 +139,12 @@ def window_bounds(values: Mapping[str, Value], wanted: Wanted, once: Once) -> tu
     """The start and the end in `window_start` and `window_end`, µs.
 
     Where all windows have one length, one of the two is enough. A row of a single event has its
-    time in `event_time`.
+    time in `event_time`; that of a count window can be in `window_end` as well.
     """
-    if of_each_event(wanted.window):
-        at = instant(find(values, EVENT_TIME), EVENT_TIME, wanted.zone, once)
+    if interchangeable(wanted.window):
+        counted = isinstance(wanted.window, CountWindow) and "window_end" in values
+        name = "window_end" if counted else EVENT_TIME
+        at = instant(find(values, name), name, wanted.zone, once)
         return at, at
     size = wanted.size_us
     if size is None or {"window_start", "window_end"} <= values.keys():

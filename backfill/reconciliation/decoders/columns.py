@@ -8,10 +8,10 @@ from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
 from backfill.events.model import SOURCE
-from backfill.kinds import of_each_event
 from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
 from backfill.reconciliation.decoders.values import Read, converted, failing
 from backfill.reconciliation.options import StreamOptions
+from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Steps, Value, Written
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
@@ -41,7 +41,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     retracts = options.form.retracts and "op" in values
     op = find(values, "op").column if retracts else F.lit("+I")
     # Nothing says which of the rows of a time is taken back.
-    single = of_each_event(wanted.window)
+    single = interchangeable(wanted.window)
     allowed = _ADDS[:1] if single else (*_ADDS, *_TAKES_BACK)
     known = F.coalesce(op.isin(*allowed), F.lit(False))
     return Decoding(

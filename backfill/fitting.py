@@ -1,0 +1,67 @@
+"""Whether events, and the names of aggregates, fit a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
+from backfill.errors import AggregateError, ColumnError, WindowError
+from backfill.message_gaps import Messages
+from backfill.windows import AnyWindow, CountWindow, SessionWindow
+
+
+def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:
+    """Raises AggregateError where a result would have two columns of one name."""
+    taken = {*RESERVED, *key}
+    if isinstance(window, CountWindow):
+        taken |= {FIRST_EVENT, LAST_EVENT}
+    for name in aggregates:
+        if name in taken or name.startswith("_"):
+            raise AggregateError(
+                "the name is reserved for the result's own columns",
+                field="aggregates",
+                value=name,
+                way_out="Choose another name, not beginning with an underscore",
+            )
+
+
+def check_arrival(events: DataFrame, window: AnyWindow, arrival: Sequence[str]) -> None:
+    """Checks that the events have the order that numbers or offsets need.
+
+    Args:
+        events: any rows.
+        window: of any kind.
+        arrival: columns that give the order of arrival.
+
+    Raises:
+        ColumnError: if the last arrival column is neither a number nor a time.
+        WindowError: if there is no arrival where the window needs one, or no offset.
+    """
+    type = events.schema[arrival[-1]].dataType if arrival else None
+    if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
+        if not isinstance(type, T.IntegralType):
+            raise WindowError(
+                "a gap of messages needs events with offsets",
+                field="gap",
+                value=str(window.gap),
+                way_out="Give arrival=[partition, offset], or the offset alone if there is one "
+                "partition",
+            )
+    elif isinstance(window, CountWindow) and window.order == "arrival":
+        if type is None:
+            raise WindowError(
+                "the events have no arrival",
+                field="order",
+                value="arrival",
+                way_out='Give the column or columns of the arrival, or use order="time"',
+            )
+        if isinstance(type, T.StringType | T.BinaryType | T.BooleanType):
+            raise ColumnError(
+                "must be a number or a time to number events by",
+                field="arrival",
+                value=f"{arrival[-1]} {type.simpleString()}",
+                way_out='Cast the column, or use order="time"',
+            )

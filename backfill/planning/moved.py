@@ -1,0 +1,44 @@
+"""What late events cost where they move other events to other windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import functions as F
+
+from backfill.columns import TIME, column
+from backfill.kinds import kind_of, reach, times_of
+from backfill.ledger.state import State
+from backfill.planning.context import Context
+from backfill.planning.stages import Moved
+from backfill.time.dates import Dates
+from backfill.windows import key_of
+
+_FIRST = "_first_late"
+
+
+def moved(context: Context, state: State, inputs: Mapping[str, Dates]) -> Moved:
+    """How many events are read again, and how many rows are replaced, for late events.
+
+    Args:
+        context: of the job.
+        state: a table of windows by number or by offset.
+        inputs: the dates on which each input is late.
+    """
+    spec, window = context.spec, context.definitions[state.name].window
+    key = key_of(window, spec.key)
+    kind = kind_of(window, spec.engine, spec.timezone)
+    theirs = [column(name).alias(f"_late{i}") for i, name in enumerate(key)]
+    late = context.reader.events(inputs).groupBy(*theirs).agg(F.min(TIME).alias(_FIRST))
+    late = late.where(F.col(_FIRST).isNotNull())
+    assert state.table is not None
+    same = [column(name).eqNullSafe(F.col(f"_late{i}")) for i, name in enumerate(key)]
+    rows = state.table.read(context.spark).join(late, reduce(and_, same, F.lit(True)))
+    behind = reach(window, spec.engine).behind
+    replaced = F.lit(True)
+    if behind is not None:
+        replaced = F.unix_micros(times_of(window)[1]) >= F.col(_FIRST) - behind
+    found = rows.agg(F.count_if(replaced), F.sum(kind.held)).collect()[0]
+    return Moved(table=state.name, keys=late.count(), events=found[1] or 0, rows=found[0])
