@@ -9,6 +9,7 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from backfill.bot_rules import BotRule
 from backfill.message_gaps import messages
 from backfill.windows import (
     CountWindow,
@@ -21,12 +22,13 @@ from backfill.windows import (
 
 if TYPE_CHECKING:
     from backfill import aggregates
-    from backfill.api import aggregate, sessionize
+    from backfill.api import aggregate, bots, sessionize
     from backfill.job import Job, reconcile
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BotRule",
     "CountWindow",
     "CumulatingWindow",
     "HoppingWindow",
@@ -36,6 +38,7 @@ __all__ = [
     "TumblingWindow",
     "aggregate",
     "aggregates",
+    "bots",
     "messages",
     "reconcile",
     "sessionize",
@@ -47,6 +50,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOMES = {
     "Job": "backfill.job",
     "aggregate": "backfill.api",
+    "bots": "backfill.api",
     "reconcile": "backfill.job",
     "sessionize": "backfill.api",
 }

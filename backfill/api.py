@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import Aggregate
+from backfill.bot_rules import BotRule, Bots
 from backfill.columns import END, EVENTS, FIRST, ORDINAL, REASON, START, TIME, column, key_name
 from backfill.compute import Definition, Key
 from backfill.count_windows import count
@@ -23,6 +24,7 @@ from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
 from backfill.message_gaps import Messages
 from backfill.message_sessions import message_sessions
+from backfill.operators.bots import with_bots
 from backfill.operators.rule_inputs import rule_inputs, sortable
 from backfill.operators.session import reported_end
 from backfill.operators.session_rules import ROW, SESSION, Cutter, long_enough, rule_columns
@@ -41,6 +43,7 @@ _ADDED = (
     "seq_from_end",
 )
 _KEPT = "_kept"
+_BOT = "bot"
 
 
 def aggregate(
@@ -250,6 +253,76 @@ def sessionize(
         *(column(each) for each in events.columns),
         *(F.when(usable & F.col(_KEPT), F.col(f"_{name}")).alias(name) for name in _ADDED),
     )
+
+
+def bots(
+    events: DataFrame,
+    rules: Sequence[BotRule],
+    *,
+    gap: object,
+    key: str | Sequence[str],
+    time: str,
+    id: str | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+    engine: str = "plain",
+) -> DataFrame:
+    """Returns every event once, with the rule by which it is a bot's.
+
+    Keep the people's events with `.where("bot IS NULL")`, and give these to `aggregate` or
+    `sessionize`.
+
+    Args:
+        events: any DataFrame; all its columns and rows are kept.
+        rules: what a bot does. Where several hold for an event, the first of them is named.
+        gap: the gap of the sessions that rules look at, such as "30m".
+        key: one or more columns, or an empty list.
+        time: the event time, as for `aggregate`.
+        id: rows with equal key, time and id are one event, and count once.
+        time_format: as for `aggregate`.
+        timezone: for times without a zone, and for days.
+        engine: the engine whose gap edge and time resolution apply.
+
+    Returns:
+        The events with `bot`, the rule's name; NULL where none holds, and in rows with an unusable
+        key or time.
+
+    Raises:
+        ColumnError: if a column is missing, has an unsuitable type, or is called `bot`.
+        WindowError: if there is no rule, two have the same name, the gap is not positive, or a
+            predicate does not fit the events.
+        JobFileError: as for `aggregate`.
+
+    Example:
+        >>> from backfill import BotRule
+        >>> clicks = spark.sql(
+        ...     "SELECT user, timestamp_seconds(n * step) AS at FROM range(4) AS r(n)"
+        ...     "CROSS JOIN VALUES ('a', 1), ('b', 60) AS u(user, step)"
+        ... )
+        >>> quick = BotRule(name="quick", events=3, no_pause_longer_than="2s")
+        >>> found = bots(clicks, [quick], gap="30m", key="user", time="at")
+        >>> sorted({(row.user, row.bot) for row in found.collect()})
+        [('a', 'quick'), ('b', None)]
+    """
+    if _BOT in events.columns:
+        raise ColumnError(
+            "the events already have a column with this name",
+            field="events",
+            value=_BOT,
+            way_out="Drop or rename it",
+        )
+    system, names, found = engine_named(engine), _names(key), Bots.of(gap, rules)
+    placed = _normalised(events, system, names, time, time_format, timezone, id=id, arrival=())
+    marked = with_bots(
+        placed,
+        found,
+        key=names,
+        zone=timezone,
+        rules=system.rules_for(SessionWindow(gap=found.gap)),
+        id=id,
+        name=_BOT,
+    )
+    return marked.select(*(column(each) for each in events.columns), _BOT)
 
 
 def _of_sessions(

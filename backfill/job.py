@@ -14,6 +14,7 @@ from backfill.events import spark_errors
 from backfill.execution.execute import execute
 from backfill.execution.run_result import RunResult
 from backfill.ledger.state import states
+from backfill.planning.bots import check_whole
 from backfill.planning.context import Progress
 from backfill.planning.expiry import plan_expiry
 from backfill.planning.late import plan_late
@@ -103,7 +104,7 @@ class Job(PublishedTables):
 
         Raises:
             JobFileError: invalid dates, or arguments that can't be combined.
-            TableError: only part of a stale table is selected.
+            TableError: only part of a stale table, or of a job with rules for bots, is selected.
             SourceError: the source can't be read.
 
         Example:
@@ -170,7 +171,8 @@ class Job(PublishedTables):
             SourceError: the source can't be read, is empty, or has no usable event.
             ColumnError, AggregateError: the job does not fit the source's columns.
             ConservationError: events were lost in the computation.
-            TableError: a table is stale or can't be written, or another run committed first.
+            TableError: a table is stale or can't be written, another run committed first, or
+                only part of a job with rules for bots is selected.
 
         Example:
             >>> result = Job.load(job_file).run(spark, date="2026-01-10")
@@ -208,7 +210,8 @@ class Job(PublishedTables):
 
         Raises:
             ChecksFailed: as for `run`.
-            TableError: nothing is published, a table is stale, or another run committed first.
+            TableError: nothing is published, a table is stale, another run committed first, or the
+                job has rules for bots.
             SourceError: an input is missing or has changed, or the source can't be read.
 
         Example:
@@ -260,7 +263,8 @@ class Job(PublishedTables):
             SourceError: the source can't be read as a stream of files.
             WindowError: Structured Streaming does not support such windows.
             ColumnError, AggregateError: the job does not fit the source's columns.
-            TableError: the folder contains other data, or was started with another job file.
+            TableError: the folder contains other data, or was started with another job file; or
+                the job has rules for bots.
 
         Example:
             >>> done = Job.load(job_file).stream(spark, to=job_file.parent / "streamed")
@@ -270,6 +274,7 @@ class Job(PublishedTables):
         delay = (
             None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
         )
+        check_whole(self.spec, "a stream")
         return stream(
             self.spec,
             spark or session(),
@@ -312,7 +317,7 @@ class Job(PublishedTables):
 
         Raises:
             JobFileError: a setting is missing or invalid.
-            TableError: nothing is published, or the table is stale.
+            TableError: nothing is published, the table is stale, or the job has rules for bots.
             SourceError, ColumnError: the stream's output can't be read.
             ReplayError: the engine does not have the setting.
 
@@ -327,6 +332,7 @@ class Job(PublishedTables):
             (2, 0)
         """
         self._known(window, list(self.spec.windows))
+        check_whole(self.spec, "comparing with a stream")
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
         found = compare_with(context, window, given, checkpoint=checkpoint, sample=sample)

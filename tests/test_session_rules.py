@@ -177,6 +177,20 @@ def test_copies_of_an_event_count_once_before_rules_cut(spark: SparkSession) -> 
     assert sorted(row["n"] for row in found.collect()) == [1, 2]
 
 
+@pytest.mark.parametrize("keys", ["0.0D, -0.0D", "'a' COLLATE UTF8_LCASE, 'A' COLLATE UTF8_LCASE"])
+def test_equal_keys_are_one_key_where_slices_leave_a_doubt(spark: SparkSession, keys: str) -> None:
+    events = spark.sql(
+        f"SELECT IF(id % 2 = 0, {keys}) AS key, id * 1000 AS time, IF(id % 2 = 0, 'x', 'y') AS page"
+        " FROM range(6)"
+    )
+    window = SessionWindow(gap="30m", new_when="page")
+    counts = {"n": agg.count()}
+    found = aggregate(
+        events, window, key="key", time="time", time_format="epoch_us", aggregates=counts
+    )
+    assert [row["n"] for row in found.collect()] == [1] * 6
+
+
 REFUSED = [
     ({"max_duration": "0s"}, "max_duration: must be greater than zero"),
     ({"max_duration": "1 day"}, "max_duration: can't be a calendar span"),

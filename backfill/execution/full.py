@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, REASON
@@ -17,6 +17,7 @@ from backfill.execution.gate import Rows
 from backfill.execution.quarantine import all_unusable
 from backfill.execution.retention import duplicates_of, ended, ended_windows, past
 from backfill.execution.staging import Staging
+from backfill.planning.bots import judged, reasons
 from backfill.planning.context import Context
 from backfill.planning.slicing import singles, slices, with_combining
 from backfill.planning.time_spans import dates_between, dates_over, first_start
@@ -31,7 +32,10 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         ConservationError: events were lost in the computation.
     """
     definitions, zone = context.definitions, context.spec.timezone
-    events = context.reader.rows(list(context.inputs))
+    events = judged(context, context.reader.rows(list(context.inputs)))
+    if context.spec.bots is not None:
+        # Judged once, for all that follows.
+        events = staging.persisted(events)
     counted = Observation()
     usable = events.where(F.col(REASON).isNull())
     observed = events.observe(
@@ -49,7 +53,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     sums = totals(sliced, definitions)
     # First, because Spark may observe nothing of a frame that it finds to be empty.
     if sums.first is None or sums.horizon is None:
-        raise nothing_usable(context)
+        raise nothing_usable(context, events)
     sliced = replace(sliced, count=sums.accepted)
     read, unusable = counted.get["read"], counted.get["unusable"]
     context.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
@@ -64,6 +68,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         gone = past(context, usable, ended_before, limit)
     quarantine = all_unusable(staging, events if unusable else None, gone)
     check_rows(read, sums, quarantine.rows - (gone.rows if gone else 0))
+    bots = sum(quarantine.reasons.get(each, 0) for each in reasons(context.spec))
     low = first_start(context, (sums.first, sums.first + 1), list(definitions.values()))
     covered = dates_between(low, sums.horizon, zone)
     accepted = sums.accepted - (gone.events if gone else 0)
@@ -121,7 +126,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
             events=usable,
             id=context.spec.id,
             read=read,
-            quarantined=quarantine.rows,
+            quarantined=quarantine.rows - bots,
             span=context.known_span,
         ),
         read=read,
@@ -131,16 +136,15 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     )
 
 
-def nothing_usable(context: Context) -> SourceError:
-    """The source has no event."""
+def nothing_usable(context: Context, rows: DataFrame) -> SourceError:
+    """The source has no event.
+
+    Args:
+        context: of the run.
+        rows: normalised, all of them.
+    """
     path = context.spec.source.path
-    counts = (
-        context.reader.rows(list(context.inputs))
-        .groupBy(REASON)
-        .count()
-        .orderBy(F.desc("count"))
-        .collect()
-    )
+    counts = rows.groupBy(REASON).count().orderBy(F.desc("count")).collect()
     read = sum(row["count"] for row in counts)
     if not read:
         return SourceError("is empty", field="source", value=path, way_out="Check the path")

@@ -85,7 +85,7 @@ def compute_range(
     """
     horizon = _horizon(context)
     if horizon is None:
-        raise nothing_usable(context)
+        raise nothing_usable(context, context.reader.rows(list(context.inputs)))
     zone = context.spec.timezone
     new = [
         path

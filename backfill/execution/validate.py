@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
+from backfill.columns import REASON
 from backfill.conservation import totals
 from backfill.events import spark_errors
 from backfill.execution.gate import Gate, Rows
 from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, State
+from backfill.planning.bots import judged, reasons
 from backfill.planning.context import Context
 from backfill.planning.slicing import of, slices, with_combining
 from backfill.planning.time_spans import dates_between, dates_over, first_start
@@ -70,18 +72,24 @@ def _counted(
     names, zone = list(records), context.spec.timezone
     context = with_combining(context, record.inputs, names)
     context.progress("reading the events that were counted")
-    events = context.reader.events({path: each.counted for path, each in record.inputs.items()})
+    rows = context.reader.events({path: each.counted for path, each in record.inputs.items()})
+    events = judged(context, rows).where(F.col(REASON).isNull())
     sliced = slices(context, events, names).by_key()
     sliced = replace(sliced, frame=staging.persisted(sliced.frame))
     definitions = of(context, names)
     sums = totals(sliced, definitions)
-    quarantined = sum(each.rows for each in context.tables[QUARANTINE].files)
+    state = context.tables[QUARANTINE]
+    quarantined = sum(each.rows for each in state.files)
+    bots = 0
+    if state.table is not None and reasons(context.spec):
+        own = F.col("reason").isin(reasons(context.spec))
+        bots = state.table.read(context.spark).where(own).count()
     counted = Counted(
         sliced=sliced,
         events=events,
         id=context.spec.id,
         read=sums.rows + quarantined,
-        quarantined=quarantined,
+        quarantined=quarantined - bots,
     )
     whole = False
     if sums.first is not None and sums.horizon is not None:

@@ -79,6 +79,8 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
         "events.arrival": ", ".join(spec.arrival),
         "engine": spec.engine.name,
     }
+    if spec.bots is not None:
+        common["events.bots"] = str(spec.bots)
     if name not in spec.windows:
         return common
     window = spec.windows[name]

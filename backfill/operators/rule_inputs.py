@@ -33,7 +33,7 @@ def rule_inputs(events: DataFrame, window: SessionWindow) -> list[Column]:
         ("end_when", window.end_when, ENDS),
     ):
         if text is not None:
-            found.append(_predicate(events, field, text).alias(name))
+            found.append(predicate(events, field, text).alias(name))
     return found
 
 
@@ -61,7 +61,17 @@ def _comparable(events: DataFrame, name: str) -> Column:
     return column(name)
 
 
-def _predicate(events: DataFrame, field: str, text: str) -> Column:
+def predicate(events: DataFrame, field: str, text: str) -> Column:
+    """A predicate in Spark SQL over events; where it is NULL it does not hold.
+
+    Args:
+        events: with their own columns.
+        field: what the predicate is called in errors.
+        text: the predicate.
+
+    Raises:
+        WindowError: it does not fit the events, or is not boolean.
+    """
     try:
         type = events.select(F.expr(text)).schema[0].dataType
     except AnalysisException as error:
@@ -79,5 +89,4 @@ def _predicate(events: DataFrame, field: str, text: str) -> Column:
             value=text,
             way_out="Write a comparison, such as page = '/login'",
         )
-    # NULL does not hold.
     return F.coalesce(F.expr(text), F.lit(False))

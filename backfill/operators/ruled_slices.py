@@ -10,7 +10,7 @@ its events, which are read again for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_, or_
 
@@ -33,9 +33,11 @@ from backfill.operators.session_rules import (
 )
 from backfill.windows import SessionWindow
 
-_CHAIN, _CHAIN_START, _CHAIN_END, _DOUBT = "_chain", "_chain_start", "_chain_end", "_doubt"
-_STRETCH, _ENDED, _GAP, _CUT, _BEFORE = "_stretch", "_ended", "_gap", "_cut", "_before"
-_WANTED = "_wanted"
+_CHAIN, _DOUBT, _GAP, _CUT, _BEFORE = "_chain", "_doubt", "_gap", "_cut", "_before"
+_WANTED, _NEEDED, _BUCKET = "_wanted", "_needed", "_bucket"
+# The hashes of keys that are broadcast at most: one megabyte.
+_BUCKETS = 1 << 16
+_LEAST = -(2**31)
 
 
 def ruled_slices(
@@ -90,79 +92,124 @@ def sessions_of(
     states = [state for each in aggregates for state in each.merge()]
     stretches = (
         _cut(slices, cutter)
-        .groupBy(*keys, _CHAIN, _STRETCH)
+        .groupBy(*keys, START)
         .agg(
-            F.min(FIRST).alias(START),
             F.max(LAST).alias(END),
             F.sum(EVENTS).alias(EVENTS),
+            F.min(_CHAIN).alias(_CHAIN),
             F.bool_or(_DOUBT).alias(_DOUBT),
-            F.max_by(_ENDED, FIRST).alias(_ENDED),
+            F.bool_or(CLOSED).alias(CLOSED),
             *states,
         )
+        # Where nothing is doubtful, sessions of a key start at instants of their own.
+        .withColumn(ORDINAL, F.lit(0).cast("long"))
     )
     columns = [*keys, START, END, EVENTS, CLOSED, ORDINAL]
     columns += [name for each in aggregates for name in each.states()]
-    first = F.lit(0).cast("long")
     if not window.cuts:
         # A stretch is all that lies between two gaps, and nothing is doubtful.
-        return stretches.withColumns({CLOSED: F.lit(False), ORDINAL: first}).select(*columns)
+        return stretches.select(*columns)
+    judged = stretches.withColumn(_DOUBT, F.col(_DOUBT) | _beyond(window))
+    # Used more than once and computed once, for Spark runs equal exchanges once. So nothing that is
+    # asked of it may differ below the exchange: no column that only one of them needs, and no
+    # filter but by results of windows or aggregates. By the keys alone Spark leaves out the
+    # exchange: there the rows are by these already.
+    judged = judged.repartition(*keys, _CHAIN)
+    chain = Over.partitionBy(*keys, _CHAIN)
+    marked = judged.withColumns(
+        {_DOUBT: F.max(_DOUBT).over(chain), _NEEDED: F.min(_every_column(judged)).over(chain)}
+    )
+    sure = marked.where(~F.col(_DOUBT) & (F.col(_NEEDED) >= _LEAST))
+    again = _events_of(singles, _doubtful(judged, keys), keys)
+    return sure.select(*columns).unionByName(ruled_sessions(again, cutter, aggregates))
+
+
+def _every_column(rows: DataFrame) -> Column:
+    """A number from `_LEAST` on, in a way that needs every column."""
+    # Spark hashes no maps.
+    fields = [each for each in rows.schema.fields if "map<" not in each.dataType.simpleString()]
+    return F.hash(*(each.name for each in fields))
+
+
+def _beyond(window: SessionWindow) -> Column:
+    """Whether the limits cut a stretch."""
     beyond = F.lit(False)
     if window.max_duration is not None:
         beyond |= F.col(END) > limit(window, F.col(START))
     if window.max_events is not None:
         beyond |= F.col(EVENTS) > window.max_events
-    chain = Over.partitionBy(*keys, _CHAIN)
-    judged = stretches.withColumns(
-        {
-            _DOUBT: F.max(F.col(_DOUBT) | beyond).over(chain),
-            _CHAIN_START: F.min(START).over(chain),
-            _CHAIN_END: F.max(END).over(chain),
-        }
-    ).withColumn(CLOSED, F.col(_ENDED) | (F.col(END) < F.col(_CHAIN_END)))
-    # Where nothing is doubtful, sessions of a key start at instants of their own.
-    sure = judged.where(~F.col(_DOUBT)).withColumn(ORDINAL, first)
-    doubtful = judged.where(F.col(_DOUBT) & _as_computed(judged)).select(
-        *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
-        F.col(_CHAIN_START).alias(f"{_WANTED}{START}"),
-        F.col(_CHAIN_END).alias(f"{_WANTED}{END}"),
+    return beyond
+
+
+def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The chains that are computed from their events: key, first and last event."""
+    chains = judged.groupBy(*keys, _CHAIN).agg(
+        F.bool_or(_DOUBT).alias(_DOUBT),
+        F.max(END).alias(END),
+        F.min(_every_column(judged)).alias(_NEEDED),
     )
+    # Where Spark knows that there is no NULL, it adds no filter.
+    never = F.lit(0).cast("long")
+    found = chains.where(F.col(_DOUBT) & (F.col(_NEEDED) >= _LEAST)).select(
+        *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
+        F.coalesce(_CHAIN, never).alias(f"{_WANTED}{START}"),
+        F.coalesce(END, never).alias(f"{_WANTED}{END}"),
+    )
+    # These few are used more than once, too.
+    return found.repartition(f"{_WANTED}{START}")
+
+
+def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The events of the doubtful chains.
+
+    Events of most other keys are left out before events are exchanged, by a hash of the key that
+    has few values; so where nothing is doubtful, Spark does not read the events again.
+    """
+    # Values that are equal by a collation have other hashes.
+    hashed = [
+        each for each in keys if "collate" not in singles.schema[each].dataType.simpleString()
+    ]
+    bucket = _bucket(f"{_WANTED}{each}" for each in hashed).alias(_BUCKET)
+    buckets = doubtful.groupBy(bucket).agg(F.min(_every_column(doubtful)).alias(_NEEDED))
+    few = F.broadcast(buckets.where(F.col(_NEEDED) >= _LEAST))
+    near = singles.join(few, F.col(_BUCKET) == _bucket(hashed), "left_semi")
     same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
     inside = F.col(FIRST).between(F.col(f"{_WANTED}{START}"), F.col(f"{_WANTED}{END}"))
-    again = singles.join(doubtful, reduce(and_, same, inside), "left_semi")
-    exact = ruled_sessions(again, cutter, aggregates)
-    return sure.select(*columns).unionByName(exact)
+    return near.join(doubtful, reduce(and_, same, inside), "left_semi")
+
+
+def _bucket(keys: Iterable[str]) -> Column:
+    return F.xxhash64(F.lit(0), *keys).bitwiseAND(_BUCKETS - 1)
 
 
 def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
-    """The slices with the gap chain and the stretch that they belong to, and what is doubtful."""
+    """The slices with the gap chain and the stretch that they belong to, and what is doubtful.
+
+    Of both the first event is known: _CHAIN and START.
+    """
     window, keys = cutter.window, cutter.keys
     # Slices that begin at one instant and cut are doubtful, whichever of them comes first.
     in_order = Over.partitionBy(*keys).orderBy(FIRST, *rule_columns(window))
     earlier = in_order.rowsBetween(Over.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    before = F.max(LAST).over(earlier)
-    gap = breaks(F.col(FIRST), before, window.gap.us, cutter.rules)
-    placed = slices.withColumns({_GAP: gap, _BEFORE: before}).withColumn(
-        _CHAIN, F.sum(F.col(_GAP).cast("long")).over(so_far)
+    first = F.col(FIRST)
+    placed = slices.withColumn(_BEFORE, F.max(LAST).over(earlier)).withColumn(
+        _GAP, breaks(first, F.col(_BEFORE), window.gap.us, cutter.rules)
     )
-    placed = placed.withColumn(_CUT, F.col(_GAP) | cutter.cuts(in_order, _CHAIN))
+    cut = F.col(_GAP) | cutter.cuts(in_order, _GAP)
+    placed = placed.withColumns({_CHAIN: F.max(F.when(F.col(_GAP), first)).over(so_far), _CUT: cut})
     ended = F.coalesce(F.col(ENDS), F.lit(False)) if window.end_when else F.lit(False)
     cutting = [F.col(_CUT) & ~F.col(_GAP), ended]
-    doubt = reduce(or_, cutting) & F.coalesce(F.col(FIRST) <= F.col(_BEFORE), F.lit(False))
+    doubt = reduce(or_, cutting) & F.coalesce(first <= F.col(_BEFORE), F.lit(False))
     marks = [F.col(STARTS)] if window.start_when else []
     marks += [ended] if window.end_when else []
     if marks:
         doubt |= reduce(or_, marks) & (F.col(EVENTS) > 1)
-    return placed.withColumns({_DOUBT: doubt, _ENDED: ended}).withColumn(
-        _STRETCH, F.sum(F.col(_CUT).cast("long")).over(so_far)
+    goes_on = F.lead(_CUT).over(in_order) & ~F.lead(_GAP).over(in_order)
+    return placed.withColumns(
+        {
+            _DOUBT: doubt,
+            CLOSED: ended | F.coalesce(goes_on, F.lit(False)),
+            START: F.max(F.when(F.col(_CUT), first)).over(so_far),
+        }
     )
-
-
-def _as_computed(judged: DataFrame) -> Column:
-    """True, in a way that needs every column.
-
-    A plan without the states would be another one, and Spark would make the slices twice.
-    """
-    # Spark hashes no maps.
-    fields = [each for each in judged.schema.fields if "map<" not in each.dataType.simpleString()]
-    return F.hash(*(each.name for each in fields)) >= F.lit(-(2**31))

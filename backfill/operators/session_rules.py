@@ -108,19 +108,20 @@ class Cutter:
     def _so_far(self) -> WindowSpec:
         return self._in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
 
-    def cuts(self, in_order: WindowSpec, chain: str) -> Column:
+    def cuts(self, in_order: WindowSpec, gap: str) -> Column:
         """Whether a row begins a session by a rule that looks at single events only.
 
         Args:
             in_order: the rows of a key, in order; each has FIRST and the columns of the rules.
-            chain: a column that differs between what lies before and after a gap.
+            gap: a column that says whether a gap is before the row; there a session begins by that
+                alone, and what this says has no meaning.
         """
         window, at = self.window, F.col(FIRST)
         found = []
         if window.split is not None:
             day = day_number(window, self.zone)
             found.append(day(at) != day(F.lag(FIRST).over(in_order)))
-        found += [self._changed(i, in_order, chain) for i in range(len(window.new_when))]
+        found += [self._changed(i, in_order, gap) for i in range(len(window.new_when))]
         if window.start_when:
             found.append(F.col(STARTS))
         if window.end_when:
@@ -132,19 +133,16 @@ class Cutter:
         before = F.lag(FIRST).over(self._in_order)
         gap = breaks(F.col(FIRST), before, self.window.gap.us, self.rules)
         placed = events.withColumns({_GAP: gap, ROW: F.row_number().over(self._in_order)})
-        chain = F.sum(F.col(_GAP).cast("long")).over(self._so_far)
-        chained = placed.withColumn(_STRETCH, chain)
-        return chained.withColumn(_CUT, F.col(_GAP) | self.cuts(self._in_order, _STRETCH))
+        return placed.withColumn(_CUT, F.col(_GAP) | self.cuts(self._in_order, _GAP))
 
-    def _changed(self, index: int, in_order: WindowSpec, chain: str) -> Column:
+    def _changed(self, index: int, in_order: WindowSpec, gap: str) -> Column:
         value = F.col(f"{VALUE}{index}")
         if self.window.null_is_change:
             return ~value.eqNullSafe(F.lag(value).over(in_order))
-        # A value is compared with the last one of the same stretch between gaps.
-        known = F.when(value.isNotNull(), F.struct(F.col(chain).alias("in"), value.alias(VALUE)))
+        # A value is compared with the last one since the last gap. A gap is remembered, too.
+        known = F.when(F.col(gap) | value.isNotNull(), F.struct(value.alias(VALUE)))
         earlier = in_order.rowsBetween(Over.unboundedPreceding, -1)
-        last = F.last(known, ignorenulls=True).over(earlier)
-        return (last["in"] == F.col(chain)) & (last[VALUE] != value)
+        return F.last(known, ignorenulls=True).over(earlier)[VALUE] != value
 
     def _limited(self, events: DataFrame) -> DataFrame:
         """The events, with every cut."""

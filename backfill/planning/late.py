@@ -13,6 +13,7 @@ from backfill.events.model import shown
 from backfill.ledger.arrival_ranges import can_tell
 from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncounted
 from backfill.ledger.state import QUARANTINE, grouped
+from backfill.planning.bots import check_whole
 from backfill.planning.context import Context
 from backfill.planning.moved import moved
 from backfill.planning.reached import count_reached
@@ -30,11 +31,12 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
         explain: also count the events.
 
     Raises:
-        TableError: nothing is published, or a table is stale.
+        TableError: nothing is published, a table is stale, or the job has rules for bots.
         SourceError: an input that was counted is gone, or has changed: what it held can't be
             taken out of the windows again. Or it can't be known what arrived.
     """
     spec = context.spec
+    check_whole(spec, "merging late events")
     if not context.source.snapshot.inputs and not can_tell(context.source, spec.arrival):
         raise SourceError(
             "has no files, so new events cannot be detected",

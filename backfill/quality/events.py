@@ -28,7 +28,7 @@ class Counted:
         events: normalised and usable, duplicates among them.
         id: the column of the event id, if the job has one.
         read: rows, those that can't be used among them.
-        quarantined: these.
+        quarantined: these; the events of bots are not among them.
         span: the times that they were read for, µs, [low, high); None for no bound.
         until: the end of the range of dates that was asked for, µs; None where none was.
         latest: the largest event time of all, µs.

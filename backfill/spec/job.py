@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from backfill.aggregates import Aggregate
+from backfill.bot_rules import Bots
 from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import EventRules, SourceOptions
@@ -54,6 +55,7 @@ class JobSpec:
         key: the key's columns; () for one group.
         time, time_format, timezone, id, arrival: as in the file.
         max_future_us: events later than the run's now by more than this are quarantined; µs.
+        bots: whose events are quarantined.
         engine: whose conventions the windows follow.
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
         windows: by name, in the file's order.
@@ -71,6 +73,7 @@ class JobSpec:
     id: str | None
     arrival: tuple[str, ...]
     max_future_us: int | None
+    bots: Bots | None
     engine: Engine
     retention_us: int | None
     windows: Mapping[str, WindowSpec]
@@ -152,6 +155,7 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         id=events.id,
         arrival=events.arrival,
         max_future_us=events.max_future.us if events.max_future else None,
+        bots=events.bots.bots if events.bots else None,
         engine=file.engine,
         retention_us=file.retention.us if file.retention else None,
         windows=types.MappingProxyType(windows),

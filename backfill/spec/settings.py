@@ -16,8 +16,9 @@ from pydantic import (
 
 from backfill import engines
 from backfill.aggregates import Aggregate, parse
+from backfill.bot_rules import BotRule, Bots
 from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
-from backfill.events import FORMATS, check_zone
+from backfill.events import FORMATS, REASONS, check_zone
 from backfill.message_gaps import Messages, read_messages
 from backfill.spec import names
 from backfill.spec.checks import Settings
@@ -129,8 +130,47 @@ class Source(Part):
     date_column: Text | None = None
 
 
+class Bot(Part):
+    """The parameters of `BotRule`, which checks them."""
+
+    name: Text
+    events: Number | None = None
+    per: Text = "session"
+    no_pause_longer_than: FixedSpan | None = None
+    where: Text | None = None
+    remove: Text = "session"
+
+    @model_validator(mode="after")
+    def _a_rule(self) -> Bot:
+        if BotRule(**dict(self)).name in (*REASONS, "beyond_retention"):
+            raise JobFileError(
+                "is a reason that rows are quarantined for already",
+                field="name",
+                value=self.name,
+                way_out="Choose another name",
+            )
+        return self
+
+
+class BotSettings(Part):
+    """Rules for bots, and the gap of the sessions that they look at."""
+
+    gap: FixedSpan
+    rules: tuple[Bot, ...]
+
+    @model_validator(mode="after")
+    def _stand_together(self) -> BotSettings:
+        _ = self.bots
+        return self
+
+    @property
+    def bots(self) -> Bots:
+        """The rules."""
+        return Bots.of(self.gap, [BotRule(**dict(each)) for each in self.rules])
+
+
 class Events(Part):
-    """What of an event is its key, its time, its identity and its arrival."""
+    """What of an event is its key, its time, its identity and its arrival; and what is a bot's."""
 
     key: Annotated[Columns, AfterValidator(names.check_key)]
     time: Text
@@ -139,6 +179,7 @@ class Events(Part):
     id: Text | None = None
     arrival: Columns = ()
     max_future: Annotated[FixedSpan, AfterValidator(not_negative)] | None = None
+    bots: BotSettings | None = None
 
 
 def _gap(value: object) -> object:

@@ -1,0 +1,158 @@
+"""The definition of bots: sessions that no person would make, and what of their key is removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from backfill.errors import WindowError, did_you_mean
+from backfill.time.durations import Fixed, fixed
+from backfill.window_arguments import positive, set_fields, whole_events
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+_PER = ("session", "hour")
+_REMOVE = ("session", "day")
+_PAUSE = "no_pause_longer_than"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BotRule:
+    """A rule for sessions that a bot made; what is given of it must all hold of a session.
+
+    Args:
+        name: letters, digits, `_` and `-`, beginning with a letter. It is the reason in the
+            quarantine.
+        events: there are more events than this in the session.
+        per: "hour" counts those in less than an hour instead, whichever hour of the session.
+        no_pause_longer_than: no two events in a row of the session are further apart; a fixed
+            duration. Needs `events`, for a session of one event has no pause at all.
+        where: a predicate in Spark SQL, which holds for an event of the session.
+        remove: "session" removes the session's events; "day" all events of the key on the local
+            dates that the session has events on.
+
+    Raises:
+        WindowError: if a value has another form, if nothing is given that could hold, or if an
+            argument has no meaning without another one.
+
+    Example:
+        >>> print(BotRule(name="crawler", where="user_agent RLIKE 'bot'", remove="day"))
+        crawler(where=user_agent RLIKE 'bot', remove=day)
+    """
+
+    name: str
+    events: int | None
+    per: str
+    no_pause_longer_than: Fixed | None
+    where: str | None
+    remove: str
+
+    def __init__(
+        self,
+        *,
+        name: object,
+        events: object = None,
+        per: object = "session",
+        no_pause_longer_than: object = None,
+        where: object = None,
+        remove: object = "session",
+    ) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise WindowError(
+                "must be letters, digits, _ and -, and begin with a letter",
+                field="name",
+                value=name,
+                way_out="Use a name such as too_many",
+            )
+        pause = no_pause_longer_than
+        span = None if pause is None else fixed(pause, field=_PAUSE)
+        set_fields(
+            self,
+            name=name,
+            events=None if events is None else whole_events(events, field="events"),
+            per=_one_of(per, _PER, "per"),
+            no_pause_longer_than=None if span is None else positive(span, field=_PAUSE),
+            where=_predicate(where),
+            remove=_one_of(remove, _REMOVE, "remove"),
+        )
+        if events is None and where is None and span is None:
+            raise WindowError(
+                "says nothing that could hold of a session",
+                field="name",
+                value=name,
+                way_out="Give events or where",
+            )
+        for field, given in ((_PAUSE, span is not None), ("per", per == "hour")):
+            if given and events is None:
+                raise WindowError(
+                    "has no meaning without events",
+                    field=field,
+                    value=str(getattr(self, field)),
+                    way_out="Give the number of events that a session must have more than",
+                )
+
+    def __str__(self) -> str:
+        given = [
+            f"{each.name}={value}"
+            for each in fields(self)[1:]
+            if (value := getattr(self, each.name)) is not None
+            and (each.name, value) != ("per", "session")
+        ]
+        return f"{self.name}({', '.join(given)})"
+
+
+@dataclass(frozen=True)
+class Bots:
+    """Rules for bots, and the gap that ends the sessions that they look at.
+
+    Attributes:
+        gap: of the sessions.
+        rules: where several hold for an event, the first of them is its reason.
+    """
+
+    gap: Fixed
+    rules: tuple[BotRule, ...]
+
+    @classmethod
+    def of(cls, gap: object, rules: Sequence[BotRule]) -> Bots:
+        """The rules, if they can stand together.
+
+        Raises:
+            WindowError: there is no rule, two have the same name, or the gap is not positive, not
+                a duration or a calendar span.
+        """
+        names = [each.name for each in rules]
+        twice = next((each for each in names if names.count(each) > 1), None)
+        if twice is not None or not names:
+            raise WindowError(
+                "is the name of two rules" if names else "needs at least one rule",
+                field="rules",
+                value=twice if names else [],
+                way_out="Give each rule a name of its own" if names else "Give a rule",
+            )
+        return cls(positive(fixed(gap, field="gap"), field="gap"), tuple(rules))
+
+    def __str__(self) -> str:
+        return f"gap={self.gap}: {'; '.join(map(str, self.rules))}"
+
+
+def _one_of(value: object, allowed: tuple[str, ...], field: str) -> str:
+    if value not in allowed:
+        raise WindowError(
+            f"must be {' or '.join(allowed)}",
+            field=field,
+            value=value,
+            way_out=did_you_mean(str(value), allowed),
+        )
+    return str(value)
+
+
+def _predicate(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value
+    raise WindowError(
+        "must be a predicate in Spark SQL",
+        field="where",
+        value=value,
+        way_out="Write a comparison, such as user_agent RLIKE '(?i)bot'",
+    )

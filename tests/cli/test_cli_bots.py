@@ -1,0 +1,160 @@
+"""A job with rules for bots: what is quarantined, told, followed by later runs, and refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from backfill.spec import JobSpec
+from tests.cli.conftest import Call
+
+JOB = """\
+source: {path: events, format: json, schema: "id string, user string, at string, agent string"}
+events:
+  key: user
+  time: at
+  time_format: iso
+  timezone: Europe/Oslo
+  id: id
+  bots:
+    gap: 30m
+    rules:
+      - {name: crawler, where: "agent RLIKE '(?i)bot'", remove: day}
+      - {name: too_many, events: 3}
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {n: count}}
+  daily: {tumbling: {size: 1 day}, aggregates: {n: count}}
+tables: {path: out}
+checks: {builtin: {quarantined_share: 0.2}}
+"""
+
+
+def _event(id: str, user: str | None, at: str, agent: str = "Firefox") -> dict[str, Any]:
+    return {"id": id, "user": user, "at": f"2026-03-{at}Z", "agent": agent}
+
+
+#: In Oslo, where the 29th has 23 hours: a crawler on the 29th, whose session begins on the 28th.
+EVENTS = [
+    _event("1", "a", "28T22:50:00", "Googlebot"),
+    _event("2", "a", "28T23:10:00"),
+    _event("3", "a", "29T12:00:00"),
+    _event("4", "a", "29T22:10:00"),
+    *[_event(str(n), "b", f"29T10:0{n}:00") for n in (1, 2, 3)],
+    _event("3", "b", "29T10:03:00"),
+    _event("5", None, "29T10:00:00"),
+]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "job.yaml").write_text(JOB)
+    _write(tmp_path / "job.yaml", "0", EVENTS)
+    return tmp_path / "job.yaml"
+
+
+def _write(job: Path, name: str, events: list[dict[str, Any]]) -> None:
+    lines = "\n".join(json.dumps(each) for each in events)
+    (job.parent / "events" / f"{name}.json").write_text(lines)
+
+
+def _shown(call: Call, job: Path, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    rows = call("show", job, table, "--json").document["rows"]
+    return sorted(tuple(row[each] for each in columns) for row in rows)
+
+
+def _quarantined(job: Path) -> Counter[tuple[str, str, str]]:
+    rows = DeltaTable(job.parent / "out/quarantine").to_pyarrow_table().to_pylist()
+    found = [(row["reason"], json.loads(row["raw"])) for row in rows]
+    return Counter((reason, raw["user"], raw["id"]) for reason, raw in found)
+
+
+def test_bots_are_quarantined_by_name_and_come_back(call: Call, job: Path) -> None:
+    first = call("run", job, "--json").document
+    counts = ("read", "accepted", "duplicates", "quarantined")
+    # Three events of one key and two dates; no window of any kind holds them.
+    assert [first[each] for each in counts] == [9, 4, 1, {"crawler": 3, "no_key": 1}]
+    assert _shown(call, job, "sessions", "user", "n") == [("a", 1), ("b", 3)]
+    assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("b", 3)]
+    crawled = Counter({("crawler", "a", id): 1 for id in "123"})
+    assert _quarantined(job) == crawled + Counter([("no_key", None, "5")])
+    assert call("validate", job).code == 0
+
+    # A late event makes a bot of b, by its fourth event, and none of others.
+    _write(job, "1", [_event("4", "b", "29T10:20:00"), _event("6", "c", "30T10:00:00")])
+    second = call("run", job, "--json").document
+    assert second["quarantined"] == {"too_many": 5, "crawler": 3, "no_key": 1}
+    assert second["read"] == second["accepted"] + second["duplicates"] + 9
+    assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("c", 1)]
+    changed = call("changes", job, "sessions", "--json").document["counts"]
+    # That of b goes, that of c comes, and that of a is no longer open.
+    found = {name: n for name, n in changed.items() if n}
+    assert found == {"deleted": 1, "inserted": 1, "updated": 1}
+
+    # What made the crawler goes; the events of its days are people's again.
+    _write(job, "0", EVENTS[1:])
+    call("run", job, "--json")
+    assert ("a", 3) in [(row[0], row[1]) for row in _totals(call, job)]
+    assert {reason for reason, *_ in _quarantined(job)} == {"too_many", "no_key"}
+
+
+def _totals(call: Call, job: Path) -> list[tuple[Any, ...]]:
+    totals: Counter[str] = Counter()
+    for user, n in _shown(call, job, "daily", "user", "n"):
+        totals[user] += n
+    return sorted(totals.items())
+
+
+def test_what_looks_at_a_part_of_the_events_is_refused(call: Call, job: Path) -> None:
+    first = call("run", job)
+    assert first.code == 0, first.out
+    for command in (
+        ("run", job, "--date", "2026-03-29"),
+        ("run", job, "--missing"),
+        ("recompute", job),
+        ("stream", job, "--to", job.parent / "streamed"),
+        ("reconcile", job, "daily", "--stream", job.parent / "streamed", "--format", "table"),
+    ):
+        answer = call(*command)
+        assert answer.code == 2, command
+        assert "events.bots: rules for bots look at all events of a key" in answer.err
+        assert "backfill run JOB" in answer.err
+    plan = call("plan", job, "--date", "2026-03-29", "--json").document
+    assert "rules for bots" in plan["refused"]
+
+
+def test_other_rules_make_the_tables_stale(call: Call, job: Path) -> None:
+    assert call("run", job).code == 0
+    job.write_text(JOB.replace("events: 3", "events: 2"))
+    answer = call("validate", job)
+    assert answer.code == 2
+    assert "events.bots (was gap=30m: crawler(" in answer.err
+    assert call("run", job, "--json").document["quarantined"]["too_many"] == 4
+
+
+def test_a_source_of_bots_only(call: Call, job: Path) -> None:
+    _write(job, "0", EVENTS[:2])
+    answer = call("run", job)
+    assert answer.code == 2
+    assert "none of its 2 rows are usable (crawler: 2)" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("{name: no_key, events: 3}", "is a reason that rows are quarantined for already"),
+        ("{name: x, events: 0}", "must be a whole number of events"),
+        ("{name: x, events: 3, no_pause_longer_than: 2}", "no_pause_longer_than"),
+        ("{name: crawler, events: 3}", "is the name of two rules"),
+    ],
+)
+def test_rules_are_checked_with_the_job_file(job: Path, rule: str, problem: str) -> None:
+    job.write_text(JOB.replace("{name: too_many, events: 3}", rule))
+    with pytest.raises(ValueError, match=problem) as error:
+        JobSpec.load(job)
+    assert "events.bots" in str(error.value)
