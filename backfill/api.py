@@ -245,7 +245,7 @@ def sessionize(
     cutter = Cutter(window, rules, by_key, timezone, order)
     numbered = cutter.numbered(
         placed.select("*", *rule_inputs(placed, window))
-        .withColumns({key_name(i): column(each) for i, each in enumerate(names)})
+        .select("*", *(column(each).alias(key_name(i)) for i, each in enumerate(names)))
         .withColumns({"_usable": F.col(REASON).isNull(), FIRST: F.col(TIME)})
     )
     added = _of_sessions(numbered, keys, window, rules, by_key)

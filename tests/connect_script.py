@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from backfill import (
+    BotRule,
     CountWindow,
     HoppingWindow,
     Job,
     SessionWindow,
     TumblingWindow,
     aggregate,
+    bots,
     sessionize,
 )
 from backfill import aggregates as agg
@@ -60,6 +62,9 @@ counts["sessionized"] = (
     .where("session_id is not null")
     .count()
 )
+rules = [BotRule(name="busy", events=20), BotRule(name="crawler", where="page = '/'")]
+marked = bots(events, rules, gap="30m", key=[], time="event_time")
+counts["bots"] = [marked.count(), marked.where("bot IS NULL").count()]
 path = folder / "job.yaml"
 path.write_text(
     path.read_text()
@@ -95,6 +100,18 @@ counts["late"] = [
 early.with_name("late.parquet").unlink()
 hourly = Job(replace(job.spec, windows={"hourly": job.spec.windows["hourly"]}))
 counts["stream"] = asdict(hourly.stream(spark, to=folder / "stream")["hourly"])
+text, tables = path.read_text(), "tables: {path: out}"
+begin, end = text.index("windows:"), text.index(tables)
+windows = """
+windows:
+  tens: {count: {size: 10, order: time}, aggregates: {n: count}}
+  last: {count: {size: 5, advance: 1, order: arrival, per: stream}, aggregates: {n: count}}
+  moving: {sliding: {size: 1h}, aggregates: {n: count}}
+"""
+other = path.with_name("other.yaml")
+other.write_text(text[:begin] + windows + "tables: {path: other}\n")
+found = Job.load(other).run(spark).windows
+counts["other"] = {name: window.rows for name, window in found.items()}
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
 counts["listening"] = listening()
 print(json.dumps(counts))

@@ -81,11 +81,14 @@ def with_bots(
     hours = {each.events for each in bots.rules if each.per == "hour"}
     # Copies of events are apart, and so between no two of the others.
     apart = Over.partitionBy(*inner, _SESSION, _NEW).orderBy(TIME)
-    found = found.withColumns(
-        {
-            f"{_HOUR_OF}{n}": F.col(_NEW) & (F.col(TIME) - F.lag(TIME, n).over(apart) < _HOUR)
+    found = found.select(
+        "*",
+        *(
+            (F.col(_NEW) & (F.col(TIME) - F.lag(TIME, n).over(apart) < _HOUR)).alias(
+                f"{_HOUR_OF}{n}"
+            )
             for n in sorted(each for each in hours if each is not None)
-        }
+        ),
     )
     session = Over.partitionBy(*inner, _SESSION)
     holds = {f"{_HOLDS}{i}": _holds(each, i, session) for i, each in enumerate(bots.rules)}

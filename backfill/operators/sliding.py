@@ -110,7 +110,8 @@ def sliding(
         for name in _changes(seen)
     }
     kept = [*keys, AT, TIME, *also, *distinct]
-    joined = _joined(found.withColumns(distinct), parts, kept, aggregates)
+    found = found.select("*", *(value.alias(name) for name, value in distinct.items()))
+    joined = _joined(found, parts, kept, aggregates)
     if window.distinct:
         joined = joined.where(F.col(EVENTS) > 0).dropDuplicates([*keys, AT])
     return joined
@@ -208,9 +209,9 @@ def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> Dat
     """
     first: dict[str, str] = {}
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
-    found = rows.withColumns({part + name: states[name] for name in first.values()})
+    found = rows.select("*", *(states[name].alias(part + name) for name in first.values()))
     copies = {name: of for name, of in shared.items() if name != of}
-    return found.withColumns({part + name: F.col(part + of) for name, of in copies.items()})
+    return found.select("*", *(F.col(part + of).alias(part + name) for name, of in copies.items()))
 
 
 def _with_tails(rows: DataFrame, within: Sequence[str], aggregates: Sequence[Bound]) -> DataFrame:
