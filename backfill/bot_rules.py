@@ -6,9 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from backfill.errors import WindowError, did_you_mean
+from backfill.errors import WindowError
 from backfill.time.durations import Fixed, fixed
-from backfill.window_arguments import positive, set_fields, whole_events
+from backfill.window_arguments import (
+    choice,
+    positive,
+    predicate_text,
+    set_fields,
+    whole_events,
+)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _PER = ("session", "hour")
@@ -70,10 +76,10 @@ class BotRule:
             self,
             name=name,
             events=None if events is None else whole_events(events, field="events"),
-            per=_one_of(per, _PER, "per"),
+            per=choice(per, _PER, field="per"),
             no_pause_longer_than=None if span is None else positive(span, field=_PAUSE),
-            where=_predicate(where),
-            remove=_one_of(remove, _REMOVE, "remove"),
+            where=predicate_text(where, field="where", example="user_agent RLIKE '(?i)bot'"),
+            remove=choice(remove, _REMOVE, field="remove"),
         )
         if events is None and where is None and span is None:
             raise WindowError(
@@ -134,25 +140,3 @@ class Bots:
 
     def __str__(self) -> str:
         return f"gap={self.gap}: {'; '.join(map(str, self.rules))}"
-
-
-def _one_of(value: object, allowed: tuple[str, ...], field: str) -> str:
-    if value not in allowed:
-        raise WindowError(
-            f"must be {' or '.join(allowed)}",
-            field=field,
-            value=value,
-            way_out=did_you_mean(str(value), allowed),
-        )
-    return str(value)
-
-
-def _predicate(value: object) -> str | None:
-    if value is None or (isinstance(value, str) and value.strip()):
-        return value
-    raise WindowError(
-        "must be a predicate in Spark SQL",
-        field="where",
-        value=value,
-        way_out="Write a comparison, such as user_agent RLIKE '(?i)bot'",
-    )

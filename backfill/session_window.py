@@ -11,7 +11,14 @@ from typing import Any, Literal
 from backfill.errors import WindowError, did_you_mean
 from backfill.message_gaps import Messages, read_messages
 from backfill.time.durations import Fixed, fixed
-from backfill.window_arguments import flag, positive, set_fields, whole_events
+from backfill.window_arguments import (
+    choice,
+    flag,
+    positive,
+    predicate_text,
+    set_fields,
+    whole_events,
+)
 
 _CHECKS = ("start", "grid")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -114,7 +121,7 @@ class SessionWindow:
             self,
             gap=counted or positive(fixed(gap, field="gap"), field="gap"),
             max_duration=_span(max_duration, "max_duration"),
-            max_duration_on=_check(max_duration_on),
+            max_duration_on=choice(max_duration_on, _CHECKS, field="max_duration_on"),
             max_events=_count(max_events, "max_events"),
             new_when=_columns(new_when),
             null_is_change=flag(null_is_change, field="null_is_change"),
@@ -224,17 +231,6 @@ def _count(value: object, field: str) -> int | None:
     return None if value is None else whole_events(value, field=field)
 
 
-def _check(value: object) -> str:
-    if value not in _CHECKS:
-        raise WindowError(
-            "must be start or grid",
-            field="max_duration_on",
-            value=value,
-            way_out=did_you_mean(str(value), _CHECKS),
-        )
-    return str(value)
-
-
 def _columns(value: str | Iterable[str]) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
     for place, name in enumerate(names):
@@ -251,14 +247,7 @@ def _columns(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _predicate(value: object, field: str) -> str | None:
-    if value is None or (isinstance(value, str) and value.strip()):
-        return value
-    raise WindowError(
-        "must be a predicate in Spark SQL",
-        field=field,
-        value=value,
-        way_out="Write a comparison, such as page = '/login'",
-    )
+    return predicate_text(value, field=field, example="page = '/login'")
 
 
 def _time_of_day(value: object) -> Fixed | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TypeVar
 
-from backfill.errors import WindowError
+from backfill.errors import WindowError, did_you_mean
 from backfill.time.durations import Duration, Fixed, fixed
 
 D = TypeVar("D", Fixed, Duration)
@@ -71,6 +71,18 @@ def choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
             f"must be {' or '.join(choices)}",
             field=field,
             value=value,
-            way_out=f"Use {choices[0]}",
+            way_out=did_you_mean(str(value), choices),
         )
     return str(value)
+
+
+def predicate_text(value: object, *, field: str, example: str) -> str | None:
+    """The predicate in Spark SQL, if it has text; None where there is none."""
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value
+    raise WindowError(
+        "must be a predicate in Spark SQL",
+        field=field,
+        value=value,
+        way_out=f"Write a comparison, such as {example}",
+    )
