@@ -69,17 +69,13 @@ def our_sessions(
     return written(build)
 
 
-#: A campaign that a user comes by, another one every six hours or so.
-CAMPAIGN = "concat('c', pmod(xxhash64(user_id, floor(unix_micros(event_time) / 21600000000)), 5))"
-
-
 def our_visits(*, ruled: bool) -> Run:
-    """Sessions of events with a campaign, with rules that look at it or without."""
+    """Sessions of events that have a campaign, with rules or without."""
     rules = {"max_duration": "4h", "new_when": "campaign"} if ruled else {}
 
     def build(events: DataFrame) -> DataFrame:
         return backfill.aggregate(
-            events.withColumn("campaign", F.expr(CAMPAIGN)),
+            events,
             SessionWindow(gap="30m", **rules),
             key="user_id",
             time="event_time",

@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from backfill.generate import generate
 
 FOLDER = Path(__file__).with_name("data")
 
+#: A campaign that a user comes by, another one every six hours or so.
+_CAMPAIGN = "concat('c', pmod(xxhash64(user_id, floor(unix_micros(event_time) / 21600000000)), 5))"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What the generator is asked for; seed 1."""
+    """What the generator is asked for, seed 1; with a column `campaign` where wanted."""
 
     name: str
     events: int
@@ -24,6 +28,7 @@ class Dataset:
     hot_key: float = 0.0
     per_session: int = 12
     days: int = 30
+    campaign: bool = False
 
     @property
     def path(self) -> Path:
@@ -38,6 +43,13 @@ class Dataset:
         if (self.path / "_SUCCESS").exists():
             return
         shutil.rmtree(self.path, ignore_errors=True)
+        if self.campaign:
+            plain = replace(self, name=f"{self.name}-without", campaign=False)
+            plain.make(spark)
+            events = spark.read.parquet(str(plain.path)).drop("received_date")
+            events.withColumn("campaign", F.expr(_CAMPAIGN)).write.parquet(str(self.path))
+            shutil.rmtree(plain.path)
+            return
         generate(
             spark,
             str(self.path),
@@ -51,6 +63,7 @@ class Dataset:
 
 
 VISITS = Dataset(name="visits", events=20_000_000, keys=165_000)
+CAMPAIGNS = replace(VISITS, name="campaigns", campaign=True)
 HOT_KEY = replace(VISITS, name="hot-key", hot_key=0.5)
 ONE_EVENT = replace(VISITS, name="one-event", keys=5_000_000, per_session=1)
 REDELIVERED = replace(VISITS, name="redelivered", duplicates=0.001)

@@ -108,10 +108,10 @@ SCENARIOS = (
     Scenario(
         name="rules",
         title="sessions of at most 4 hours and of one campaign",
-        dataset=data.VISITS,
+        dataset=data.CAMPAIGNS,
         ours=c.OURS_RULED,
         # Of the same events, but these are other windows.
-        rivals=(Rival(contender=c.OURS_PLAIN, at_least=1 / 1.5, dataset=data.VISITS),),
+        rivals=(Rival(contender=c.OURS_PLAIN, at_least=1 / 1.5, dataset=data.CAMPAIGNS),),
     ),
     _hopping("hopping-24h", "24 hours", "5 minutes", 20),
     _hopping("hopping-1h", "1 hour", "5 minutes", 3),
