@@ -51,7 +51,8 @@ def event_rows(
         also=also,
         tick=engine.tick_us,
         clips=engine.rules.clips_at_epoch,
-        null_key=engine.null_key,
+        # Of several key columns one can be NULL, whatever the engine.
+        null_key=engine.null_key or len(keys) > 1,
     )
     if window.distinct:
         assert window.size is not None

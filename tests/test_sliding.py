@@ -303,6 +303,21 @@ def test_null_keys_are_a_group_where_the_engine_has_them(spark: SparkSession) ->
     ]
 
 
+def test_a_key_of_two_columns_may_have_one_that_is_null(spark: SparkSession) -> None:
+    events = [Event("a", 5, 1), Event("a", 6, 2), Event("a", 6, 4, "x"), Event(None, 6, 8)]
+    result = aggregate(
+        frame(spark, events),
+        SlidingWindow(size="3us"),
+        aggregates={"total": agg.sum("value"), "distinct": agg.count_distinct("value")},
+        **(COMMON | {"key": ["key", "id"]}),
+    )
+    assert sorted(rows(result), key=str) == [
+        ("a", "x", 6, 4, 1),
+        ("a", None, 5, 1, 1),
+        ("a", None, 6, 3, 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
