@@ -1,17 +1,16 @@
-"""The published tables of a job: their rows, checks, history and upkeep."""
+"""The published tables of a job: their checks, history and upkeep."""
 
 from __future__ import annotations
 
 import datetime as dt
 import getpass
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from backfill.errors import JobFileError, TableError, did_you_mean
+from backfill.errors import TableError
 from backfill.execution.clean import Kept, clean
 from backfill.execution.expire import Expired, expire
 from backfill.execution.validate import validate
@@ -19,55 +18,24 @@ from backfill.kinds import times_of
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE
-from backfill.planning.context import Context, Progress, new_run_id, open_context
+from backfill.planning.context import Progress, new_run_id
 from backfill.planning.selection import selected
 from backfill.progress import log_progress
+from backfill.published_rows import PublishedRows
 from backfill.quality.checks import Outcome
 from backfill.quality.store import PAGES, kept
 from backfill.spark import session
-from backfill.spec import JobSpec
-from backfill.store import DeltaStore, Store
 from backfill.time.dates import Dates
 from backfill.windows import key_of
 
 
-class PublishedTables:
+class PublishedTables(PublishedRows):
     """The methods of `Job` for tables that are published already.
 
     Args:
         spec: the contents of the job file.
         store: where the tables are; by default Delta tables in the job file's `tables.path`.
     """
-
-    def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
-        self.spec = spec
-        self.store: Store = DeltaStore(spec.tables) if store is None else store
-
-    def table(self, name: str, spark: SparkSession | None = None) -> DataFrame:
-        """The published rows of a window, or of the quarantine, without internal columns.
-
-        Args:
-            name: a window of the job, or `quarantine`.
-            spark: as for `run`.
-
-        Raises:
-            JobFileError: if the job has no such window.
-            TableError: if nothing has been published yet.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> job.table("hourly", spark).columns
-            ['user', 'window_start', 'window_end', 'events', 'is_open', 'date']
-        """
-        self._known(name, self._tables())
-        table = self.store.open(name)
-        if table is None:
-            raise TableError(
-                "the table does not exist yet", field=name, way_out="`backfill run` publishes it."
-            )
-        frame = table.read(spark or session())
-        return frame.select(*(each for each in frame.columns if not each.startswith("_")))
 
     def validate(
         self,
@@ -132,34 +100,6 @@ class PublishedTables:
         from backfill.quality.docs import build_docs
 
         return build_docs(found, self.spec.tables / PAGES, title=self.spec.path.stem)
-
-    def changes(
-        self, window: str, since: str | None = None, spark: SparkSession | None = None
-    ) -> DataFrame:
-        """The windows that a run and all later runs changed; by default the last run.
-
-        Args:
-            window: the name of the table.
-            since: the id of a run, as in `history`.
-            spark: as for `run`.
-
-        Returns:
-            A row for each difference: `change` (inserted, updated, deleted, merged or split),
-            `key`, `old` and `new` (structs of the window's visible columns; NULL where there is
-            no such window), and `changed`, the names of the columns that differ.
-
-        Raises:
-            JobFileError: an unknown window, or there is no such run.
-            TableError: nothing is published, or files of the version before the run are gone.
-            ColumnError: the table's key or kind of window has changed.
-
-        Example:
-            >>> job = Job.load(job_file)
-            >>> result = job.run(spark)
-            >>> job.changes("hourly", spark=spark).count()
-            2
-        """
-        return versions.changes_since(spark or session(), self.store, self.spec, window, since)
 
     def history(self) -> list[dict[str, Any]]:
         """The runs that published data, newest first.
@@ -272,26 +212,9 @@ class PublishedTables:
             run_id=new_run_id(),
         )
 
-    def _context(
-        self, spark: SparkSession | None, progress: Progress, *, late: Sequence[str] = ()
-    ) -> Context:
-        return open_context(self.spec, self.store, spark or session(), progress, late=late)
-
-    def _known(self, name: str, known: list[str]) -> None:
-        if name not in known:
-            raise JobFileError(
-                "the job has no such window",
-                field="window",
-                value=name,
-                way_out=did_you_mean(name, known),
-            )
-
     def _late(self) -> list[str]:
         """The paths of late events that are inputs of the job."""
         home = self.spec.path.parent
         tables = (self.store.open(name) for name in self._tables())
         records = (each.record for each in tables if each is not None)
         return list(dict.fromkeys(path for each in records if each for path in late_of(each, home)))
-
-    def _tables(self) -> list[str]:
-        return [*self.spec.windows, QUARANTINE]

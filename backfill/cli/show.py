@@ -10,13 +10,14 @@ import typer
 
 from backfill.cli.options import JobFile, Json, Verbose
 from backfill.cli.output import cell, print_json, print_line, print_table
-from backfill.cli.times import instant_us
 from backfill.errors import JobFileError, TableError, did_you_mean
+from backfill.time.instants import instant_us
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from backfill.spec import JobSpec
+    from backfill.lookups import Lookup
+    from backfill.store import Bounds
 
 _QUARANTINE = "quarantine"
 
@@ -38,6 +39,16 @@ def show(
         str | None,
         typer.Option("--to", metavar="T", help="Only windows that start before this date or time."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="Only windows that hold this time."),
+    ] = None,
+    joined_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T", help="Only sessions that an event at this time would join or merge."
+        ),
+    ] = None,
     top: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Sort by this column, largest values first."),
@@ -56,6 +67,7 @@ def show(
 
     Dates and times are in the job's zone.
     """
+    from backfill.lookups import Lookup, key_values
     from backfill.spec import JobSpec
     from backfill.store import look_up
 
@@ -64,6 +76,7 @@ def show(
     if window not in tables:
         way_out = did_you_mean(window, tables)
         raise JobFileError("no such window in the job", value=window, way_out=way_out)
+    table = Lookup(spec, window) if window in spec.windows else None
     zone = ZoneInfo(spec.timezone)
     start_us = None if start is None else instant_us(start, zone, option="--from")
     end_us = None if end is None else instant_us(end, zone, option="--to")
@@ -71,15 +84,18 @@ def show(
         raise JobFileError(
             "must be later than --from", field="--to", value=end, way_out="Ranges are [from, to)"
         )
+    bounds = _bounds(table, zone, at, joined_by)
     path = spec.tables / window
     if run is None:
         _check_published(path, job)
     found = look_up(
         path,
-        key=_key(spec, window, key or []),
+        # Rows of the quarantine have the key's columns.
+        key=key_values(key or None, spec.key if table is None else table.key),
         start_us=start_us,
         end_us=end_us,
-        end_inclusive=window in spec.windows and _end_inclusive(spec, window),
+        end_inclusive=table is not None and table.end_inclusive,
+        **bounds,
         limit=limit + 1,
         order_by=_order(window, top),
         run=run,
@@ -109,19 +125,24 @@ def _check_published(path: Path, job: Path) -> None:
         )
 
 
-def _key(spec: JobSpec, name: str, values: list[str]) -> dict[str, str]:
-    from backfill.windows import key_of
-
-    # Rows of the quarantine have the key's columns.
-    key = key_of(spec.windows[name].window, spec.key) if name in spec.windows else spec.key
-    if values and len(values) != len(key):
-        columns = ", ".join(key) or "none"
+def _bounds(
+    table: Lookup | None, zone: ZoneInfo, at: str | None, joined_by: str | None
+) -> dict[str, Bounds]:
+    """Where windows start and end that were asked for by an instant."""
+    given = {"--at": at, "--joined-by": joined_by}
+    asked = [(option, text) for option, text in given.items() if text is not None]
+    if not asked:
+        return {}
+    option, text = asked[0]
+    if table is None or len(asked) > 1:
         raise JobFileError(
-            f"{len(values)} given, but the key's columns are: {columns}",
-            field="--key",
-            way_out="Give --key once for each, in this order" if key else None,
+            "can only be given alone, and for windows",
+            field=option,
+            value=text,
+            way_out="Give either --at or --joined-by",
         )
-    return dict(zip(key, values, strict=False))
+    instant = instant_us(text, zone, option=option)
+    return table.holding(instant, instant) if at is not None else table.joined_by(instant)
 
 
 def _order(
@@ -130,16 +151,3 @@ def _order(
     if top is not None:
         return [(top, "descending")]
     return [("reason", "ascending")] if window == _QUARANTINE else None
-
-
-def _end_inclusive(spec: JobSpec, name: str) -> bool:
-    """Whether the end that this window reports belongs to it, by the engine's rules."""
-    from backfill.windows import EventWindow, SessionWindow, by_place
-
-    window = spec.windows[name].window
-    if isinstance(window, EventWindow) or by_place(window):
-        return True
-    rules = spec.engine.rules_for(window)
-    if isinstance(window, SessionWindow):
-        return rules.session_end == "last_event"
-    return rules.closed == "right"

@@ -1,6 +1,6 @@
 """Where results live: one protocol, and embedded Delta tables behind it."""
 
-from backfill.store.delta.lookup import look_up
+from backfill.store.delta.lookup import Bounds, look_up
 from backfill.store.delta.staging import StagedFile, StagedFiles
 from backfill.store.delta.store import DeltaStore
 from backfill.store.file_bitmap import FileBitmap
@@ -18,6 +18,7 @@ from backfill.store.protocol import (
 __all__ = [
     "APART",
     "FILE",
+    "Bounds",
     "Cleaned",
     "Commit",
     "DataFile",

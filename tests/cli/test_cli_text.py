@@ -12,11 +12,11 @@ import pytest
 
 from backfill.cli.checks import print_failed
 from backfill.cli.output import cell, iso_utc, print_json, print_line, print_table
-from backfill.cli.times import instant_us
 from backfill.errors import JobFileError
 from backfill.quality.builtin import BUILTINS
 from backfill.quality.checks import Outcome
 from backfill.quality.judging import as_check
+from backfill.time.instants import instant_us
 
 UTC = dt.timezone.utc
 OSLO = ZoneInfo("Europe/Oslo")

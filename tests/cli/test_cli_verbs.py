@@ -106,6 +106,22 @@ def test_ranges(call: Call, job: Path, range_: list[str], starts: list[str]) -> 
     assert [row["window_start"][8:16] for row in rows] == starts
 
 
+@pytest.mark.parametrize(
+    ("option", "starts"),
+    [
+        (["--at", "2026-03-28T22:35Z"], ["28T22:30"]),
+        (["--at", "2026-03-28T22:40:00.000001Z"], []),
+        (["--joined-by", "2026-03-28T23:05Z"], ["28T22:30", "28T23:30"]),
+        (["--joined-by", "2026-03-28T23:10Z"], ["28T22:30", "28T23:30"]),
+        (["--joined-by", "2026-03-28T23:10:00.000001Z"], ["28T23:30"]),
+    ],
+    ids=lambda each: " ".join(each) if each and each[0].startswith("--") else "",
+)
+def test_by_an_instant(call: Call, job: Path, option: list[str], starts: list[str]) -> None:
+    rows = call("show", job, "sessions", "--json", *option).document["rows"]
+    assert [row["window_start"][8:16] for row in rows] == starts
+
+
 def test_the_largest(call: Call, job: Path) -> None:
     document = call("show", job, "sessions", "--top", "total", "--limit", "2", "--json").document
     assert [row["total"] for row in document["rows"]] == [1e300, 3.75]
@@ -116,9 +132,14 @@ def test_the_largest(call: Call, job: Path) -> None:
     ("arguments", "expected"),
     [
         (["sesions"], "Did you mean 'sessions'?"),
-        (["sessions", "--key", "1"], "--key: 1 given, but the key's columns are: shop, user"),
+        (["sessions", "--key", "1"], "key (--key): 1 given, but the key's columns are: shop, user"),
         (["sessions", "--key", "one", "--key", "a"], "shop: "),
         (["sessions", "--top", "totl"], "Did you mean 'total'?"),
+        (["daily", "--joined-by", "2026-03-28"], "only sessions with a gap in time"),
+        (
+            ["sessions", "--at", "2026-03-28", "--joined-by", "2026-03-28"],
+            "--at: can only be given alone",
+        ),
         (["sessions", "--from", "31.3.2026"], "--from: not a date or a time"),
         (["sessions", "--from", "2026-02-30"], "--from: not a date or a time"),
         (["sessions", "--from", "2026-03-02", "--to", "2026-03-02"], "--to: must be later"),

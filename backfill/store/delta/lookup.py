@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,8 @@ from backfill.store.delta.log import checked_name, local_folder, required_table
 from backfill.store.delta.staging import STAGING
 
 Direction = Literal["ascending", "descending"]
+#: The least and the largest instant, both inclusive; None for no bound.
+Bounds = tuple[int | None, int | None]
 
 _START = "window_start"
 _END = "window_end"
@@ -30,10 +32,12 @@ _MICROSECONDS = pa.timestamp("us", tz="UTC")
 def look_up(
     path: str | Path,
     *,
-    key: Mapping[str, str] = {},
+    key: Mapping[str, Any] = {},
     start_us: int | None = None,
     end_us: int | None = None,
     end_inclusive: bool = False,
+    starts: Bounds = (None, None),
+    ends: Bounds = (None, None),
     limit: int | None = None,
     order_by: Sequence[tuple[str, Direction]] | None = None,
     run: str | None = None,
@@ -45,11 +49,13 @@ def look_up(
 
     Args:
         path: the table's folder.
-        key: values by column, as text; turned into the column's type.
+        key: values by column; text is turned into the column's type, None looks for NULL.
         start_us: the range's start, µs since the epoch, inclusive; None for no bound.
         end_us: the range's end, µs since the epoch, exclusive; None for no bound.
         end_inclusive: whether `window_end` belongs to its window (the engine's convention); an
             `event_time` does.
+        starts: the least and largest start, µs since the epoch, both inclusive; None for no bound.
+        ends: the least and largest end likewise, as the table has it.
         limit: at most so many rows; None for all.
         order_by: columns and directions, by default the start; ties are put in the order of the
             columns that identify a window.
@@ -70,6 +76,7 @@ def look_up(
     of_events = _EVENT_TIME in columns
     start, end = (_EVENT_TIME, _EVENT_TIME) if of_events else (_START, _END)
     conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or of_events)
+    conditions += [*_between(start, starts), *_between(end, ends)]
     order = _order(dataset.schema, columns, start, order_by or [(start, "ascending")])
     scanner = dataset.scanner(
         columns=columns, filter=reduce(and_, conditions) if conditions else None
@@ -97,17 +104,20 @@ def _dataset(folder: Path, run: str | None) -> ds.Dataset:
 
 
 def _key_condition(
-    schema: pa.Schema, columns: Sequence[str], name: str, text: str
+    schema: pa.Schema, columns: Sequence[str], name: str, given: Any
 ) -> ds.Expression:
     _check_column(columns, name)
+    if given is None:
+        return pc.field(name).is_null()
     kind = schema.field(name).type
     try:
-        if pa.types.is_timestamp(kind):
-            value = _timestamp(text, kind)
+        if pa.types.is_timestamp(kind) and isinstance(given, str):
+            value = _timestamp(given, kind)
         else:
-            value = pc.cast(pa.scalar(text), kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise ColumnError(f"the value is not a {kind}", field=name, value=text) from error
+            # A cast fails where a scalar of the type would cut off what does not fit.
+            value = pc.cast(pa.scalar(given), kind)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise ColumnError(f"the value is not a {kind}", field=name, value=str(given)) from error
     return pc.field(name) == value
 
 
@@ -131,6 +141,16 @@ def _time_conditions(
             conditions.append((end > bound) | (start >= bound))
     if end_us is not None:
         conditions.append(start < pa.scalar(end_us, _MICROSECONDS))
+    return conditions
+
+
+def _between(name: str, bounds: Bounds) -> list[ds.Expression]:
+    low, high = bounds
+    conditions = []
+    if low is not None:
+        conditions.append(pc.field(name) >= pa.scalar(low, _MICROSECONDS))
+    if high is not None:
+        conditions.append(pc.field(name) <= pa.scalar(high, _MICROSECONDS))
     return conditions
 
 
