@@ -2,10 +2,10 @@
 
 A slice here holds events that are alike to the rules, of one grid cell no wider than the gap and of
 one day of `split`. In order of their first events, rules cut slices as they cut events. Two things
-cannot be seen from slices, and then all that lies between two gaps is doubtful: a cut at a slice
-that begins before another one has ended, or in a slice of several events that each start or end a
-session; and where the limits cut, if a stretch is beyond them. What is doubtful is computed from
-its events, which are read again for it.
+cannot be seen from slices: the order of events where a cut is at a slice that begins before another
+one has ended, or in a slice of several events that each start or end a session; and where the
+limits cut a stretch that is beyond them. From there on, the sessions up to the next gap are
+doubtful. They are computed from events, which are read again for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from backfill.operators.session_rules import (
 from backfill.windows import SessionWindow
 
 _CHAIN, _DOUBT, _GAP, _CUT, _BEFORE = "_chain", "_doubt", "_gap", "_cut", "_before"
-_WANTED, _NEEDED, _BUCKET = "_wanted", "_needed", "_bucket"
+_MIXED, _NEXT, _COUNT, _FULL = "_mixed", "_next", "_count", "_full"
+_WANTED, _SINCE, _NEEDED, _BUCKET = "_wanted", "_since", "_needed", "_bucket"
 # The hashes of keys that are broadcast at most: one megabyte.
 _BUCKETS = 1 << 16
 _LEAST = -(2**31)
@@ -81,7 +82,7 @@ def sessions_of(
 
     Args:
         slices: as `ruled_slices` makes them.
-        singles: the same events by themselves; only those of doubtful chains are used.
+        singles: the same events by themselves; only those of chains with a doubt are used.
         cutter: where sessions begin.
         aggregates: whose states to merge.
 
@@ -101,27 +102,29 @@ def sessions_of(
             F.bool_or(CLOSED).alias(CLOSED),
             *states,
         )
-        # Where nothing is doubtful, sessions of a key start at instants of their own.
-        .withColumn(ORDINAL, F.lit(0).cast("long"))
     )
     columns = [*keys, START, END, EVENTS, CLOSED, ORDINAL]
     columns += [name for each in aggregates for name in each.states()]
+    # Sessions of a key that are sure start at instants of their own.
+    alone = F.lit(0).cast("long")
     if not window.cuts:
         # A stretch is all that lies between two gaps, and nothing is doubtful.
-        return stretches.select(*columns)
-    judged = stretches.withColumn(_DOUBT, F.col(_DOUBT) | _beyond(window))
+        return stretches.withColumn(ORDINAL, alone).select(*columns)
     # Used more than once and computed once, for Spark runs equal exchanges once. So nothing that is
     # asked of it may differ below the exchange: no column that only one of them needs, and no
-    # filter but by results of windows or aggregates. By the keys alone Spark leaves out the
-    # exchange: there the rows are by these already.
-    judged = judged.repartition(*keys, _CHAIN)
-    chain = Over.partitionBy(*keys, _CHAIN)
-    marked = judged.withColumns(
-        {_DOUBT: F.max(_DOUBT).over(chain), _NEEDED: F.min(_every_column(judged)).over(chain)}
-    )
-    sure = marked.where(~F.col(_DOUBT) & (F.col(_NEEDED) >= _LEAST))
+    # filter. By the keys alone Spark leaves out the exchange: there the rows are by these already.
+    judged = stretches.repartition(*keys, _CHAIN)
+    sure = judged.where(_above(judged, ~F.col(_DOUBT))).withColumn(ORDINAL, alone)
     again = _events_of(singles, _doubtful(judged, keys), keys)
-    return sure.select(*columns).unionByName(ruled_sessions(again, cutter, aggregates))
+    return sure.select(*columns).unionByName(
+        ruled_sessions(again, cutter, aggregates, since=_SINCE).select(*columns)
+    )
+
+
+def _above(rows: DataFrame, condition: Column) -> Column:
+    """A condition on what was exchanged that needs every column, and that Spark leaves above."""
+    whole = condition & (_every_column(rows) >= _LEAST)
+    return F.when(F.spark_partition_id() >= 0, whole)
 
 
 def _every_column(rows: DataFrame) -> Column:
@@ -131,32 +134,26 @@ def _every_column(rows: DataFrame) -> Column:
     return F.hash(*(each.name for each in fields))
 
 
-def _beyond(window: SessionWindow) -> Column:
-    """Whether the limits cut a stretch."""
-    beyond = F.lit(False)
-    if window.max_duration is not None:
-        beyond |= F.col(END) > limit(window, F.col(START))
-    if window.max_events is not None:
-        beyond |= F.col(EVENTS) > window.max_events
-    return beyond
-
-
 def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The chains that are computed from their events: key, first and last event."""
-    chains = judged.groupBy(*keys, _CHAIN).agg(
-        F.bool_or(_DOUBT).alias(_DOUBT),
-        F.max(END).alias(END),
-        F.min(_every_column(judged)).alias(_NEEDED),
+    """The chains that are computed from their events.
+
+    Key, first event, last event, and where the sessions begin that are in doubt.
+    """
+    chains = (
+        judged.where(_above(judged, F.col(_DOUBT)))
+        .groupBy(*keys, _CHAIN)
+        .agg(F.min(START).alias(START), F.max(END).alias(END))
     )
     # Where Spark knows that there is no NULL, it adds no filter.
     never = F.lit(0).cast("long")
-    found = chains.where(F.col(_DOUBT) & (F.col(_NEEDED) >= _LEAST)).select(
+    found = chains.select(
         *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
-        F.coalesce(_CHAIN, never).alias(f"{_WANTED}{START}"),
-        F.coalesce(END, never).alias(f"{_WANTED}{END}"),
+        F.coalesce(_CHAIN, never).alias(f"{_WANTED}{FIRST}"),
+        F.coalesce(END, never).alias(f"{_WANTED}{LAST}"),
+        F.coalesce(START, never).alias(_SINCE),
     )
     # These few are used more than once, too.
-    return found.repartition(f"{_WANTED}{START}")
+    return found.repartition(f"{_WANTED}{FIRST}")
 
 
 def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -174,8 +171,9 @@ def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> 
     few = F.broadcast(buckets.where(F.col(_NEEDED) >= _LEAST))
     near = singles.join(few, F.col(_BUCKET) == _bucket(hashed), "left_semi")
     same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
-    inside = F.col(FIRST).between(F.col(f"{_WANTED}{START}"), F.col(f"{_WANTED}{END}"))
-    return near.join(doubtful, reduce(and_, same, inside), "left_semi")
+    inside = F.col(FIRST).between(F.col(f"{_WANTED}{FIRST}"), F.col(f"{_WANTED}{LAST}"))
+    # An event is of one chain at most.
+    return near.join(doubtful, reduce(and_, same, inside)).select(*singles.columns, _SINCE)
 
 
 def _bucket(keys: Iterable[str]) -> Column:
@@ -188,28 +186,42 @@ def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
     Of both the first event is known: _CHAIN and START.
     """
     window, keys = cutter.window, cutter.keys
-    # Slices that begin at one instant and cut are doubtful, whichever of them comes first.
     in_order = Over.partitionBy(*keys).orderBy(FIRST, *rule_columns(window))
     earlier = in_order.rowsBetween(Over.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    first = F.col(FIRST)
-    placed = slices.withColumn(_BEFORE, F.max(LAST).over(earlier)).withColumn(
+    first, last = F.col(FIRST), F.col(LAST)
+    running = {_BEFORE: F.max(LAST).over(earlier), _NEXT: F.lead(FIRST).over(in_order)}
+    if window.max_events is not None:
+        running[_COUNT] = F.sum(EVENTS).over(so_far)
+    placed = slices.withColumns(running).withColumn(
         _GAP, breaks(first, F.col(_BEFORE), window.gap.us, cutter.rules)
     )
     cut = F.col(_GAP) | cutter.cuts(in_order, _GAP)
-    placed = placed.withColumns({_CHAIN: F.max(F.when(F.col(_GAP), first)).over(so_far), _CUT: cut})
     ended = F.coalesce(F.col(ENDS), F.lit(False)) if window.end_when else F.lit(False)
-    cutting = [F.col(_CUT) & ~F.col(_GAP), ended]
-    doubt = reduce(or_, cutting) & F.coalesce(first <= F.col(_BEFORE), F.lit(False))
+    # Of slices that begin at one instant, any can hold the first event.
+    overlaps = F.coalesce((first <= F.col(_BEFORE)) | (first == F.col(_NEXT)), F.lit(False))
+    placed = placed.withColumn(_CUT, cut)
+    placed = placed.withColumn(_MIXED, ((F.col(_CUT) & ~F.col(_GAP)) | ended) & overlaps)
+    goes_on = F.lead(_CUT).over(in_order) & ~F.lead(_GAP).over(in_order)
+    began = {
+        _CHAIN: F.max(F.when(F.col(_GAP), first)).over(so_far),
+        START: F.max(F.when(F.col(_CUT), first)).over(so_far),
+        CLOSED: ended | F.coalesce(goes_on, F.lit(False)),
+        # What a slice may be mixed up with is in its stretch or in that of the slice before it.
+        _DOUBT: F.col(_MIXED) | F.coalesce(F.lead(_MIXED).over(in_order), F.lit(False)),
+    }
+    if window.max_events is not None:
+        began[_FULL] = F.max(F.when(F.col(_CUT), F.col(_COUNT) - F.col(EVENTS))).over(so_far)
+    placed = placed.withColumns(began)
+    doubts = [F.col(_DOUBT)]
     marks = [F.col(STARTS)] if window.start_when else []
     marks += [ended] if window.end_when else []
     if marks:
-        doubt |= reduce(or_, marks) & (F.col(EVENTS) > 1)
-    goes_on = F.lead(_CUT).over(in_order) & ~F.lead(_GAP).over(in_order)
-    return placed.withColumns(
-        {
-            _DOUBT: doubt,
-            CLOSED: ended | F.coalesce(goes_on, F.lit(False)),
-            START: F.max(F.when(F.col(_CUT), first)).over(so_far),
-        }
-    )
+        doubts.append(reduce(or_, marks) & (F.col(EVENTS) > 1))
+    if window.max_duration is not None:
+        doubts.append(last > limit(window, F.col(START)))
+    if window.max_events is not None:
+        doubts.append(F.col(_COUNT) - F.col(_FULL) > window.max_events)
+    # From the first doubt on, all of the chain is doubtful.
+    latest = F.max(F.when(reduce(or_, doubts), first)).over(so_far)
+    return placed.withColumn(_DOUBT, F.coalesce(latest >= F.col(_CHAIN), F.lit(False)))

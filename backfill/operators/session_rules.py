@@ -208,27 +208,32 @@ class Cutter:
         return F.aggregate(times, start, step, lambda state: state["cuts"])
 
 
-def ruled_sessions(events: DataFrame, cutter: Cutter, aggregates: Sequence[Bound]) -> DataFrame:
+def ruled_sessions(
+    events: DataFrame, cutter: Cutter, aggregates: Sequence[Bound], since: str | None = None
+) -> DataFrame:
     """Aggregates over sessions with rules.
 
     Args:
         events: one row per event, as `Cutter.numbered` takes them, with the aggregates' inputs.
         cutter: where sessions begin.
         aggregates: whose states to make.
+        since: a column of the events; sessions that start before it (µs) are left out.
 
     Returns:
         One row per session, dropped ones as well: key, START and END (µs), the number of events,
         CLOSED, ORDINAL, merged states.
     """
     grouped = cutter.numbered(events).groupBy(*cutter.keys, SESSION)
-    return grouped.agg(
+    sessions = grouped.agg(
         F.min(FIRST).alias(START),
         F.max(FIRST).alias(END),
         F.count(F.lit(1)).alias(EVENTS),
         F.bool_or(CLOSED).alias(CLOSED),
         F.first(ORDINAL).alias(ORDINAL),
         *(state for each in aggregates for state in each.partial()),
+        *([F.first(since).alias(since)] if since else []),
     ).drop(SESSION)
+    return sessions.where(F.col(START) >= F.col(since)).drop(since) if since else sessions
 
 
 def limit(window: SessionWindow, start: Column) -> Column:
