@@ -99,6 +99,7 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
                 "events": each.events,
                 "affected": each.affected,
                 "moved": [asdict(one) for one in each.moved],
+                **({} if each.bots is None else {"bots": asdict(each.bots)}),
             }
             for each in stage.late
         ]
@@ -179,6 +180,12 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                 f"Merge {late.events or 0:,} events of {len(late.inputs):,} inputs into "
                 f"{', '.join(late.tables)}: the windows that they belong to or join are replaced."
             )
+            if late.bots is not None:
+                print_line(
+                    f"Rules for bots: {late.bots.late:,} late rows are of bots; of those counted "
+                    f"before, {late.bots.became:,} are of bots now, and {late.bots.ceased:,} are "
+                    "no longer."
+                )
             for name in late.tables:
                 affected = late.affected.get(name)
                 if affected is not None:

@@ -31,7 +31,7 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
     beyond = []
     combining = None
     for part in range_inputs(context, Dates.between(*stage.dates)):
-        chosen, sliced, _ = sliced_input(context, part)
+        chosen, _, sliced, _ = sliced_input(context, part)
         combining = chosen.combining
         for state in part.states:
             definition = context.definitions[state.name]
