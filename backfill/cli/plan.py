@@ -108,6 +108,8 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
         found |= {"before": iso_utc(stage.limit), "files": sorted(files)}
     if isinstance(stage, RangeStage):
         found |= _range(stage.dates)
+        if spec.bots is not None:
+            found["judged"] = [_range(each) for each in stage.judged.ranges]
     if isinstance(stage, FullStage | RangeStage):
         done = stage.done if isinstance(stage, RangeStage) else None
         combining = None if stage.combining is None else asdict(stage.combining)
@@ -209,6 +211,11 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
     if isinstance(stage, RangeStage):
         what = f"[{stage.dates[0]}, {stage.dates[1]})"
         done = f", already committed by run {stage.done}" if stage.done else ""
+        for low, high in stage.judged.ranges:
+            print_line(
+                f"Rules for bots: windows of [{low}, {high}) are computed as well, since events "
+                "there are judged otherwise."
+            )
     if isinstance(stage, FullStage | RangeStage):
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
         if stage.combining is not None:

@@ -27,7 +27,7 @@ from backfill.operators.bots import with_bots
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import sent
-from backfill.planning.time_spans import dates_of_span
+from backfill.planning.time_spans import dates_between, dates_of_span
 from backfill.planning.whole_sessions import (
     bots_key,
     dates_of_extents,
@@ -105,11 +105,14 @@ def people(
         return events if wanted is None else events_of(events, *wanted)
 
     events = read(ALL, span)
-    dates = dates_of_span(span, context.spec.timezone)
+    zone = context.spec.timezone
+    dates = dates_of_span(span, zone)
     if context.spec.bots is None or not dates:
         return People(events, None)
     rows = read(dates)
-    if dates != ALL:
+    low, high = context.reader.limits(list(context.inputs))
+    possible = ALL if low is None or high is None else dates_between(low, high, zone)
+    if possible - dates:
         rows = rows.unionByName(_beyond(context, read, dates))
     key = bots_key(context)
     named = judged(context, rows, BOT)

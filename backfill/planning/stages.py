@@ -80,6 +80,8 @@ class RangeStage:
         done: the run that committed it already.
         combining: how the events become slices; None where that was not asked.
         beyond: what is read beyond the range; None where that was not asked.
+        judged: dates outside the range whose windows are computed as well, since some of their
+            events become a bot's, or a person's, by events of the range; where that was asked.
     """
 
     dates: Range
@@ -89,6 +91,7 @@ class RangeStage:
     done: str | None = None
     combining: Combining | None = None
     beyond: tuple[Beyond, ...] | None = None
+    judged: Dates = NONE
 
 
 @dataclass(frozen=True)

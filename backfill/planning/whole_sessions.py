@@ -102,16 +102,14 @@ def whole_sessions(
         # A session of months would be followed for a day at a time.
         before = F.least(F.col(_FROM), F.col(_WANTED_FROM) - further)
         after = F.greatest(F.col(_TO), F.col(_WANTED_TO) + further)
-        still = computed_once(
-            ours.where(is_open).select(
-                *keys,
-                F.col(START).alias(FIRST),
-                F.col(END).alias(LAST),
-                before.alias(_FROM),
-                F.least(F.col(_FROM) - 1, after).alias(_UNTIL),
-                F.greatest(F.col(_TO) + 1, before).alias(_SINCE),
-                after.alias(_TO),
-            )
+        still = ours.where(is_open).select(
+            *keys,
+            F.col(START).alias(FIRST),
+            F.col(END).alias(LAST),
+            before.alias(_FROM),
+            F.least(F.col(_FROM) - 1, after).alias(_UNTIL),
+            F.greatest(F.col(_TO) + 1, before).alias(_SINCE),
+            after.alias(_TO),
         )
         dates = _days_of(still, (_FROM, _UNTIL), (_SINCE, _TO))
         if not dates:

@@ -336,6 +336,8 @@ class World:
     def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
         """The rows that events make, by table."""
         horizon = max(e.time for own in self.files.values() for e in own if e.key is not None)
+        if self.placed:
+            events = [replace(e, arrival=offset_of(e)) for e in events]
         return {
             "sessions": [
                 (e[0].key, e[0].time, e[-1].time, *_values(e), e[-1].time >= horizon - GAP)
@@ -450,9 +452,10 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
     values = [e.value for e in events if e.value is not None]
     total = sum(values) if values else None
     average = total / len(values) if total is not None else None
-    first = min(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
+    # Events of one time are in the order of their arrival, which is 0 in jobs that know of none.
+    in_order = sorted(events, key=lambda e: (e.time, e.arrival, e.value is not None, e.value or 0))
+    first = in_order[0]
     different = tuple(sorted(set(values)))
-    in_order = sorted(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
     way = tuple(e.value for e in in_order if e.value is not None)[:3]
     reached, steps = 0, (1, 3, 0)
     # Of a funnel, events at the same time are ordered by the steps that they are.
@@ -467,7 +470,8 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
 
 def _visit(event: Event) -> Visit:
     ends = {"login": event.value == -3, "logout": event.value == 3}
-    return Visit(event.key, event.time, campaign=event.id, value=event.value, **ends)
+    own = {"arrival": event.arrival, "campaign": event.id, "value": event.value}
+    return Visit(event.key, event.time, **own, **ends)
 
 
 def _total(visits: list[Visit]) -> int | None:
