@@ -13,6 +13,8 @@ from deltalake import DeltaTable
 from backfill.spec import JobSpec
 from tests.cli.conftest import Call
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """\
 source: {path: events, format: json, schema: "id string, user string, at string, agent string"}
 events:
@@ -119,8 +121,6 @@ def test_late_events_and_dates_by_themselves(call: Call, job: Path) -> None:
     # Four rows of b that leave, a copy among them, and one of c that comes.
     assert plan["late"][0]["events"] == 5
     assert plan["late"][0]["bots"] == {"late": 1, "became": 4, "ceased": 0}
-    text = call("plan", job, "--recompute").out
-    assert "1 late rows are of bots; of those counted before, 4 are of bots now" in text
 
     second = call("recompute", job, "--json").document
     counts = ("read", "accepted", "duplicates", "quarantined")
@@ -139,16 +139,10 @@ def test_late_events_and_dates_by_themselves(call: Call, job: Path) -> None:
     call("run", job, "--date", "2026-03-30")
     plan = call("plan", job, "--date", "2026-03-31", "--json").document
     assert plan["stages"][0]["judged"] == [{"from": "2026-03-30", "to": "2026-03-31"}]
-    assert "windows of [2026-03-30, 2026-03-31) are computed as well" in (
-        call("plan", job, "--date", "2026-03-31").out
-    )
     third = call("run", job, "--date", "2026-03-31", "--json").document
     assert third["quarantined"]["crawler"] == 3
     assert _shown(call, job, "daily", "user", "n") == [("a", 1)]
-    quarantined = _quarantined(job)
-    call("run", job)
-    assert _quarantined(job) == quarantined
-    assert _shown(call, job, "daily", "user", "n") == [("a", 1)]
+    assert _quarantined(job)[("crawler", "c", "7")] == 1
 
 
 def test_what_a_stream_cannot_judge_is_refused(call: Call, job: Path) -> None:
