@@ -31,6 +31,8 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 DAYS = 4
 #: In memory, each of a hundred keys.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "2"))
+#: Of all kinds, so that all are made of the same events.
+MIXED = ("sessions", "hopping", "ruled", "moving", "latest", "pairs")
 GAP = 45 * 60_000_000
 #: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
 RULES = (
@@ -122,7 +124,7 @@ def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS])
+@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS, MIXED])
 @pytest.mark.parametrize("with_id", [False, True])
 def test_any_sequence_of_runs_in_memory(
     spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]
@@ -254,6 +256,7 @@ class Stops(MemoryStore):
         return super().publish(name, *args, **options)
 
 
+@pytest.mark.slow
 def test_a_recompute_that_stops_anywhere_leaves_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -281,6 +284,7 @@ def test_a_recompute_that_stops_anywhere_leaves_nothing(
         assert _tables(world) == before
 
 
+@pytest.mark.slow
 def test_windows_that_expired_do_not_come_back(spark: SparkSession, tmp_path: Path) -> None:
     windows = ("sessions", "hopping")
     world = World(tmp_path, spark, True, windows, "30h", store=MemoryStore(), bots=RULES)
