@@ -21,6 +21,7 @@ from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
+from backfill.ledger.reader import EVERYTHING
 from backfill.ledger.state import State
 from backfill.placed_kinds import FAR, Placed
 from backfill.planning.bots import people
@@ -70,7 +71,7 @@ def late_keys(
         events = context.reader.events(counted).where(F.lit(False))
     else:
         own = (late.key, few.select(*keys)) if keys else None
-        events = people(context, counted, wanted=own).events
+        events = people(context, counted, EVERYTHING, own).events
     sliced = slices(context, events, [name], computed_once)
     assert sliced.events is not None
     sliced = replace(sliced, count=sliced.events.count())

@@ -23,9 +23,8 @@ from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
 from backfill.kinds import EventRows
-from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
-from backfill.planning.bots import people
+from backfill.planning.bots import people_within
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
@@ -108,9 +107,7 @@ def _computed(
     start, end = kind.needs(F.col(START), F.col(END))
     wanted = extents.withColumns({START: start, END: end})
     counted = dict.fromkeys(context.inputs, ALL)
-    keys = (late.key, wanted.select(*late.key.inner).distinct())
-    events = people(context, counted, kind.reach.events(span), keys).events
-    own = events_within(events, late.key, wanted)
+    own = people_within(context, counted, kind.reach.events(span), late.key, wanted)
     built = slices(context, own, [state.name], computed_once).build(definition)
     gone = _gone(context, state, built, wanted, kind.reach.events(span), went)
     if gone is not None:

@@ -12,9 +12,8 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built
 from backfill.conservation import check_none_lost
 from backfill.ledger.changed_inputs import counted_by
-from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
-from backfill.planning.bots import people
+from backfill.planning.bots import people_within
 from backfill.planning.computed import computed_extents, computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
@@ -123,10 +122,13 @@ def check_removed(
     low, high = bounds
     start, end = kind.needs(F.col(START), F.col(END))
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
-    key, windows = written.sliced.key, lost.withColumns({START: start, END: end})
-    own = lost.select(*key.inner).distinct()
-    counting = people(context, counted, kind.events_of((low, high + 1)), (key, own)).events
-    events = events_within(counting, key, windows)
+    events = people_within(
+        context,
+        counted,
+        kind.events_of((low, high + 1)),
+        written.sliced.key,
+        lost.withColumns({START: start, END: end}),
+    )
     sliced = slices(context, events, [state.name], computed_once)
     if not written.definition.of_events and isinstance(written.definition.window, SessionWindow):
         # Rules can cut within a slice.

@@ -19,10 +19,9 @@ from backfill.compute import Built, Definition, Sliced
 from backfill.errors import SourceError
 from backfill.events.model import shown
 from backfill.execution.lost_events import fewer
-from backfill.ledger.reader import events_within
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
-from backfill.planning.bots import people
+from backfill.planning.bots import people, people_within
 from backfill.planning.closure import follow
 from backfill.planning.computed import computed_extents, computed_once, hull
 from backfill.planning.context import Context
@@ -31,7 +30,7 @@ from backfill.planning.published_windows import published_extents
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_between
-from backfill.time.dates import ALL
+from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow
 
 
@@ -92,11 +91,15 @@ class Rebuild:
         """Slices of some events."""
         return slices(self.context, events, self.names)
 
+    @property
+    def counted(self) -> dict[str, Dates]:
+        """After this run every input counts on every date."""
+        return dict.fromkeys(self.context.inputs, ALL)
+
     def events(self, span: tuple[int | None, int | None], wanted: DataFrame) -> DataFrame:
-        """The events of some keys in a span: after this run every input counts on every date."""
-        counted = dict.fromkeys(self.context.inputs, ALL)
-        keys = wanted.select(*self.sliced.key.inner).distinct()
-        return people(self.context, counted, span, (self.sliced.key, keys)).events
+        """The events of some keys in a span."""
+        key = self.sliced.key
+        return people(self.context, self.counted, span, (key, wanted.select(*key.inner))).events
 
     def published(self, low: int | None, high: int | None, keys: DataFrame) -> DataFrame | None:
         """Published sessions of some keys that overlap [low, high): key, start, end."""
@@ -167,7 +170,7 @@ def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
     key = of.sliced.key
     wanted, bounds = computed_extents(windows.select(*key.inner, START, END))
     low, high = bounds if bounds is not None else (0, -1)
-    events = events_within(of.events((low, high + 1), wanted), key, wanted)
+    events = people_within(of.context, of.counted, (low, high + 1), key, wanted)
     built = of.slices(events).build(of.definition)
     return match_rows(built.frame, built, ReplacedWindows(None, wanted), "left_semi")
 

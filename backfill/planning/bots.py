@@ -126,6 +126,24 @@ def people(
     return People(without(events, sent(found, seen["bots"]), key), found)
 
 
+def people_within(
+    context: Context, counted: Mapping[str, Dates], span: Span, key: Key, windows: DataFrame
+) -> DataFrame:
+    """The events from the start to the end of some windows, without those of bots.
+
+    Args:
+        context: of the run.
+        counted: the dates on which each input counts.
+        span: that the windows are in, [low, high) in µs.
+        key: the windows'.
+        windows: the inner key columns, start and end, both inclusive.
+    """
+    if context.spec.bots is None:
+        return events_within(context.reader.events(counted, span), key, windows)
+    found = people(context, counted, span, (key, windows.select(*key.inner)))
+    return events_within(found.events, key, windows)
+
+
 def near_edges(context: Context, counted: Mapping[str, Dates], dates: Dates) -> Dates:
     """The dates of sessions that come near one of the edges of a range of dates, from outside.
 
