@@ -14,7 +14,7 @@ from backfill.events import spark_errors
 from backfill.execution.execute import execute
 from backfill.execution.run_result import RunResult
 from backfill.ledger.state import states
-from backfill.planning.bots import check_whole
+from backfill.planning.bots import check_not_streamed
 from backfill.planning.context import Progress
 from backfill.planning.expiry import plan_expiry
 from backfill.planning.late import plan_late
@@ -104,7 +104,7 @@ class Job(PublishedTables):
 
         Raises:
             JobFileError: invalid dates, or arguments that can't be combined.
-            TableError: only part of a stale table, or of a job with rules for bots, is selected.
+            TableError: only part of a stale table is selected.
             SourceError: the source can't be read.
 
         Example:
@@ -171,8 +171,7 @@ class Job(PublishedTables):
             SourceError: the source can't be read, is empty, or has no usable event.
             ColumnError, AggregateError: the job does not fit the source's columns.
             ConservationError: events were lost in the computation.
-            TableError: a table is stale or can't be written, another run committed first, or
-                only part of a job with rules for bots is selected.
+            TableError: a table is stale or can't be written, or another run committed first.
 
         Example:
             >>> result = Job.load(job_file).run(spark, date="2026-01-10")
@@ -210,8 +209,7 @@ class Job(PublishedTables):
 
         Raises:
             ChecksFailed: as for `run`.
-            TableError: nothing is published, a table is stale, another run committed first, or the
-                job has rules for bots.
+            TableError: nothing is published, a table is stale, or another run committed first.
             SourceError: an input is missing or has changed, or the source can't be read.
 
         Example:
@@ -274,7 +272,7 @@ class Job(PublishedTables):
         delay = (
             None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
         )
-        check_whole(self.spec, "a stream")
+        check_not_streamed(self.spec, "a stream")
         return stream(
             self.spec,
             spark or session(),
@@ -332,7 +330,7 @@ class Job(PublishedTables):
             (2, 0)
         """
         self._known(window, list(self.spec.windows))
-        check_whole(self.spec, "comparing with a stream")
+        check_not_streamed(self.spec, "comparing with a stream")
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
         found = compare_with(context, window, given, checkpoint=checkpoint, sample=sample)

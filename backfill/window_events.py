@@ -17,11 +17,12 @@ from backfill.columns import EVENT_TIME, REASON, TIME, column
 from backfill.errors import ColumnError, JobFileError
 from backfill.events.model import SOURCE
 from backfill.kinds import of_each_event, reach
+from backfill.ledger.changed_inputs import counted_before
 from backfill.ledger.reader import Span, inside_span
 from backfill.operators.session import last_event
-from backfill.planning.bots import judged
+from backfill.planning.bots import people
 from backfill.planning.context import Context
-from backfill.time.dates import ALL
+from backfill.time.dates import ALL, Dates
 from backfill.time.instants import instant_us
 from backfill.windows import AnyWindow, SessionWindow, SlidingWindow, by_place, key_of
 
@@ -46,9 +47,9 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
     spec = context.spec
     window = spec.windows[name].window
     _check_by_time(name, window)
-    events = judged(context, context.reader.events(dict.fromkeys(context.inputs, ALL)))
+    events = people(context, _counted(context, name)).events
     same = [column(each).eqNullSafe(F.lit(_given(row, each))) for each in key_of(window, spec.key)]
-    own = _each_once(events.where(reduce(and_, same, F.col(REASON).isNull())), context)
+    own = _each_once(events.where(reduce(and_, same, F.lit(True))), context)
     if isinstance(window, SessionWindow) and window.has_rules:
         # Rules can cut events of one instant.
         sessions = sessionize(
@@ -66,6 +67,14 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
         low, high = _span(context, window, row)
         found = own.where(inside_span(F.col(TIME), (low, high)))
     return found.select(*map(column, context.source.frame.columns))
+
+
+def _counted(context: Context, name: str) -> dict[str, Dates]:
+    """The dates on which each input counts in a window's table; all, where bots change nothing."""
+    record = context.tables[name].record
+    if context.spec.bots is None or record is None:
+        return dict.fromkeys(context.inputs, ALL)
+    return {path: counted_before(record, path, each) for path, each in context.inputs.items()}
 
 
 def _check_by_time(name: str, window: AnyWindow) -> None:

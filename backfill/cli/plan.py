@@ -99,6 +99,7 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
                 "events": each.events,
                 "affected": each.affected,
                 "moved": [asdict(one) for one in each.moved],
+                **({} if each.bots is None else {"bots": asdict(each.bots)}),
             }
             for each in stage.late
         ]
@@ -107,6 +108,8 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
         found |= {"before": iso_utc(stage.limit), "files": sorted(files)}
     if isinstance(stage, RangeStage):
         found |= _range(stage.dates)
+        if spec.bots is not None:
+            found["judged"] = [_range(each) for each in stage.judged.ranges]
     if isinstance(stage, FullStage | RangeStage):
         done = stage.done if isinstance(stage, RangeStage) else None
         combining = None if stage.combining is None else asdict(stage.combining)
@@ -179,6 +182,12 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                 f"Merge {late.events or 0:,} events of {len(late.inputs):,} inputs into "
                 f"{', '.join(late.tables)}: the windows that they belong to or join are replaced."
             )
+            if late.bots is not None:
+                print_line(
+                    f"Rules for bots: {late.bots.late:,} late rows are of bots; of those counted "
+                    f"before, {late.bots.became:,} are of bots now, and {late.bots.ceased:,} are "
+                    "no longer."
+                )
             for name in late.tables:
                 affected = late.affected.get(name)
                 if affected is not None:
@@ -202,6 +211,11 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
     if isinstance(stage, RangeStage):
         what = f"[{stage.dates[0]}, {stage.dates[1]})"
         done = f", already committed by run {stage.done}" if stage.done else ""
+        for low, high in stage.judged.ranges:
+            print_line(
+                f"Rules for bots: windows of [{low}, {high}) are computed as well, since events "
+                "there are judged otherwise."
+            )
     if isinstance(stage, FullStage | RangeStage):
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
         if stage.combining is not None:

@@ -133,8 +133,9 @@ class QuarantineChange:
     Attributes:
         staged: the new rows.
         replaces: the files that are replaced, or all of them.
-        rows: how many rows of the run's inputs are not events.
+        rows: how many rows of the run's inputs are not events, or events of bots.
         reasons: how many rows for each reason, events beyond retention included.
+        unusable: how many of the rows are not events.
         inputs: what was looked at; None: every input of the snapshot.
         covered: the dates that the run computed.
         closure: the run's dates; None: everything.
@@ -145,6 +146,7 @@ class QuarantineChange:
     replaces: Literal["all"] | Sequence[str]
     rows: int
     reasons: Mapping[str, int]
+    unusable: int
     inputs: Mapping[str, Input] | None
     covered: Dates = NONE
     closure: Dates | None

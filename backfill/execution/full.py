@@ -7,7 +7,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from backfill.columns import EVENTS, REASON
+from backfill.columns import EVENTS, REASON, TIME
 from backfill.conservation import check_held, check_rows, totals
 from backfill.errors import SourceError
 from backfill.events import Snapshot
@@ -56,9 +56,10 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         raise nothing_usable(context, events)
     sliced = replace(sliced, count=sums.accepted)
     read, unusable = counted.get["read"], counted.get["unusable"]
+    first, horizon = _first_and_last(context, events, (sums.first, sums.horizon))
     context.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
 
-    limit = context.limit(sums.horizon)
+    limit = context.limit(horizon)
     gone = None
     if limit is not None and sums.first < limit:
         ended_before = {
@@ -69,8 +70,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     quarantine = all_unusable(staging, events if unusable else None, gone)
     check_rows(read, sums, quarantine.rows - (gone.rows if gone else 0))
     bots = sum(quarantine.reasons.get(each, 0) for each in reasons(context.spec))
-    low = first_start(context, (sums.first, sums.first + 1), list(definitions.values()))
-    covered = dates_between(low, sums.horizon, zone)
+    low = first_start(context, (first, first + 1), list(definitions.values()))
+    covered = dates_between(low, horizon, zone)
     accepted = sums.accepted - (gone.events if gone else 0)
     duplicates = duplicates_of(sums, gone)
     facts = {
@@ -88,7 +89,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         if definition.drops:
             built = replace(built, frame=staging.persisted(built.frame))
             dropped = dropped_of(built)
-        staged = staging.windows(name, built.table(sums.horizon))
+        staged = staging.windows(name, built.table(horizon))
         count = staged.sum_of(EVENTS)
         held = count if built.kind.held == EVENTS else staged.sum_of(built.kind.held)
         held_of_all = held + (gone.held[name] if gone else 0)
@@ -104,12 +105,12 @@ def compute_full(context: Context, staging: Staging) -> Computed:
                 events=count,
                 covered=covered,
                 closure=None,
-                horizon=sums.horizon,
+                horizon=horizon,
                 facts=facts,
                 dropped=dropped,
                 checked=Rows(
                     frame=context.store.read_staged(context.spark, staged),
-                    dates=dates_over(covered, sums.horizon, zone),
+                    dates=dates_over(covered, horizon, zone),
                     table=None,
                     without=(),
                     held=held_of_all,
@@ -132,8 +133,19 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         read=read,
         accepted=accepted,
         duplicates=duplicates,
-        horizon=sums.horizon,
+        horizon=horizon,
     )
+
+
+def _first_and_last(
+    context: Context, events: DataFrame, of_people: tuple[int, int]
+) -> tuple[int, int]:
+    """The least and the largest event time: time goes on whoever makes the events."""
+    if context.spec.bots is None:
+        return of_people
+    every = F.col(REASON).isNull() | F.col(REASON).isin(reasons(context.spec))
+    row = events.where(every).agg(F.min(TIME), F.max(TIME)).collect()[0]
+    return row[0], row[1]
 
 
 def nothing_usable(context: Context, rows: DataFrame) -> SourceError:

@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.compute import Built, Definition, Sliced
 from backfill.conservation import Totals, check_held
+from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
+from backfill.execution.changed_windows import changed_windows
 from backfill.execution.dropped import dropped_of
 from backfill.execution.late_keys import late_keys
 from backfill.execution.late_rows import late_rows
@@ -29,13 +31,17 @@ from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.operators.calendar import local_date
-from backfill.planning.computed import computed_with, hull
+from backfill.planning.bots import without
+from backfill.planning.computed import computed_once, computed_with, hull
 from backfill.planning.context import Context
+from backfill.planning.judged_anew import JudgedAnew
+from backfill.planning.late import judged_late
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import FEW, ReplacedWindows, of_keys, sent
-from backfill.planning.slicing import counted_slices
+from backfill.planning.slicing import counted_slices, slices
 from backfill.planning.stages import LateInputs, MergeStage
 from backfill.planning.time_spans import dates_between, dates_over, starts_on, widened
+from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
@@ -68,6 +74,7 @@ class _Merged:
 
     Attributes:
         horizon: µs.
+        anew: who is a bot now; None for a job without rules for bots.
         past: what is beyond retention.
         facts: for `history`.
         counted: the events, for the gate.
@@ -75,6 +82,7 @@ class _Merged:
 
     tables: list[TableChange]
     horizon: int
+    anew: JudgedAnew | None
     past: Past | None
     facts: Mapping[str, int]
     counted: Counted
@@ -97,11 +105,15 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
     tables = [each for merge in merges for each in merge.tables]
     closure = reduce(Dates.__or__, [each.closure for each in tables if each.closure], NONE)
     gone = None if last is None else last.past
-    quarantine = unusable(context, staging, stage.unseen, gone, closure)
+    anew = merges[0].anew if len(merges) == 1 else None
+    covered = context.tables[next(iter(context.spec.windows))].settled.covered
+    bots = late_bots(context, anew, covered)
+    quarantine = unusable(context, staging, stage.unseen, gone, closure, bots)
     read = sum(each.facts["read"] for each in merges) + quarantine.rows
     counted = None
     if last is not None:
-        counted = replace(last.counted, read=read, quarantined=quarantine.rows)
+        people = read - quarantine.rows + quarantine.unusable
+        counted = replace(last.counted, read=people, quarantined=quarantine.unusable)
     return Computed(
         tables=tables,
         quarantine=quarantine,
@@ -118,13 +130,26 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     states = [context.tables[name] for name in late.tables]
     record = states[0].settled
     events, read = _late_events(context, record, late.inputs)
+    anew = judged_late(context, record, late.inputs)
+    went = None
+    if anew is not None:
+        events = without(events, anew.bots(context), bots_key(context)).unionByName(anew.came)
+        read = None if read is None else read - anew.late_bots + anew.ceased
+        context.progress(
+            f"{anew.late_bots:,} late rows are of bots, as are {anew.became:,} that were counted "
+            f"before; {anew.ceased:,} are no longer"
+        )
+        if anew.became:
+            went = slices(context, anew.went, late.tables, computed_once).by_key()
+            went = replace(went, frame=computed_once(went.frame))
     sliced, sums = counted_slices(context, events, late.tables)
     context.progress(f"{sums.accepted:,} late events")
     read = sums.rows if read is None else read
-    horizon = max(each for each in (record.horizon, sums.horizon) if each is not None)
+    latest = (record.horizon, sums.horizon, None if anew is None else anew.last)
+    horizon = max(each for each in latest if each is not None)
     computed = {}
     for state in states:
-        windows = _window(context, staging, state, late.tables, sliced, sums, horizon)
+        windows = _window(context, staging, state, late.tables, sliced, sums, horizon, went)
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows changed")
         computed[state.name] = windows
     every = {name: each.every for name, each in computed.items()}
@@ -136,7 +161,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
         # Those of each other, and of events that were counted before.
         "duplicates": duplicates_of(sums, gone) + read - sums.rows,
     }
-    few = sliced if sums.accepted <= FEW else None
+    few = sliced if sums.accepted <= FEW and went is None else None
     tables = []
     for state in states:
         windows = computed[state.name]
@@ -153,7 +178,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
             )
         )
     counted = Counted(sliced=sliced, events=events, id=context.spec.id, read=read, quarantined=0)
-    return _Merged(tables, horizon, gone, facts, counted)
+    return _Merged(tables, horizon, anew, gone, facts, counted)
 
 
 def _computed(
@@ -229,13 +254,16 @@ def _window(
     sliced: Sliced,
     sums: Totals,
     horizon: int,
+    went: Sliced | None,
 ) -> ComputedWindows:
     """The windows that the late events change, written with the other windows of their files."""
     definition, record = context.definitions[state.name], state.settled
     if by_place(definition.window):
-        return late_keys(context, staging, state, sliced, sums, horizon)
+        return late_keys(context, staging, state, sliced, sums, horizon, went)
     if isinstance(definition.window, SlidingWindow):
-        return late_rows(context, staging, state, sliced, sums, horizon)
+        return late_rows(context, staging, state, sliced, sums, horizon, went)
+    if went is not None:
+        return changed_windows(context, staging, state, names, sliced, sums, horizon, went)
     built = Built(sliced.frame, definition, sliced)
     bitmap, rows = _near(context, state, built, sums)
     # If states can't be merged, merging still finds the windows to be built from events.

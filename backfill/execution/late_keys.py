@@ -21,9 +21,10 @@ from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
-from backfill.ledger.reader import events_of
+from backfill.ledger.reader import EVERYTHING
 from backfill.ledger.state import State
 from backfill.placed_kinds import FAR, Placed
+from backfill.planning.bots import people
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
@@ -36,7 +37,13 @@ _BEFORE, _NOW, _LATE, _OTHER = "_before", "_now", "_late", "_other"
 
 
 def late_keys(
-    context: Context, staging: Staging, state: State, late: Sliced, sums: Totals, horizon: int
+    context: Context,
+    staging: Staging,
+    state: State,
+    late: Sliced,
+    sums: Totals,
+    horizon: int,
+    went: Sliced | None = None,
 ) -> ComputedWindows:
     """The rows that late events can affect, written with the other rows of their files.
 
@@ -47,6 +54,7 @@ def late_keys(
         late: the late events.
         sums: of them.
         horizon: the largest event time, µs.
+        went: events that are counted no more.
 
     Raises:
         ConservationError: an event has no row.
@@ -55,13 +63,15 @@ def late_keys(
     name, zone = state.name, context.spec.timezone
     late = late.of(context.definitions[name])
     keys = late.key.inner
-    touched = computed_once(_touched(late))
-    few = sent(touched, sums.accepted)
-    events = context.reader.events(dict.fromkeys(context.inputs, ALL))
-    if not sums.accepted:
-        events = events.where(F.lit(False))
-    elif keys:
-        events = events_of(events, late.key, few.select(*keys))
+    lost = None if went is None else went.of(context.definitions[name])
+    touched = computed_once(_touched(late, lost))
+    few = sent(touched, sums.accepted) if lost is None else touched
+    counted = dict.fromkeys(context.inputs, ALL)
+    if not sums.accepted and lost is None:
+        events = context.reader.events(counted).where(F.lit(False))
+    else:
+        own = (late.key, few.select(*keys)) if keys else None
+        events = people(context, counted, EVERYTHING, own).events
     sliced = slices(context, events, [name], computed_once)
     assert sliced.events is not None
     sliced = replace(sliced, count=sliced.events.count())
@@ -76,7 +86,7 @@ def late_keys(
     if limit is not None:
         first = F.greatest(first, F.lit(limit))
     replaced = ReplacedWindows(None, few.select(*keys, first.alias(START), F.lit(FAR).alias(END)))
-    low = _first_row(built, kind, sums)
+    low = _first_row(built, kind, touched)
     hull = (0, -1) if low is None else (low, None)
     reached = match_rows(built.frame, built, replaced, "left_semi")
     wanted = starts_on(state.settled.covered, zone) & lasting(context, built, horizon)
@@ -88,24 +98,31 @@ def late_keys(
     )
 
 
-def _touched(late: Sliced) -> DataFrame:
-    """The keys of late events, the time of the first one (START), and how many there are."""
+def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
+    """The keys of events that came or went, the time of the first one (START), and their number.
+
+    The number is how many more there are of a key.
+    """
     assert late.events is not None
-    found = late.events.groupBy(*late.key.inner)
-    counted = found.agg(F.min(TIME).alias(START), F.count(F.lit(1)).alias(_LATE))
+    keys = late.key.inner
+    rows = late.events.select(*keys, TIME, F.lit(1).alias(_LATE))
+    if went is not None:
+        assert went.events is not None
+        rows = rows.unionByName(went.events.select(*keys, TIME, F.lit(-1).alias(_LATE)))
+    found = rows.groupBy(*keys).agg(F.min(TIME).alias(START), F.sum(_LATE).alias(_LATE))
     # Of no events, the whole stream is a row too.
-    return counted.where(F.col(_LATE) > 0)
+    return found.where(F.col(START).isNotNull())
 
 
-def _first_row(built: Built, kind: Placed, sums: Totals) -> int | None:
-    """Before this, µs, no row is replaced; None where there are no late events."""
-    if sums.first is None:
-        return None
-    if kind.reach.behind is not None:
-        return sums.first - kind.reach.behind
+def _first_row(built: Built, kind: Placed, touched: DataFrame) -> int | None:
+    """Before this, µs, no row is replaced; None where no event came or went."""
+    first: int | None = touched.agg(F.min(START)).collect()[0][0]
+    if first is None or kind.reach.behind is not None:
+        return first if first is None else first - (kind.reach.behind or 0)
+    # Rows of events that went can be before all that are left.
     assert built.sliced.events is not None
-    first: int = built.sliced.events.agg(F.min(TIME)).collect()[0][0]
-    return first
+    least: int | None = built.sliced.events.agg(F.min(TIME)).collect()[0][0]
+    return first if least is None else min(first, least)
 
 
 def _checked(context: Context, state: State, built: Built, touched: DataFrame) -> tuple[int, int]:

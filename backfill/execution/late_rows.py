@@ -13,7 +13,7 @@ from operator import and_
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, OWN, START
+from backfill.columns import END, OWN, START, TIME
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
 from backfill.event_rows import own_end
@@ -23,8 +23,8 @@ from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
 from backfill.kinds import EventRows
-from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
+from backfill.planning.bots import people_within
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
@@ -40,7 +40,13 @@ _OTHER = "_other"
 
 
 def late_rows(
-    context: Context, staging: Staging, state: State, late: Sliced, sums: Totals, horizon: int
+    context: Context,
+    staging: Staging,
+    state: State,
+    late: Sliced,
+    sums: Totals,
+    horizon: int,
+    went: Sliced | None = None,
 ) -> ComputedWindows:
     """The rows that late events affect, written with the other rows of their files.
 
@@ -51,6 +57,7 @@ def late_rows(
         late: the late events.
         sums: of them.
         horizon: the largest event time, µs.
+        went: events that are counted no more.
 
     Raises:
         ConservationError: a late event has no row.
@@ -59,12 +66,17 @@ def late_rows(
     name, zone = state.name, context.spec.timezone
     kind = Built(late.frame, context.definitions[name], late).kind
     assert isinstance(kind, EventRows)
-    extents = computed_once(reached_rows(late, kind))
+    changed = late if went is None else _both(late, went)
+    extents = computed_once(reached_rows(changed, kind))
     span: Span = (0, 0)
-    if sums.first is not None and sums.horizon is not None:
-        span = kind.reach.rows((sums.first, sums.horizon + 1))
-    extents = sent(extents, sums.accepted)
-    every = _computed(context, state, kind, late, extents, span)
+    if went is not None:
+        row = _events(changed).agg(F.min(TIME), F.max(TIME)).collect()[0]
+        span = kind.reach.rows((row[0], row[1] + 1))
+    else:
+        if sums.first is not None and sums.horizon is not None:
+            span = kind.reach.rows((sums.first, sums.horizon + 1))
+        extents = sent(extents, sums.accepted)
+    every = _computed(context, state, kind, late, extents, span, went)
     assigned = sums.assigned[name]
     held = _with_row(late, every)
     check_held(name, held, assigned)
@@ -75,24 +87,29 @@ def late_rows(
     starts = starts_on(state.settled.covered, zone) & lasting(context, every, horizon)
     ours = replace(every, frame=every.frame.where(starts))
     rewrite = rewrite_files(context, staging, state, ours, replaced, between, horizon)
-    closure = dates_of_span(span, zone) if sums.accepted else NONE
+    closure = dates_of_span(span, zone) if sums.accepted or went is not None else NONE
     return ComputedWindows(
         rewrite=rewrite, closure=closure, every=every, held=held, assigned=assigned
     )
 
 
 def _computed(
-    context: Context, state: State, kind: EventRows, late: Sliced, extents: DataFrame, span: Span
+    context: Context,
+    state: State,
+    kind: EventRows,
+    late: Sliced,
+    extents: DataFrame,
+    span: Span,
+    went: Sliced | None,
 ) -> Built:
     """The rows that stand in extents, from the events that they need and no others."""
     definition = context.definitions[state.name]
     start, end = kind.needs(F.col(START), F.col(END))
     wanted = extents.withColumns({START: start, END: end})
     counted = dict.fromkeys(context.inputs, ALL)
-    events = context.reader.events(counted, kind.reach.events(span))
-    own = events_within(events, late.key, wanted)
+    own = people_within(context, counted, kind.reach.events(span), late.key, wanted)
     built = slices(context, own, [state.name], computed_once).build(definition)
-    gone = _gone(context, state, built, wanted, kind.reach.events(span))
+    gone = _gone(context, state, built, wanted, kind.reach.events(span), went)
     if gone is not None:
         check_none_gone(context, gone)
     rows = match_rows(built.frame, built, ReplacedWindows(None, extents), "left_semi")
@@ -100,7 +117,12 @@ def _computed(
 
 
 def _gone(
-    context: Context, state: State, built: Built, extents: DataFrame, span: Span
+    context: Context,
+    state: State,
+    built: Built,
+    extents: DataFrame,
+    span: Span,
+    went: Sliced | None,
 ) -> DataFrame | None:
     """Where the source has fewer events than there are published rows of them: start and end, µs.
 
@@ -110,6 +132,7 @@ def _gone(
         built: has the events of these extents.
         extents: key, start and end, µs.
         span: that they are in.
+        went: events that are counted no more.
 
     Returns:
         None where nothing is published of them.
@@ -129,12 +152,25 @@ def _gone(
     rows = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
     same = [*sliced.key.inner, END]
     before = rows.groupBy(*same).agg(F.sum(OWN).alias(OWN))
-    ends = sliced.events.withColumn(END, own_end(window, sliced.engine))
+    known = sliced if went is None else _both(sliced, went)
+    ends = _events(known).withColumn(END, own_end(window, sliced.engine))
     now = ends.groupBy(*(F.col(each).alias(f"{_OTHER}{each}") for each in same)).count()
     alike = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in same]
     joined = before.join(now, reduce(and_, alike), "left")
     lost = joined.where(F.coalesce("count", F.lit(0)) < F.col(OWN))
     return lost.select(F.col(END).alias(START), END)
+
+
+def _both(one: Sliced, other: Sliced) -> Sliced:
+    """The events of both, as far as key and time are looked at."""
+    columns = [*one.key.inner, TIME]
+    rows = _events(one).select(*columns).unionByName(_events(other).select(*columns))
+    return replace(one, events=rows)
+
+
+def _events(sliced: Sliced) -> DataFrame:
+    assert sliced.events is not None
+    return sliced.events
 
 
 def _with_row(late: Sliced, rows: Built) -> int:

@@ -12,8 +12,8 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Built
 from backfill.conservation import check_none_lost
 from backfill.ledger.changed_inputs import counted_by
-from backfill.ledger.reader import events_within
 from backfill.ledger.state import State
+from backfill.planning.bots import people_within
 from backfill.planning.computed import computed_extents, computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
@@ -122,8 +122,10 @@ def check_removed(
     low, high = bounds
     start, end = kind.needs(F.col(START), F.col(END))
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
-    events = events_within(
-        context.reader.events(counted, kind.events_of((low, high + 1))),
+    events = people_within(
+        context,
+        counted,
+        kind.events_of((low, high + 1)),
         written.sliced.key,
         lost.withColumns({START: start, END: end}),
     )

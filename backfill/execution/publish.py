@@ -15,6 +15,7 @@ from backfill.execution.staging import Staging
 from backfill.ledger.changes import changes
 from backfill.ledger.record import Input, Record
 from backfill.ledger.state import QUARANTINE, State, settings
+from backfill.planning.bots import mark
 from backfill.planning.context import Context
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
@@ -117,8 +118,13 @@ def _audit(
 
 def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str, object]) -> None:
     state, change = context.tables[QUARANTINE], computed.quarantine
-    nothing = change.inputs is not None and not change.inputs and not change.staged.rows
-    if nothing and state.version is not None:
+    nothing = change.inputs is not None and not (
+        change.inputs or change.staged.rows or change.replaces
+    )
+    tables = (context.store.open(name) for name in context.spec.windows)
+    bots = mark(context.spec, (None if each is None else each.record for each in tables))
+    before = None if state.record is None else state.record.bots
+    if nothing and state.version is not None and bots == before:
         return
     context.store.publish(
         QUARANTINE,
@@ -133,6 +139,7 @@ def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str
             covered=change.covered,
             horizon=computed.horizon,
             inputs=change.inputs,
+            bots=bots,
         ),
     )
 
@@ -175,6 +182,7 @@ def _recorded(
     covered: Dates = NONE,
     horizon: int | None,
     inputs: Mapping[str, Input] | None = None,
+    bots: str | None = None,
 ) -> Callable[[dict[str, Any] | None], dict[str, Any]]:
     """Builds the record of a commit from the record of the version below it.
 
@@ -185,6 +193,7 @@ def _recorded(
         covered: the dates that it computed.
         horizon: µs.
         inputs: what it looked at in addition; None: every file of the snapshot, and no other.
+        bots: of the quarantine, which counted events its bots are of.
     """
     own = settings(context.spec, state.name)
     snapshot, home = context.source.snapshot, context.spec.path.parent
@@ -206,6 +215,7 @@ def _recorded(
             version=snapshot.version,
             settings=own,
             expired=context.limit(horizon),
+            bots=bots,
             zone=context.spec.timezone,
         )
         return after.json(home)

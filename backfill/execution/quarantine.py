@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON
+from backfill.events import quarantine_rows
+from backfill.execution.bot_rows import BotRows
 from backfill.execution.change import QuarantineChange
 from backfill.execution.retention import BEYOND
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.state import QUARANTINE
+from backfill.planning.bots import reasons
 from backfill.planning.context import Context
+from backfill.store import FILE
 from backfill.time.dates import Dates
+
+_GONE = "_gone_"
 
 
 def unusable(
-    context: Context, staging: Staging, new: Sequence[str], past: Past | None, closure: Dates
+    context: Context,
+    staging: Staging,
+    new: Sequence[str],
+    past: Past | None,
+    closure: Dates,
+    bots: BotRows | None,
 ) -> QuarantineChange:
     """Writes what cannot be used, of a run over a part of the dates.
 
@@ -28,29 +41,35 @@ def unusable(
         new: the inputs that no run has looked at.
         past: events beyond retention, of any inputs.
         closure: the run's dates.
+        bots: what changes of the events of bots; None for a job without rules for bots.
     """
     rows = context.reader.unusable(list(new))
     by_reason = rows.groupBy(REASON).count().collect() if new else []
     found = {row[REASON]: row["count"] for row in by_reason}
-    count = sum(found.values())
-    gone = past.rows if past is not None else 0
-    if past is not None and gone:
-        found[BEYOND] = gone
+    count = of_bots = sum(found.values())
+    added = past is not None and past.rows > 0
+    if past is not None and added:
+        found[BEYOND] = past.rows
         rows = rows.unionByName(past.frame)
-    known, replaced = _quarantined(context, new)
+    if bots is not None:
+        found |= bots.counts
+        of_bots += sum(bots.counts.values())
+        if bots.coming is not None:
+            added = True
+            rows = rows.unionByName(bots.coming)
+    known, replaced, kept = _quarantined(context, new, bots)
     staged = staging.quarantine(
-        rows if count or gone else None,
-        known=known if gone else None,
-        kept=known if replaced else None,
+        rows if count or added else None, known=known if added else None, kept=kept
     )
     return QuarantineChange(
         staged=staged,
         replaces=replaced,
-        rows=count,
+        rows=of_bots,
         reasons=found,
+        unusable=count,
         inputs={path: context.inputs[path] for path in new},
         closure=closure,
-        facts={"quarantined": count},
+        facts={"quarantined": of_bots},
     )
 
 
@@ -73,6 +92,7 @@ def all_unusable(
         replaces="all",
         rows=staged.rows,
         reasons=dict(sorted(counts.items(), key=lambda each: (-each[1], each[0]))),
+        unusable=staged.rows,
         inputs=None,
         closure=None,
         facts={},
@@ -86,22 +106,52 @@ def _bad(events: DataFrame | None, past: Past | None) -> DataFrame | None:
     return events.where(F.col(REASON).isNotNull()).unionByName(past.frame)
 
 
-def _quarantined(context: Context, new: Sequence[str]) -> tuple[DataFrame | None, list[str]]:
-    """What is in the quarantine, without rows of inputs that have changed since.
+def _quarantined(
+    context: Context, new: Sequence[str], bots: BotRows | None
+) -> tuple[DataFrame | None, list[str], DataFrame | None]:
+    """What stays in the quarantine: not rows of inputs that have changed, nor of bots that left.
 
     Returns:
-        The rows, and the files to be rewritten: all of them if an input has changed.
+        The rows; the files to be rewritten, all of them if an input has changed; and of the rows
+        those that are in these, None if nothing is rewritten.
     """
     state = context.tables[QUARANTINE]
     if state.table is None:
-        return None, []
+        return None, [], None
     rows = state.table.read(context.spark)
     known: Mapping[str, object] = {} if state.record is None else state.record.inputs
     changed = [path for path in new if path in known]
-    if not changed:
-        return rows, []
-    # An access log's rows have the line behind the path.
-    path = F.regexp_replace("source", r":\d+$", "")
-    gone = F.col("source").isin(changed) | path.isin(changed)
-    files = [each.path for each in state.files]
-    return rows.where(F.col("source").isNull() | ~gone), files
+    files: list[str] = []
+    if changed:
+        # An access log's rows have the line behind the path.
+        path = F.regexp_replace("source", r":\d+$", "")
+        gone = F.col("source").isin(changed) | path.isin(changed)
+        rows = rows.where(F.col("source").isNull() | ~gone)
+    if bots is not None and bots.every:
+        rows = rows.where(~F.col("reason").isin(reasons(context.spec)))
+    if changed or (bots is not None and bots.every):
+        files = [each.path for each in state.files]
+    if bots is not None and bots.leaving is not None:
+        if not files:
+            held = state.table.read(context.spark, with_file=True)
+            found = _left(context, held, bots.leaving, "left_semi").select(FILE).distinct()
+            files = sorted(row[FILE] for row in found.collect())
+        rows = _left(context, rows, bots.leaving, "left_anti")
+    if not files:
+        return rows, [], None
+    if len(files) == len(state.files):
+        return rows, files, rows
+    kept = state.table.read(context.spark, files)
+    if bots is not None and bots.leaving is not None:
+        kept = _left(context, kept, bots.leaving, "left_anti")
+    return rows, files, kept
+
+
+def _left(context: Context, rows: DataFrame, leaving: DataFrame, how: str) -> DataFrame:
+    """The rows that are of these events by a reason that can be theirs no more, or the others."""
+    theirs = quarantine_rows(leaving.withColumn(REASON, F.lit(""))).select(
+        F.col("raw").alias(f"{_GONE}raw"), F.col("source").alias(f"{_GONE}source")
+    )
+    same = [F.col(each).eqNullSafe(F.col(f"{_GONE}{each}")) for each in ("raw", "source")]
+    judged = F.col("reason").isin([*reasons(context.spec), BEYOND])
+    return rows.join(theirs, reduce(and_, same, judged), how)

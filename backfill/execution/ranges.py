@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, START, TIME
 from backfill.compute import Definition, Sliced
 from backfill.conservation import Totals, assigned_to, check_held
+from backfill.execution.bot_rows import BotRows, bots_of_range
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of
 from backfill.execution.full import nothing_usable
@@ -59,12 +60,14 @@ class _Computed:
         past: what is beyond retention.
         facts: for `history`.
         counted: the events, for the gate.
+        bots: what changes of bots in the quarantine.
     """
 
     tables: list[TableChange]
     past: Past | None
     facts: Mapping[str, Any]
     counted: Counted
+    bots: BotRows | None
 
 
 def compute_range(
@@ -98,15 +101,15 @@ def compute_range(
     last = computed[-1]
     tables = [each for one in computed for each in one.tables]
     closure = reduce(Dates.__or__, [each.closure for each in tables if each.closure], dates)
-    quarantine = unusable(context, staging, new, last.past, closure)
+    quarantine = unusable(context, staging, new, last.past, closure, last.bots)
     _report_replaced(context, dates)
     return Computed(
         tables=tables,
         quarantine=quarantine,
         counted=replace(
             last.counted,
-            read=last.counted.read + quarantine.rows,
-            quarantined=quarantine.rows,
+            read=last.counted.read + quarantine.unusable,
+            quarantined=quarantine.unusable,
             until=None if until is None else midnight(until, zone),
             latest=horizon,
         ),
@@ -152,16 +155,16 @@ def _horizon(context: Context) -> int | None:
 
 def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon: int) -> _Computed:
     """Computes and writes the windows of some tables."""
-    context, sliced, sums = sliced_input(context, part)
-    covered = covered_after(context, sliced, part)
+    context, found, sliced, sums = sliced_input(context, part)
+    covered = covered_after(context, sliced, part, found.bots)
     computed = {}
     for state in part.states:
         windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows computed")
         computed[state.name] = windows
     every = {name: each.every for name, each in computed.items()}
-    events = context.reader.events(part.counted, part.span)
-    gone = past_if_any(context, events, every, sums, horizon)
+    inside = found.events.where(inside_span(F.col(TIME), part.span))
+    gone = past_if_any(context, inside, every, sums, horizon)
     facts = {
         "from": part.dates.ranges[0][0],
         "to": part.dates.ranges[0][1],
@@ -183,13 +186,14 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
     ]
     counted = Counted(
         sliced=sliced,
-        events=context.reader.events(part.counted, part.read),
+        events=found.events,
         id=context.spec.id,
         read=sums.rows,
         quarantined=0,
         span=part.read,
     )
-    return _Computed(tables, gone, facts, counted)
+    bots = bots_of_range(context, part, found.bots, covered[part.states[0].name])
+    return _Computed(tables, gone, facts, counted, bots)
 
 
 def _window(
@@ -276,7 +280,7 @@ def _session(
     kept = starts_on(covered, context.spec.timezone) & lasting(context, here, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
     rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon)
-    closure = part.dates
+    closure = part.dates | dates_of_span(part.span, context.spec.timezone)
     if found.steps:
         starts = [each for each in (found.low, *edges) if each is not None]
         ends = [each - 1 for each in (found.high,) if each is not None]

@@ -19,9 +19,9 @@ from backfill.compute import Built, Definition, Sliced
 from backfill.errors import SourceError
 from backfill.events.model import shown
 from backfill.execution.lost_events import fewer
-from backfill.ledger.reader import events_of, events_within
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
+from backfill.planning.bots import people, people_within
 from backfill.planning.closure import follow
 from backfill.planning.computed import computed_extents, computed_once, hull
 from backfill.planning.context import Context
@@ -30,7 +30,7 @@ from backfill.planning.published_windows import published_extents
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_between
-from backfill.time.dates import ALL
+from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow
 
 
@@ -91,9 +91,15 @@ class Rebuild:
         """Slices of some events."""
         return slices(self.context, events, self.names)
 
-    def events(self, span: tuple[int | None, int | None]) -> DataFrame:
-        """All events of a span: after this run every input is counted on every date."""
-        return self.context.reader.events(dict.fromkeys(self.context.inputs, ALL), span)
+    @property
+    def counted(self) -> dict[str, Dates]:
+        """After this run every input counts on every date."""
+        return dict.fromkeys(self.context.inputs, ALL)
+
+    def events(self, span: tuple[int | None, int | None], wanted: DataFrame) -> DataFrame:
+        """The events of some keys in a span."""
+        key = self.sliced.key
+        return people(self.context, self.counted, span, (key, wanted.select(*key.inner))).events
 
     def published(self, low: int | None, high: int | None, keys: DataFrame) -> DataFrame | None:
         """Published sessions of some keys that overlap [low, high): key, start, end."""
@@ -143,33 +149,33 @@ def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     bounds = [*keys, START, END]
     columns = of.sliced.build(definition).frame.columns
     if not isinstance(definition.window, SessionWindow):
-        return _from_events(of, wanted).select(*columns), wanted.select(*bounds)
+        return from_events(of, wanted).select(*columns), wanted.select(*bounds)
     if definition.ruled:
-        followed, over = _followed(of, wanted.select(*bounds))
-        return followed.select(*columns), over
+        found, over = followed(of, wanted.select(*bounds))
+        return found.select(*columns), over
     reaching = behind(of.context, of.state.settled, definition)
     followed_keys = computed_once(wanted.where(reaching).select(*keys))
     settled = of_keys(wanted, followed_keys, keys, "left_anti")
     edge = of_keys(wanted, followed_keys, keys, "left_semi").select(*bounds)
-    final = settled if definition.mergeable else _from_events(of, settled)
+    final = settled if definition.mergeable else from_events(of, settled)
     final, extents = final.select(*columns), wanted.select(*bounds)
     if not followed_keys.count():
         return final, extents
-    followed, over = _followed(of, edge)
-    return final.unionByName(followed.select(*columns)), extents.unionByName(over)
+    found, over = followed(of, edge)
+    return final.unionByName(found.select(*columns)), extents.unionByName(over)
 
 
-def _from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
+def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
     """These windows, whose bounds are known, from their events and no others."""
     key = of.sliced.key
     wanted, bounds = computed_extents(windows.select(*key.inner, START, END))
     low, high = bounds if bounds is not None else (0, -1)
-    events = events_within(of.events((low, high + 1)), key, wanted)
+    events = people_within(of.context, of.counted, (low, high + 1), key, wanted)
     built = of.slices(events).build(of.definition)
     return match_rows(built.frame, built, ReplacedWindows(None, wanted), "left_semi")
 
 
-def _followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
+def followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The sessions of these extents, from events, followed outward until they close.
 
     Returns:
@@ -184,10 +190,10 @@ def _followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     span = (bounds[0] - gap - 1, bounds[1] + gap + 2)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
-        found = of.slices(events_of(of.events((low, high)), key, wanted))
+        found = of.slices(of.events((low, high), wanted))
         return replace(found, frame=computed_once(found.frame))
 
-    inside = of.slices(events_of(of.events(span), key, edge))
+    inside = of.slices(of.events(span, edge))
     kept = replace(inside, frame=computed_once(inside.frame))
     found = follow(
         extents_of(kept, definition, edge, of.published(*span, edge)),

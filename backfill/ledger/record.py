@@ -72,6 +72,7 @@ class Record:
         schema: DDL of the source.
         version: of a Delta source.
         expired: windows that ended before this instant (µs) are not held any more.
+        bots: of the quarantine: which counted events its bots are of; None: it has none.
     """
 
     settings: Mapping[str, str]
@@ -82,6 +83,7 @@ class Record:
     schema: str = ""
     version: int | None = None
     expired: int | None = None
+    bots: str | None = None
 
     def json(self, home: Path) -> dict[str, Any]:
         """As a JSON document.
@@ -99,6 +101,7 @@ class Record:
             "schema": self.schema,
             "version": self.version,
             "expired": self.expired,
+            **({} if self.bots is None else {"bots": self.bots}),
             "inputs": {
                 _near(path, home): [
                     each.size,
@@ -123,6 +126,7 @@ class Record:
             schema=value["schema"],
             version=value["version"],
             expired=value.get("expired"),
+            bots=value.get("bots"),
             inputs={
                 _far(path, home): Input(
                     size,
@@ -155,6 +159,7 @@ class Record:
         version: int | None,
         settings: Mapping[str, str],
         expired: int | None,
+        bots: str | None,
         zone: str,
     ) -> Record:
         """This record after a run that counted these inputs on these dates.
@@ -185,6 +190,7 @@ class Record:
             expired=max(
                 (each for each in (self.expired, expired) if each is not None), default=None
             ),
+            bots=bots,
         )
 
     def _counted(self, path: str) -> Dates:

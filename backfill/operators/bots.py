@@ -14,7 +14,7 @@ from pyspark.sql.window import WindowSpec
 from backfill.bot_rules import BotRule, Bots
 from backfill.columns import REASON, TIME, column, key_name
 from backfill.engines import Rules
-from backfill.operators.calendar import local_date
+from backfill.operators.calendar import day_number
 from backfill.operators.rule_inputs import predicate
 from backfill.operators.session import breaks
 
@@ -55,7 +55,7 @@ def with_bots(
     placed = events.withColumns(
         {
             _USABLE: F.col(REASON).isNull(),
-            _DATE: local_date(F.col(TIME), zone),
+            _DATE: day_number(F.col(TIME), zone),
             **{key_name(i): column(each) for i, each in enumerate(key)},
             **{
                 f"{_RULE}{i}": predicate(events, "where", each.where)

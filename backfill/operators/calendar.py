@@ -27,6 +27,14 @@ def local_date(at: Column, zone: str) -> Column:
     return F.date_from_unix_date(_day(to_local(at, zone)))
 
 
+def day_number(at: Column, zone: str) -> Column:
+    """The number, from 1970 on, of the date whose span holds the instant.
+
+    Where clocks go back over midnight, the date that has begun goes on.
+    """
+    return Clock(Calendar(1, "day"), zone).cut(at)
+
+
 @dataclass(frozen=True)
 class Clock:
     """A zone's calendar, cut every `every`, with days that begin `offset` after midnight.

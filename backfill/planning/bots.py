@@ -1,26 +1,72 @@
-"""Bots in jobs: whose events are quarantined, and which runs that allows."""
+"""Bots in jobs: whose events are no person's, and so are quarantined instead of counted.
+
+What is judged is a session, by the gap of the rules, or a day of a key. So whether an event is a
+bot's follows from its key, its time and the events of the same session and of the sessions of the
+same day, and from nothing else.
+"""
 
 from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import REASON
+from backfill.columns import FIRST, LAST, REASON, TIME, column
+from backfill.compute import Key
 from backfill.errors import TableError
+from backfill.ledger.reader import EVERYTHING, Span, events_of, events_within, inside_span
+from backfill.ledger.state import QUARANTINE, State
 from backfill.operators.bots import with_bots
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
+from backfill.planning.replaced_windows import sent
+from backfill.planning.time_spans import dates_between, dates_of_span
+from backfill.planning.whole_sessions import (
+    bots_key,
+    dates_of_extents,
+    key_and_time,
+    whole_sessions,
+)
 from backfill.spec import JobSpec
+from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow
 
-_BOT = "_bot"
+#: The column of a rule's name.
+BOT = "_bot"
 
 
-def judged(context: Context, rows: DataFrame) -> DataFrame:
+class _Read(Protocol):
+    def __call__(self, dates: Dates, inside: Span = EVERYTHING, /) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class People:
+    """The events of a span without those of bots.
+
+    Attributes:
+        events: normalised and usable.
+        bots: key (inner names), time and rule of what was left out; None: nothing was.
+    """
+
+    events: DataFrame
+    bots: DataFrame | None
+
+
+def judged(context: Context, rows: DataFrame, name: str = REASON) -> DataFrame:
     """The rows, with the rule's name as the reason of bots' events.
 
     Args:
         context: of the run.
-        rows: normalised, of all inputs: what is a bot's depends on all events of a key.
+        rows: normalised; all of the sessions and days that they are of, for on these depends what
+            is a bot's.
+        name: another column for the rule's name, which is NULL where an event is a person's.
     """
     spec = context.spec
     if spec.bots is None:
@@ -32,9 +78,135 @@ def judged(context: Context, rows: DataFrame) -> DataFrame:
         zone=spec.timezone,
         rules=spec.engine.rules_for(SessionWindow(gap=spec.bots.gap)),
         id=spec.id,
-        name=_BOT,
+        name=BOT,
     )
-    return found.withColumn(REASON, F.coalesce(REASON, _BOT)).drop(_BOT)
+    if name != REASON:
+        return found.withColumnRenamed(BOT, name)
+    return found.withColumn(REASON, F.coalesce(REASON, BOT)).drop(BOT)
+
+
+def people(
+    context: Context,
+    counted: Mapping[str, Dates],
+    span: Span = EVERYTHING,
+    wanted: tuple[Key, DataFrame] | None = None,
+) -> People:
+    """The events of a span, as `Reader.events` gives them, without those of bots.
+
+    Args:
+        context: of the run.
+        counted: the dates on which each input counts.
+        span: [low, high), µs.
+        wanted: only the events of these keys; bots' sessions have the same key, or a longer one.
+    """
+
+    def read(dates: Dates, inside: Span = EVERYTHING) -> DataFrame:
+        events = context.reader.events(on_dates(counted, dates), inside)
+        return events if wanted is None else events_of(events, *wanted)
+
+    events = read(ALL, span)
+    zone = context.spec.timezone
+    dates = dates_of_span(span, zone)
+    if context.spec.bots is None or not dates:
+        return People(events, None)
+    rows = read(dates)
+    low, high = context.reader.limits(list(context.inputs))
+    possible = ALL if low is None or high is None else dates_between(low, high, zone)
+    if possible - dates:
+        rows = rows.unionByName(_beyond(context, read, dates))
+    key = bots_key(context)
+    named = judged(context, rows, BOT)
+    inside = F.col(BOT).isNotNull() & inside_span(F.col(TIME), span)
+    found, seen = computed_with(
+        key_and_time(named.where(inside), key, F.col(BOT)).distinct(),
+        F.count(F.lit(1)).alias("bots"),
+    )
+    if not seen["bots"]:
+        return People(events, None)
+    return People(without(events, sent(found, seen["bots"]), key), found)
+
+
+def people_within(
+    context: Context, counted: Mapping[str, Dates], span: Span, key: Key, windows: DataFrame
+) -> DataFrame:
+    """The events from the start to the end of some windows, without those of bots.
+
+    Args:
+        context: of the run.
+        counted: the dates on which each input counts.
+        span: that the windows are in, [low, high) in µs.
+        key: the windows'.
+        windows: the inner key columns, start and end, both inclusive.
+    """
+    if context.spec.bots is None:
+        return events_within(context.reader.events(counted, span), key, windows)
+    found = people(context, counted, span, (key, windows.select(*key.inner)))
+    return events_within(found.events, key, windows)
+
+
+def near_edges(context: Context, counted: Mapping[str, Dates], dates: Dates) -> Dates:
+    """The dates of sessions that come near one of the edges of a range of dates, from outside.
+
+    Args:
+        context: of the run.
+        counted: the dates on which each input counts.
+        dates: one range.
+    """
+    zone = context.spec.timezone
+
+    def read(dates: Dates, inside: Span = EVERYTHING) -> DataFrame:
+        return context.reader.events(on_dates(counted, dates), inside)
+
+    assert context.spec.bots is not None
+    gap = context.spec.bots.gap.us
+    ((low, high),) = dates.spans(zone)
+    assert low is not None
+    assert high is not None
+    near = read(ALL, (low - gap - 1, low)).unionByName(read(ALL, (high, high + gap + 1)))
+    points = _points(near, bots_key(context))
+    return dates_of_extents(whole_sessions(context, read, points, None), zone)
+
+
+def _beyond(context: Context, read: _Read, dates: Dates) -> DataFrame:
+    """The events outside some dates of the sessions that reach over their edges."""
+    assert context.spec.bots is not None
+    zone, gap, key = context.spec.timezone, context.spec.bots.gap.us, bots_key(context)
+    ((low, high),) = dates.spans(zone)
+    near = []
+    if low is not None:
+        near.append(read(dates, (low, low + gap + 1)))
+    if high is not None:
+        near.append(read(dates, (high - gap - 1, high)))
+    points = _points(reduce(DataFrame.unionByName, near), key)
+    extents = whole_sessions(context, read, points, dates)
+    outside = dates_of_extents(extents, zone) - dates
+    return events_within(read(outside), key, extents)
+
+
+def _points(events: DataFrame, key: Key) -> DataFrame:
+    """Key and time of events as spans."""
+    at = F.col(TIME)
+    return key_and_time(events, key, at.alias(FIRST), at.alias(LAST))
+
+
+def without(events: DataFrame, bots: DataFrame, key: Key) -> DataFrame:
+    """The events that are not among those of bots (key, under inner names, and time)."""
+    return _joined(events, bots, key, "left_anti")
+
+
+def named(events: DataFrame, bots: DataFrame, key: Key) -> DataFrame:
+    """The events of bots among these, with the rule's name as their reason."""
+    found = _joined(events, bots, key, "inner")
+    return found.withColumn(REASON, F.col(f"_their{BOT}")).select(*map(column, events.columns))
+
+
+def _joined(events: DataFrame, bots: DataFrame, key: Key, how: str) -> DataFrame:
+    theirs = bots.select(*(F.col(each).alias(f"_their{each}") for each in bots.columns))
+    same = [
+        column(name).eqNullSafe(F.col(f"_their{inner}"))
+        for name, inner in zip(key.names, key.inner, strict=True)
+    ]
+    return events.join(theirs, reduce(and_, same, F.col(TIME) == F.col(f"_their{TIME}")), how)
 
 
 def reasons(spec: JobSpec) -> list[str]:
@@ -42,11 +214,60 @@ def reasons(spec: JobSpec) -> list[str]:
     return [] if spec.bots is None else [each.name for each in spec.bots.rules]
 
 
-def check_whole(spec: JobSpec, what: str) -> None:
-    """Refuses what looks at a part of the events only.
+def on_dates(counted: Mapping[str, Dates], dates: Dates) -> dict[str, Dates]:
+    """Where inputs count, on these dates only."""
+    return {path: each & dates for path, each in counted.items()}
 
-    A late event can make a bot of a session or of a day, or of a bot a person; then events are
-    counted that were quarantined, and windows of every kind change.
+
+def mark(spec: JobSpec, records: Iterable[dict[str, object] | None]) -> str | None:
+    """Of which counted events the quarantine's bots are: what it has to be in step with.
+
+    Args:
+        spec: the job.
+        records: those of the windows' tables, as they are kept.
+
+    Returns:
+        None for a job without rules for bots.
+    """
+    if spec.bots is None:
+        return None
+    known = [_counted(each) for each in records]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _counted(record: dict[str, object] | None) -> object:
+    if record is None:
+        return None
+    inputs = record["inputs"]
+    assert isinstance(inputs, dict)
+    return [record["covered"], {path: (each[2], each[4]) for path, each in inputs.items()}]
+
+
+def in_step(context: Context) -> bool:
+    """Whether the quarantine has the bots of what the tables have counted.
+
+    It has not where a run was killed before it published the quarantine, as the last of its
+    tables, or where some tables were restored and others not.
+    """
+    state = context.tables[QUARANTINE]
+    known = None if state.record is None else state.record.bots
+    return known == mark(context.spec, map(_record, tables_of(context)))
+
+
+def tables_of(context: Context) -> list[State]:
+    """The windows' tables."""
+    return [context.tables[name] for name in context.spec.windows]
+
+
+def _record(state: State) -> dict[str, object] | None:
+    return None if state.table is None else state.table.record
+
+
+def check_not_streamed(spec: JobSpec, what: str) -> None:
+    """Refuses what would need to judge bots as a stream does.
+
+    Whether an event is a bot's can depend on events that come after it; a streaming operator has
+    emitted windows with it by then.
 
     Args:
         spec: the job.
@@ -57,7 +278,8 @@ def check_whole(spec: JobSpec, what: str) -> None:
     """
     if spec.bots is not None:
         raise TableError(
-            f"rules for bots look at all events of a key, so {what} is not possible with them",
+            f"rules for bots look at events that come later, so {what} is not possible with them",
             field="events.bots",
-            way_out="Run everything: backfill run JOB",
+            way_out="Use runs (backfill run JOB, backfill recompute JOB), or a job file without "
+            "events.bots",
         )

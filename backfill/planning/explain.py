@@ -58,6 +58,9 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         kind = "range"
         reads = f"events of [{low}, {high}), and beyond it those of windows across its edges"
         replaces = f"windows that hold or held an event of [{low}, {high})"
+        if spec.bots is not None:
+            reads += "; for rules for bots, sessions across its edges"
+            replaces += ", and of dates on which events are judged otherwise because of these"
     else:
         assert isinstance(stage, MergeStage)
         tables = tuple(name for each in stage.late for name in each.tables)
@@ -72,6 +75,9 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         ]
         if again:
             reads += f", and for {', '.join(again)} all events of the windows that these touch"
+        if spec.bots is not None:
+            reads += "; for rules for bots, the sessions and days that late events are of"
+            replaces += ", or that have an event which is or was a bot's because of it"
     return Explained(
         kind=kind,
         reads=reads,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import functions as F
@@ -11,15 +11,25 @@ from backfill.columns import TIME
 from backfill.errors import SourceError
 from backfill.events.model import shown
 from backfill.ledger.arrival_ranges import can_tell
-from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncounted
+from backfill.ledger.changed_inputs import (
+    Replaced,
+    counted_before,
+    dates_of,
+    replaced,
+    uncounted,
+)
+from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, grouped
-from backfill.planning.bots import check_whole
+from backfill.planning.bots import in_step, without
 from backfill.planning.context import Context
+from backfill.planning.judged_anew import JudgedAnew, judged_anew
 from backfill.planning.moved import moved
 from backfill.planning.reached import count_reached
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import slices
-from backfill.planning.stages import LateInputs, MergeStage, Plan
+from backfill.planning.stages import Judged, LateInputs, MergeStage, Plan
+from backfill.planning.whole_sessions import bots_key
+from backfill.time.dates import Dates
 from backfill.windows import by_place
 
 
@@ -31,12 +41,11 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
         explain: also count the events.
 
     Raises:
-        TableError: nothing is published, a table is stale, or the job has rules for bots.
+        TableError: nothing is published, or a table is stale.
         SourceError: an input that was counted is gone, or has changed: what it held can't be
             taken out of the windows again. Or it can't be known what arrived.
     """
     spec = context.spec
-    check_whole(spec, "merging late events")
     if not context.source.snapshot.inputs and not can_tell(context.source, spec.arrival):
         raise SourceError(
             "has no files, so new events cannot be detected",
@@ -56,14 +65,35 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
             found_late = LateInputs(tuple(each.name for each in group), inputs)
             late.append(_counted(context, found_late) if explain else found_late)
     unseen = unseen_inputs(context)
-    if not late and not unseen:
+    if not late and not unseen and in_step(context):
         return Plan(Selection())
     return Plan(Selection(), (MergeStage(late=tuple(late), unseen=unseen),))
+
+
+def judged_late(context: Context, record: Record, late: Mapping[str, Dates]) -> JudgedAnew | None:
+    """Who is a bot once late events count; None for a job without rules for bots.
+
+    Args:
+        context: of the run.
+        record: of tables that have not counted them.
+        late: the dates on which each input is late.
+    """
+    if context.spec.bots is None:
+        return None
+    before = {path: counted_before(record, path, each) for path, each in context.inputs.items()}
+    return judged_anew(context, before, late)
 
 
 def _counted(context: Context, late: LateInputs) -> LateInputs:
     """With the number of late events, and what they change of what is published."""
     events = context.reader.events(late.inputs)
+    anew = judged_late(context, context.tables[late.tables[0]].settled, late.inputs)
+    if anew is not None:
+        # All whose windows change.
+        people = without(events, anew.bots(context), bots_key(context))
+        events = people.unionByName(anew.moved)
+        judged = Judged(late=anew.late_bots, became=anew.became, ceased=anew.ceased)
+        late = replace(late, bots=judged)
     count, low, high = events.agg(F.count(F.lit(1)), F.min(TIME), F.max(TIME)).collect()[0]
     if not count:
         return replace(late, events=0)
@@ -78,7 +108,7 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
         late,
         events=count,
         affected=affected,
-        moved=tuple(moved(context, context.tables[name], late.inputs) for name in moving),
+        moved=tuple(moved(context, context.tables[name], events) for name in moving),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import reduce
 from operator import and_
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import TIME, column
@@ -13,25 +13,24 @@ from backfill.kinds import kind_of, reach, times_of
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.stages import Moved
-from backfill.time.dates import Dates
 from backfill.windows import key_of
 
 _FIRST = "_first_late"
 
 
-def moved(context: Context, state: State, inputs: Mapping[str, Dates]) -> Moved:
+def moved(context: Context, state: State, events: DataFrame) -> Moved:
     """How many events are read again, and how many rows are replaced, for late events.
 
     Args:
         context: of the job.
         state: a table of windows by number or by offset.
-        inputs: the dates on which each input is late.
+        events: those that come to count, or do no more.
     """
     spec, window = context.spec, context.definitions[state.name].window
     key = key_of(window, spec.key)
     kind = kind_of(window, spec.engine, spec.timezone)
     theirs = [column(name).alias(f"_late{i}") for i, name in enumerate(key)]
-    late = context.reader.events(inputs).groupBy(*theirs).agg(F.min(TIME).alias(_FIRST))
+    late = events.groupBy(*theirs).agg(F.min(TIME).alias(_FIRST))
     late = late.where(F.col(_FIRST).isNotNull())
     assert state.table is not None
     same = [column(name).eqNullSafe(F.col(f"_late{i}")) for i, name in enumerate(key)]

@@ -17,14 +17,12 @@ from backfill.ledger.changed_inputs import dates_of, uncounted
 from backfill.ledger.reader import EVERYTHING, Span
 from backfill.ledger.state import State, settings
 from backfill.operators.calendar import local_date
-from backfill.planning.bots import check_whole
 from backfill.planning.context import Context
 from backfill.planning.date_states import date_states
 from backfill.planning.preview import previewed
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
-from backfill.spec import JobSpec
 from backfill.time.dates import ALL, NONE, Dates, Range, date_of
 
 _DAY = dt.timedelta(days=1)
@@ -65,7 +63,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
     if selection.missing:
         wanted = (wanted & with_events & kept) - covered
     todo = wanted & (with_events | covered) if not selection.everything else wanted
-    refusal = None if selection.everything else _refusal(context.spec, states)
+    refusal = None if selection.everything else _refusal(states)
     if refusal is not None and not explain:
         raise refusal
     plan = Plan(selection)
@@ -217,10 +215,9 @@ def _done(key: str, states: Iterable[State]) -> str | None:
     return max(found)
 
 
-def _refusal(spec: JobSpec, states: Iterable[State]) -> TableError | None:
+def _refusal(states: Iterable[State]) -> TableError | None:
     """Why no part of the tables can be computed."""
     try:
-        check_whole(spec, "a run of some dates")
         for state in states:
             if state.record is not None:
                 _ = state.settled

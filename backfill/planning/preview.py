@@ -16,9 +16,9 @@ from backfill.planning.published_windows import candidates, published
 from backfill.planning.range_input import RangeInput, followed, range_inputs, sliced_input
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.stages import Beyond, RangeStage
-from backfill.planning.time_spans import touched
+from backfill.planning.time_spans import dates_of_span, touched
 from backfill.store import DataFile
-from backfill.time.dates import Dates
+from backfill.time.dates import NONE, Dates
 from backfill.windows import SessionWindow
 
 
@@ -29,10 +29,11 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
         SourceError: an input can't be read.
     """
     beyond = []
-    combining = None
+    combining, judged = None, NONE
     for part in range_inputs(context, Dates.between(*stage.dates)):
-        chosen, sliced, _ = sliced_input(context, part)
+        chosen, _, sliced, _ = sliced_input(context, part)
         combining = chosen.combining
+        judged |= dates_of_span(part.span, context.spec.timezone) - part.dates
         for state in part.states:
             definition = context.definitions[state.name]
             keys = 0
@@ -66,7 +67,7 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                     affected=affected,
                 )
             )
-    return replace(stage, combining=combining, beyond=tuple(beyond))
+    return replace(stage, combining=combining, beyond=tuple(beyond), judged=judged)
 
 
 def _affected(

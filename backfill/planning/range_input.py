@@ -9,21 +9,24 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, FIRST, LAST, START
+from backfill.columns import END, FIRST, LAST, START, TIME
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals
-from backfill.ledger.changed_inputs import counted_by
-from backfill.ledger.reader import events_of
+from backfill.ledger.changed_inputs import counted_before, counted_by, replaced
+from backfill.ledger.record import Record
 from backfill.ledger.state import State, grouped
-from backfill.operators.calendar import local_date
+from backfill.operators.calendar import day_number, local_date
+from backfill.planning.bots import People, near_edges, people
 from backfill.planning.closure import Followed, follow
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
+from backfill.planning.judged_anew import JudgedAnew, judged_anew
 from backfill.planning.published_windows import candidates, published, published_extents
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
 from backfill.planning.time_spans import first_start, needed
+from backfill.planning.whole_sessions import dates_of_numbers
 from backfill.reach import Span
 from backfill.time.dates import Dates, date_of, midnight
 from backfill.windows import SessionWindow
@@ -39,10 +42,13 @@ class RangeInput:
         states: the tables.
         dates: the range.
         counted: the dates on which each input counts.
-        span: the range itself, µs, [low, high).
+        span: the range itself, µs, [low, high); longer where events beyond it are judged otherwise
+            because of events in it.
         read: the same, with what windows need, other than sessions, that reach over its edges.
         begins: where the first window starts, other than a session, in which an event of the
             range counts; µs.
+        anew: who is a bot now that the events of the range count; None where nothing can be judged
+            otherwise, and where that cannot be known because inputs were replaced.
     """
 
     states: Sequence[State]
@@ -51,6 +57,7 @@ class RangeInput:
     span: tuple[int, int]
     read: Span
     begins: int
+    anew: JudgedAnew | None = None
 
     @property
     def names(self) -> list[str]:
@@ -83,11 +90,11 @@ def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
     return [_range_input(context, dates, group) for group in grouped(tables)]
 
 
-def sliced_input(context: Context, part: RangeInput) -> tuple[Context, Sliced, Totals]:
+def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, Sliced, Totals]:
     """The slices of the events, computed once; and their sums, checked.
 
     Returns:
-        The context with the choice how events become slices, the slices, their sums.
+        The context with the choice how events become slices, the events, the slices, their sums.
     """
     paths = [
         path
@@ -96,10 +103,10 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, Sliced, T
     ]
     context = with_combining(context, paths, part.names)
     context.progress("reading the events of the range")
-    events = context.reader.events(part.counted, part.read)
-    kept, sums = counted_slices(context, events, part.names)
+    found = people(context, part.counted, part.read)
+    kept, sums = counted_slices(context, found.events, part.names)
     context.progress(f"{sums.accepted:,} events accepted")
-    return context, kept, sums
+    return context, found, kept, sums
 
 
 def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -> Followed:
@@ -118,8 +125,8 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
     near = (F.col(START) - low <= gap) | (F.lit(high) - F.col(END) <= gap)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
-        events = context.reader.events(part.counted, (low, high))
-        found = slices(context, events_of(events, sliced.key, wanted), part.names)
+        events = people(context, part.counted, (low, high), (sliced.key, wanted)).events
+        found = slices(context, events, part.names)
         return replace(found, frame=computed_once(found.frame))
 
     found = follow(
@@ -141,7 +148,9 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
     return found
 
 
-def covered_after(context: Context, sliced: Sliced, part: RangeInput) -> dict[str, Dates]:
+def covered_after(
+    context: Context, sliced: Sliced, part: RangeInput, bots: DataFrame | None
+) -> dict[str, Dates]:
     """The covered dates of each table after a run of the range.
 
     From the first to the last date of the range that has events; and the dates before that have
@@ -150,8 +159,10 @@ def covered_after(context: Context, sliced: Sliced, part: RangeInput) -> dict[st
     """
     zone = context.spec.timezone
     first, last = (local_date(F.col(each), zone) for each in (FIRST, LAST))
-    rows = sliced.frame.select(F.explode(F.sequence(first, last))).distinct().collect()
-    dates = {row[0] for row in rows}
+    days = sliced.frame.select(F.explode(F.sequence(first, last)))
+    if bots is not None:
+        days = days.unionAll(bots.select(local_date(F.col(TIME), zone)))
+    dates = {row[0] for row in days.distinct().collect()}
     here = [each for each in dates if each in part.dates]
     new = Dates()
     if here:
@@ -198,11 +209,43 @@ def _range_input(context: Context, dates: Dates, group: Sequence[State]) -> Rang
     if begins < span[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered:
         first = midnight(date_of(begins, zone), zone)
         low = None if low is None or first is None else min(low, first)
-    return RangeInput(
-        states=group,
-        dates=dates,
-        counted=counted_by(record, context.inputs, dates, zone),
-        span=span,
-        read=(low, high),
-        begins=begins,
-    )
+    counted = counted_by(record, context.inputs, dates, zone)
+    if context.spec.bots is None or record is None:
+        return RangeInput(group, dates, counted, span, (low, high), begins)
+    anew, wider = _judged_otherwise(context, record, dates, counted)
+    if not wider:
+        return RangeInput(group, dates, counted, span, (low, high), begins, anew)
+    span = span_of(_hull(dates | wider), zone)
+    start, end = needed(context, span, definitions)
+    low = None if low is None or start is None else min(low, start)
+    high = None if high is None or end is None else max(high, end)
+    return RangeInput(group, dates, counted, span, (low, high), begins, anew)
+
+
+def _hull(dates: Dates) -> Dates:
+    return Dates.between(dates.ranges[0][0], dates.ranges[-1][1])
+
+
+def _judged_otherwise(
+    context: Context, record: Record, dates: Dates, counted: Mapping[str, Dates]
+) -> tuple[JudgedAnew | None, Dates]:
+    """Who is a bot once the range counts, and the dates outside it with events judged otherwise."""
+    zone = context.spec.timezone
+    if replaced(record, context.inputs, zone):
+        # How their events were judged cannot be found out again.
+        return None, near_edges(context, counted, dates) - dates
+    before = {path: counted_before(record, path, each) for path, each in context.inputs.items()}
+    new = {path: counted[path] - each for path, each in before.items()}
+    new = {
+        path: each
+        for path, each in new.items()
+        if each and any(context.reader.may_hold(path, span) for span in each.spans(zone))
+    }
+    if not new:
+        return None, Dates()
+    anew = judged_anew(context, before, new)
+    if not anew.became + anew.ceased:
+        return anew, Dates()
+    context.progress(f"{anew.became + anew.ceased:,} events counted before are judged otherwise")
+    on = anew.moved.select(day_number(F.col(TIME), zone)).distinct().collect()
+    return anew, dates_of_numbers(row[0] for row in on) - dates

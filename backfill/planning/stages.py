@@ -80,6 +80,8 @@ class RangeStage:
         done: the run that committed it already.
         combining: how the events become slices; None where that was not asked.
         beyond: what is read beyond the range; None where that was not asked.
+        judged: dates outside the range whose windows are computed as well, since some of their
+            events become a bot's, or a person's, by events of the range; where that was asked.
     """
 
     dates: Range
@@ -89,6 +91,7 @@ class RangeStage:
     done: str | None = None
     combining: Combining | None = None
     beyond: tuple[Beyond, ...] | None = None
+    judged: Dates = NONE
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,21 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What late events change of who is a bot, in numbers of rows.
+
+    Attributes:
+        late: late rows of bots.
+        became: rows that were counted before and are of bots now.
+        ceased: rows that were of bots and are counted now.
+    """
+
+    late: int
+    became: int
+    ceased: int
+
+
+@dataclass(frozen=True)
 class LateInputs:
     """Inputs that some tables have not counted.
 
@@ -121,6 +139,9 @@ class LateInputs:
             computed again, where that was asked; None for sessions with rules. Tables where events
             move others are not among them.
         moved: what they cost in tables where they move other events; where that was asked.
+        bots: what they change of who is a bot; None where that was not asked, or there are no rules
+            for bots. Events of bots are not among `events`, and those that were counted before and
+            change sides are.
     """
 
     tables: tuple[str, ...]
@@ -128,6 +149,7 @@ class LateInputs:
     events: int | None = None
     affected: Mapping[str, int | None] = field(default_factory=dict)
     moved: tuple[Moved, ...] = ()
+    bots: Judged | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

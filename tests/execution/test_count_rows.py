@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -235,12 +236,13 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.write("late", [Event("a", at(1, 13), 9, "late", 99)])
-    real = late_keys.events_of
+    real = late_keys.people
 
     def forgetful(*arguments: Any) -> Any:
-        return real(*arguments).where("id != 'a12'")
+        found = real(*arguments)
+        return replace(found, events=found.events.where("id != 'a12'"))
 
-    monkeypatch.setattr(late_keys, "events_of", forgetful)
+    monkeypatch.setattr(late_keys, "people", forgetful)
     with pytest.raises(SourceError, match="no longer holds events that were counted"):
         world.job.recompute(world.spark)
 

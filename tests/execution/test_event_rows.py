@@ -146,12 +146,12 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
 ) -> None:
     world.job.run(world.spark)
     world.write("late", [Event("a", at(1, 13), 9, "late")])
-    real = late_rows.events_within
+    real = late_rows.people_within
 
     def forgetful(*arguments: Any) -> Any:
         return real(*arguments).where("id != 'a12'")
 
-    monkeypatch.setattr(late_rows, "events_within", forgetful)
+    monkeypatch.setattr(late_rows, "people_within", forgetful)
     with pytest.raises(SourceError, match="no longer holds events that were counted"):
         world.job.recompute(world.spark)
 

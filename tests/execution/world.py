@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import json
 import re
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +25,7 @@ from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store
 from backfill.time.dates import ALL, Dates, date_of
-from tests import reference, reference_rules
+from tests import reference, reference_bots, reference_rules
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 from tests.reference_counts import ended, held, in_order, message_sessions
@@ -73,7 +75,7 @@ SURROUNDING: Mapping[str, tuple[int | None, int, bool]] = {
 }
 JOB = """
 source: {path: src, format: parquet}
-events: {key: user, time: at%s%s}
+events: {key: user, time: at%s%s%s}
 windows:
   sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value), average: mean(value),
              first: first(value), values: collect_set(value), different: count_distinct(value),
@@ -122,6 +124,7 @@ class World:
     Attributes:
         gate: runs pass the built-in checks before they publish, which takes as long again as a
             window.
+        bots: rules for bots as in a job file; `where` is `value = -3`.
         store: of the tables; None: Delta's, in the folder.
         files: the source's events by file.
         counted: the days, by file, whose events in it are in the windows.
@@ -134,6 +137,7 @@ class World:
     windows: tuple[str, ...] = ("sessions", "hopping")
     retention: str | None = None
     gate: bool = False
+    bots: str | None = None
     store: Store | None = None
     files: dict[str, list[Event]] = field(default_factory=dict)
     counted: dict[str, set[int]] | None = None
@@ -158,6 +162,7 @@ class World:
         text = JOB % (
             ", id: id" if self.with_id else "",
             ", arrival: offset" if self.placed else "",
+            f", bots: {self.bots}" if self.bots else "",
             "{quarantined_share: off}" if self.gate else "off",
             f"retention: {self.retention}" if self.retention else "",
         )
@@ -268,10 +273,21 @@ class World:
             for e in own
             if day_of(e) in (self.counted or {}).get(name, set()) | days
         )
+        events = [e for e, name in self.judged(events) if name is None]
         if not self.with_id:
             return events
         placed = [replace(e, arrival=offset_of(e)) for e in events] if self.placed else events
         return reference.distinct(placed)
+
+    def judged(self, events: list[Event]) -> list[tuple[Event, str | None]]:
+        """Each event with the name of the rule by which it is a bot's."""
+        bots = self.job.spec.bots
+        if bots is None:
+            return [(e, None) for e in events]
+        own = (lambda v: v.campaign) if self.with_id else None
+        visits = [Visit(e.key, e.time, campaign=e.id, login=e.value == -3) for e in events]
+        names = reference_bots.names(bots.rules, visits, bots.gap.us, "UTC", own)
+        return list(zip(events, names, strict=True))
 
     def check(self) -> None:
         """Every table is what its counted events make, on its covered dates."""
@@ -279,6 +295,37 @@ class World:
         for name in self.windows:
             wanted = self.on_covered(name, expected[name])
             assert sorted(self.rows(name), key=repr) == sorted(wanted, key=repr), name
+        if self.bots:
+            assert self.quarantined_bots() == self.expected_bots()
+
+    def expected_bots(self) -> Counter[tuple[str, ...]]:
+        """The bots among the events that count, on covered dates: reason, file, key and time."""
+        rows = [
+            (name, e)
+            for name, own in self.files.items()
+            for e in reference.usable(own)
+            if day_of(e) in (self.counted or {}).get(name, set())
+        ]
+        judged = self.judged([e for _, e in rows])
+        covered = self.covered(self.windows[0])
+        return Counter(
+            (rule, name, str(e.key), str(e.time), str(e.value), str(e.id))
+            for (name, _), (e, rule) in zip(rows, judged, strict=True)
+            if rule is not None and date_of(e.time or 0, "UTC") in covered
+        )
+
+    def quarantined_bots(self) -> Counter[tuple[str, ...]]:
+        """What the quarantine has of them."""
+        assert self.job.spec.bots is not None
+        names = {each.name for each in self.job.spec.bots.rules}
+        found: Counter[tuple[str, ...]] = Counter()
+        for row in self._table("quarantine").to_pylist():
+            raw = json.loads(row["raw"])
+            if row["reason"] in names:
+                time = reference.micros(dt.datetime.fromisoformat(raw["at"].replace("Z", "+00:00")))
+                values = (raw["user"], time, raw["value"], raw["id"])
+                found[(row["reason"], Path(row["source"]).stem, *map(str, values))] += 1
+        return found
 
     def on_covered(self, name: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows of windows that start on a date that the table covers."""
@@ -289,6 +336,8 @@ class World:
     def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
         """The rows that events make, by table."""
         horizon = max(e.time for own in self.files.values() for e in own if e.key is not None)
+        if self.placed:
+            events = [replace(e, arrival=offset_of(e)) for e in events]
         return {
             "sessions": [
                 (e[0].key, e[0].time, e[-1].time, *_values(e), e[-1].time >= horizon - GAP)
@@ -403,9 +452,10 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
     values = [e.value for e in events if e.value is not None]
     total = sum(values) if values else None
     average = total / len(values) if total is not None else None
-    first = min(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
+    # Events of one time are in the order of their arrival, which is 0 in jobs that know of none.
+    in_order = sorted(events, key=lambda e: (e.time, e.arrival, e.value is not None, e.value or 0))
+    first = in_order[0]
     different = tuple(sorted(set(values)))
-    in_order = sorted(events, key=lambda e: (e.time, e.value is not None, e.value or 0))
     way = tuple(e.value for e in in_order if e.value is not None)[:3]
     reached, steps = 0, (1, 3, 0)
     # Of a funnel, events at the same time are ordered by the steps that they are.
@@ -420,7 +470,8 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
 
 def _visit(event: Event) -> Visit:
     ends = {"login": event.value == -3, "logout": event.value == 3}
-    return Visit(event.key, event.time, campaign=event.id, value=event.value, **ends)
+    own = {"arrival": event.arrival, "campaign": event.id, "value": event.value}
+    return Visit(event.key, event.time, **own, **ends)
 
 
 def _total(visits: list[Visit]) -> int | None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
-from backfill.store import DeltaStore, StagedFiles
+from backfill.store import FILE, DeltaStore, StagedFiles
 from tests.store.by_hand import publish_to
 from tests.tables import commits_of, paths_of, rows_of
 
@@ -46,6 +46,23 @@ def test_two_runs_in_a_folder_of_any_name(
     other = DeltaTable(store.folder("sessions")).to_pyarrow_table().sort_by("window_start")
     assert other["user_id"].to_pylist() == ["a", "a", "ü b%41"]
     assert other["date"].to_pylist() == [date(2024, 1, 2), date(2024, 1, 1), date(2024, 1, 2)]
+
+
+@pytest.mark.parametrize("partition_by", [(), ("date",), ("date", "user_id")])
+def test_the_file_of_each_row(
+    spark: SparkSession, tmp_path: Path, windows: Windows, partition_by: tuple[str, ...]
+) -> None:
+    store = DeltaStore(tmp_path)
+    for number, rows in enumerate([(MONDAY, TUESDAY), (MONDAY,)]):
+        layout = {"partition_by": partition_by, "sort_by": ("window_start",)}
+        staged = store.stage("sessions", windows(*rows), run_id=f"r{number}", **layout)
+        publish_to(store, staged, [])
+    table = store.open("sessions")
+    assert table is not None
+    found = table.read(spark, with_file=True).groupBy(FILE).count().collect()
+    assert {row[FILE]: row["count"] for row in found} == {
+        each.path: each.rows for each in table.files
+    }
 
 
 def test_duckdb_and_polars_read_the_table(

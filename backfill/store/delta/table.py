@@ -52,8 +52,10 @@ class DeltaVersion:
         rows = read_files(spark, self._folder, self._table, files)
         if not with_file:
             return rows
-        # The last two parts of the path, date and name; Spark knows it only directly above a scan.
-        return rows.withColumn(FILE, F.substring_index(F.input_file_name(), "/", -2))
+        # Below the table's folder: the partitions and the name. Spark knows the path only directly
+        # above a scan.
+        parts = 1 + len(self._table.metadata().partition_columns)
+        return rows.withColumn(FILE, F.substring_index(F.input_file_name(), "/", -parts))
 
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """As `Table` has it."""

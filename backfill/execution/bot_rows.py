@@ -1,0 +1,116 @@
+"""What a run of a part of the events changes of bots in the quarantine.
+
+It has the events of bots that count and lie on covered dates, as the tables have the windows that
+start on these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import REASON, TIME
+from backfill.ledger.reader import inside_span
+from backfill.planning.bots import in_step, named, on_dates, people
+from backfill.planning.context import Context
+from backfill.planning.judged_anew import JudgedAnew
+from backfill.planning.range_input import RangeInput
+from backfill.planning.whole_sessions import bots_key
+from backfill.time.dates import ALL, NONE, Dates
+
+
+@dataclass(frozen=True)
+class BotRows:
+    """What changes.
+
+    Attributes:
+        coming: rows with the rule as their reason; those that are there already are not added.
+        leaving: rows that cannot stay as they are.
+        every: all that are there leave, to be written anew.
+        counts: for each rule how many of the rows that the run has read are of bots.
+    """
+
+    coming: DataFrame | None
+    leaving: DataFrame | None
+    every: bool
+    counts: Mapping[str, int]
+
+
+def bots_of_range(
+    context: Context, part: RangeInput, found: DataFrame | None, covered: Dates
+) -> BotRows | None:
+    """What a run of a range changes.
+
+    Args:
+        context: of the run.
+        part: the range.
+        found: the bots among the events that it has read: key (inner names), time and rule.
+        covered: the dates that are covered after it.
+    """
+    if context.spec.bots is None:
+        return None
+    counts: dict[str, int] = {}
+    rows = None
+    if found is not None:
+        rows = named(context.reader.events(part.counted, part.read), found, bots_key(context))
+        counts = _counts(rows)
+    state = part.states[0]
+    if state.record is not None and (context.replaced(state) or not in_step(context)):
+        return _every(context, part.counted, covered, counts)
+    record = state.record
+    before = NONE if record is None else record.covered
+    zone = context.spec.timezone
+    coming = None if rows is None else rows.where(_on(covered - before, zone))
+    if part.anew is not None:
+        again = part.anew.coming.where(_on(covered & before, zone))
+        coming = again if coming is None else coming.unionByName(again)
+    leaving = part.anew.leaving if part.anew is not None and part.anew.gone else None
+    return BotRows(coming, leaving, False, counts)
+
+
+def late_bots(context: Context, anew: JudgedAnew | None, covered: Dates) -> BotRows | None:
+    """What late events change.
+
+    Args:
+        context: of the run.
+        anew: who is a bot now; None where nothing is late, and where tables have counted different
+            inputs.
+        covered: the dates that the tables cover.
+    """
+    if context.spec.bots is None:
+        return None
+    counts = {} if anew is None else _counts(anew.late_rows)
+    if not in_step(context):
+        return _every(context, dict.fromkeys(context.inputs, ALL), covered, counts)
+    if anew is None:
+        return BotRows(None, None, False, counts)
+    coming = anew.coming.where(_on(covered, context.spec.timezone))
+    return BotRows(coming, anew.leaving if anew.gone else None, False, counts)
+
+
+def _every(
+    context: Context, counted: Mapping[str, Dates], covered: Dates, counts: Mapping[str, int]
+) -> BotRows:
+    """All bots, judged again: what the quarantine has is of other events than are counted now."""
+    context.progress("judging all events again: the quarantine is not in step with the tables")
+    found = people(context, counted).bots
+    if found is None:
+        return BotRows(None, None, True, counts)
+    rows = named(context.reader.events(on_dates(counted, covered)), found, bots_key(context))
+    return BotRows(rows, None, True, counts)
+
+
+def _counts(rows: DataFrame) -> dict[str, int]:
+    """The number of rows for each rule, the largest first."""
+    found = rows.groupBy(REASON).count().orderBy(F.desc("count"), REASON).collect()
+    return {row[REASON]: row["count"] for row in found}
+
+
+def _on(dates: Dates, zone: str) -> Column:
+    """Whether an event is on one of the dates."""
+    return reduce(or_, (inside_span(F.col(TIME), each) for each in dates.spans(zone)), F.lit(False))

@@ -1,0 +1,121 @@
+"""Windows that lose events and gain others, built again from their events.
+
+What a window has merged cannot be taken out of it again. Every input counts on every date here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, FIRST, LAST, START
+from backfill.compute import Built, Definition, Sliced
+from backfill.conservation import Totals, check_none_lost
+from backfill.execution.change import ComputedWindows
+from backfill.execution.dropped import dropped_of
+from backfill.execution.lost_events import fewer, outside
+from backfill.execution.rebuild import Rebuild, check_none_gone, followed, from_events
+from backfill.execution.retention import lasting
+from backfill.execution.rewrite import rewrite_files
+from backfill.execution.staging import Staging
+from backfill.ledger.state import State
+from backfill.planning.computed import computed_extents, computed_once
+from backfill.planning.context import Context
+from backfill.planning.published_windows import rows_to_replace
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows
+from backfill.planning.time_spans import dates_between, starts_on
+from backfill.windows import SessionWindow
+
+
+def changed_windows(
+    context: Context,
+    staging: Staging,
+    state: State,
+    names: Sequence[str],
+    late: Sliced,
+    sums: Totals,
+    horizon: int,
+    went: Sliced,
+) -> ComputedWindows:
+    """The sessions or aligned windows that held or now hold an event that came or went.
+
+    Args:
+        context: of the run.
+        staging: where to write.
+        state: the table.
+        names: the tables whose slices are made.
+        late: the events that came.
+        sums: of them.
+        horizon: the largest event time, µs.
+        went: the events that are counted no more.
+
+    Raises:
+        ConservationError: an event that came is in no window.
+        SourceError: the source no longer holds events that were counted.
+    """
+    definition, zone = context.definitions[state.name], context.spec.timezone
+    of = Rebuild(context, state, names, late)
+    edge = _touched(late, definition).unionByName(_touched(went, definition)).distinct()
+    if isinstance(definition.window, SessionWindow):
+        frame, over = followed(of, edge)
+    else:
+        frame, over = from_events(of, edge), edge
+    built = Built(computed_once(frame), definition, late)
+    over, bounds = computed_extents(over)
+    assert bounds is not None
+    _check_held(state.name, built, late)
+    replaced = ReplacedWindows(None, over.where(lasting(context, built, horizon)))
+    removed = rows_to_replace(context, state, built, replaced, bounds)
+    if removed is not None:
+        check_none_gone(context, fewer(removed, _with(built, went)))
+    kept = starts_on(state.settled.covered, zone) & lasting(context, built, horizon)
+    ours = replace(built, frame=built.frame.where(kept))
+    rewrite = rewrite_files(context, staging, state, ours, replaced, bounds, horizon)
+    assigned = sums.assigned[state.name]
+    return ComputedWindows(
+        rewrite=rewrite,
+        closure=dates_between(*bounds, zone),
+        every=built,
+        # Each that came is in a window, as was checked.
+        held=assigned,
+        assigned=assigned,
+        dropped=dropped_of(ours),
+    )
+
+
+def _touched(events: Sliced, definition: Definition) -> DataFrame:
+    """Where events are: spans of sessions, or the windows that they are in; key, start, end."""
+    keys = events.key.inner
+    if isinstance(definition.window, SessionWindow):
+        return events.frame.select(*keys, F.col(FIRST).alias(START), F.col(LAST).alias(END))
+    return _windows(events, definition).select(*keys, START, END)
+
+
+def _windows(events: Sliced, definition: Definition) -> DataFrame:
+    return events.build(replace(definition, aggregates={})).frame
+
+
+def _with(built: Built, went: Sliced) -> Built:
+    """The windows with the events that went, as far as numbers of events are looked at."""
+    columns = [*built.sliced.key.inner, START, END, EVENTS]
+    if isinstance(built.definition.window, SessionWindow):
+        lost = went.frame.withColumns({START: F.col(FIRST), END: F.col(LAST)})
+    else:
+        lost = _windows(went, built.definition)
+    lost = lost.select(*columns)
+    return replace(built, frame=built.frame.select(*columns).unionByName(lost))
+
+
+def _check_held(name: str, built: Built, late: Sliced) -> None:
+    """Each event that came is in the windows that it has to be in."""
+    window = built.definition.window
+    if isinstance(window, SessionWindow):
+        # Rules can cut within a slice.
+        lost = outside(late.singles.get(window, late.frame), built)
+    else:
+        own = _windows(late, built.definition)
+        lost = match_rows(own, built, ReplacedWindows(None, built.frame), "left_anti")
+    check_none_lost(name, lost.count())

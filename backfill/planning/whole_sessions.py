@@ -1,0 +1,176 @@
+"""The sessions that rules for bots look at, followed until each is whole."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME, column, key_name
+from backfill.compute import Key
+from backfill.ledger.reader import events_of
+from backfill.operators.calendar import day_number
+from backfill.operators.session import sessions
+from backfill.planning.computed import computed_once
+from backfill.planning.context import Context
+from backfill.time.dates import Dates, date_of
+from backfill.windows import SessionWindow
+
+_EPOCH = dt.date(1970, 1, 1)
+_DAY = dt.timedelta(days=1)
+_OURS, _FROM, _TO, _WANTED_FROM, _WANTED_TO = "_ours", "_from", "_to", "_low", "_high"
+_UNTIL, _SINCE, _ON = "_until", "_since", "_on"
+#: No date has such a number.
+_FAR = 1 << 40
+
+_LONGS = "array<bigint>"
+
+#: Reads the events of some dates.
+ReadDates = Callable[[Dates], DataFrame]
+
+
+def bots_key(context: Context) -> Key:
+    """The key of the sessions that rules for bots look at."""
+    types = {field.name: field.dataType for field in context.source.frame.schema.fields}
+    names = tuple(context.spec.key)
+    return Key(names, tuple(types[name] for name in names))
+
+
+def whole_sessions(
+    context: Context, read: ReadDates, spans: DataFrame, known: Dates | None
+) -> DataFrame:
+    """Follows sessions outward, by their keys, until no event beyond can belong to them.
+
+    Only the days that a session is open to are read, and on these only its own key.
+
+    Args:
+        context: of the run.
+        read: reads all events of some dates.
+        spans: key, FIRST and LAST, µs: of what must come out whole.
+        known: one range of dates, of which `spans` has what sessions beyond it can depend on;
+            None: nothing else is known.
+
+    Returns:
+        Key, first and last event (START, END) of each session.
+    """
+    spec = context.spec
+    assert spec.bots is not None
+    window = SessionWindow(gap=spec.bots.gap)
+    rules, key = spec.engine.rules_for(window), bots_key(context)
+    keys, gap = key.inner, spec.bots.gap.us
+    zone = spec.timezone
+    least, most = (
+        None if each is None else _number(date_of(each, zone))
+        for each in context.reader.limits(list(context.inputs))
+    )
+    low = day_number(F.col(START) - gap - 1, zone)
+    high = day_number(F.col(END) + gap + 1, zone)
+    wanted = {
+        _WANTED_FROM: low if least is None else F.greatest(low, _long(least)),
+        _WANTED_TO: high if most is None else F.least(high, _long(most)),
+    }
+    first, last = (_FAR, -_FAR) if known is None else _ends(known)
+    open_ = spans.select(*keys, FIRST, LAST, _long(first).alias(_FROM), _long(last).alias(_TO))
+    whole: list[DataFrame] = []
+    points: list[DataFrame] = []
+    further = 0
+    while True:
+        rows = open_.withColumn(_OURS, F.lit(1))
+        for each in points:
+            rows = rows.unionByName(each, allowMissingColumns=True)
+        found = sessions(
+            rows.withColumn(EVENTS, F.lit(0).cast("bigint")),
+            window,
+            rules,
+            keys,
+            [],
+            overlapping=True,
+            also=[
+                F.max(_OURS).alias(_OURS),
+                F.min(_FROM).alias(_FROM),
+                F.max(_TO).alias(_TO),
+            ],
+        )
+        ours = computed_once(
+            found.where(F.col(_OURS) == 1).select(*keys, START, END, _FROM, _TO).withColumns(wanted)
+        )
+        is_open = (F.col(_WANTED_FROM) < F.col(_FROM)) | (F.col(_WANTED_TO) > F.col(_TO))
+        whole.append(ours.where(~is_open).select(*keys, START, END))
+        # A session of months would be followed for a day at a time.
+        before = F.least(F.col(_FROM), F.col(_WANTED_FROM) - further)
+        after = F.greatest(F.col(_TO), F.col(_WANTED_TO) + further)
+        still = ours.where(is_open).select(
+            *keys,
+            F.col(START).alias(FIRST),
+            F.col(END).alias(LAST),
+            before.alias(_FROM),
+            F.least(F.col(_FROM) - 1, after).alias(_UNTIL),
+            F.greatest(F.col(_TO) + 1, before).alias(_SINCE),
+            after.alias(_TO),
+        )
+        dates = _days_of(still, (_FROM, _UNTIL), (_SINCE, _TO))
+        if not dates:
+            return reduce(DataFrame.unionByName, whole)
+        events = key_and_time(read(dates), key, day_number(F.col(TIME), zone).alias(_ON))
+        there = F.col(_ON).between(_wanted(_FROM), _wanted(_UNTIL)) | F.col(_ON).between(
+            _wanted(_SINCE), _wanted(_TO)
+        )
+        sides = still.select(*keys, _FROM, _UNTIL, _SINCE, _TO)
+        near = events_of(events, Key(tuple(keys), key.types), sides, there)
+        at = F.col(TIME)
+        points.append(computed_once(near.select(*keys, at.alias(FIRST), at.alias(LAST))))
+        open_ = still.select(*keys, FIRST, LAST, _FROM, _TO)
+        further = 2 * further + 1
+
+
+def key_and_time(events: DataFrame, key: Key, *others: Column) -> DataFrame:
+    """Key, under inner names, and time of events."""
+    own = (column(name).alias(key_name(i)) for i, name in enumerate(key.names))
+    return events.select(*own, TIME, *others)
+
+
+def dates_of_extents(extents: DataFrame, zone: str) -> Dates:
+    """The dates that extents (START, END) reach over."""
+    low, high = (day_number(F.col(each), zone) for each in (START, END))
+    return _days_of(extents.select(low.alias(_FROM), high.alias(_TO)), (_FROM, _TO))
+
+
+def _days_of(rows: DataFrame, *spans: tuple[str, str]) -> Dates:
+    """All days that lie in spans of the rows, both ends inclusive."""
+    days = [
+        F.when(F.col(low) <= F.col(high), F.sequence(low, high)).otherwise(F.array().cast(_LONGS))
+        for low, high in spans
+    ]
+    found = rows.select(F.explode(F.concat(*days))).distinct().collect()
+    return dates_of_numbers(row[0] for row in found)
+
+
+def _long(number: int) -> Column:
+    return F.lit(number).cast("bigint")
+
+
+def _wanted(name: str) -> Column:
+    """The column as `events_of` calls it."""
+    return F.col(f"_wanted{name}")
+
+
+def dates_of_numbers(numbers: Iterable[int]) -> Dates:
+    """The dates that have these numbers, from 1970 on."""
+    days = [_EPOCH + dt.timedelta(days=each) for each in numbers]
+    return Dates.of((each, each + _DAY) for each in days)
+
+
+def _number(date: dt.date) -> int:
+    return (date - _EPOCH).days
+
+
+def _ends(dates: Dates) -> tuple[int, int]:
+    """The first and the last day of one range; of a side without bound a number far off."""
+    ((low, high),) = dates.ranges
+    return (
+        -_FAR if low == dt.date.min else _number(low),
+        _FAR if high == dt.date.max else _number(high) - 1,
+    )

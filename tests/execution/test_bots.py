@@ -1,0 +1,300 @@
+"""Runs of parts of the events of a job with rules for bots, against all of them judged at once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pyspark.sql import SparkSession
+
+from backfill.errors import TableError
+from tests.execution.world import COUNTS, SLIDING, WINDOWS, World, at
+from tests.memory_store import MemoryStore
+from tests.reference import Event
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+DAYS = 4
+#: In memory, each of a hundred keys.
+SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "2"))
+#: Of all kinds, so that all are made of the same events.
+MIXED = ("sessions", "hopping", "ruled", "moving", "latest", "pairs")
+GAP = 45 * 60_000_000
+#: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
+RULES = (
+    "{gap: 45m, rules: [{name: marked, where: value = -3, remove: day},"
+    " {name: many, events: 4}, {name: fast, events: 2, per: hour, remove: day},"
+    " {name: steady, events: 2, no_pause_longer_than: 40m}]}"
+)
+#: So that there is always a person.
+PERSON = Event("someone", at(1, 12), 1, "9")
+
+
+def many(draw: st.DrawFn) -> list[Event]:
+    """Events of a hundred keys, as many sequences of runs in one; around midnights and gaps."""
+    random = Random(draw(st.integers(0, 2**32)))
+    return [
+        Event(
+            f"{random.choice('abcdefghij')}{random.randrange(10)}",
+            at(random.randrange(DAYS))
+            + random.choice([0, 1, 2, 3, 30, 31, 32]) * GAP
+            + random.choice([-1, 0, 1, GAP // 2, GAP // 3]),
+            random.choice([None, 0, 1, 3, *([-3] if random.random() < 0.2 else [])]),
+            random.choice(["1", "2", None]),
+        )
+        for _ in range(random.choice([20, 100, 300]))
+    ]
+
+
+def _last(world: World) -> str:
+    found: str = world.job.history()[0]["run_id"]
+    return found
+
+
+def _tables(world: World) -> Any:
+    rows = {name: sorted(world.rows(name), key=repr) for name in world.windows}
+    return rows, world.quarantined_bots()
+
+
+def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
+    """Sequences of runs, of late files, and of going back."""
+    events = st.composite(many)()
+
+    class Runs(RuleBasedStateMachine):
+        @initialize(events=events)
+        def begin(self, events: list[Event]) -> None:
+            self.world = make()
+            self.world.write("0", [*events, PERSON])
+            self.done: list[tuple[str, dict[str, set[int]], Any]] = []
+
+        def _check(self) -> None:
+            self.world.check()
+            counted = {name: set(days) for name, days in (self.world.counted or {}).items()}
+            self.done.append((_last(self.world), counted, _tables(self.world)))
+
+        @rule(events=events)
+        def arrive(self, events: list[Event]) -> None:
+            self.world.write(str(len(self.world.files)), events)
+
+        @rule(
+            low=st.integers(-1, DAYS),
+            length=st.integers(1, 3),
+            chunk=st.sampled_from([None, None, 1]),
+        )
+        def run(self, low: int, length: int, chunk: int | None) -> None:
+            self.world.run(low, low + length, chunk)
+            if self.world.published:
+                self._check()
+
+        @precondition(lambda self: self.world.published)
+        @rule(events=events)
+        def recompute(self, events: list[Event]) -> None:
+            self.world.write(str(len(self.world.files)), events)
+            self.world.recompute()
+            self._check()
+
+        @rule()
+        def run_all(self) -> None:
+            self.world.run_all()
+            self._check()
+
+        @precondition(lambda self: len(self.done) > 1)
+        @rule(which=st.integers(0, 9))
+        def restore(self, which: int) -> None:
+            run, counted, tables = self.done[which % len(self.done)]
+            self.world.job.restore(run)
+            self.world.counted = {name: set(days) for name, days in counted.items()}
+            assert _tables(self.world) == tables
+
+    return Runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS, MIXED])
+@pytest.mark.parametrize("with_id", [False, True])
+def test_any_sequence_of_runs_in_memory(
+    spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]
+) -> None:
+    numbers = itertools.count()
+
+    def make() -> World:
+        folder = tmp_path / str(next(numbers))
+        return World(folder, spark, with_id, windows=windows, store=MemoryStore(), bots=RULES)
+
+    steps = settings(max_examples=SEQUENCES, stateful_step_count=6, deadline=None)
+    run_state_machine_as_test(machine(make), settings=steps)
+
+
+def test_a_few_runs_in_memory(spark: SparkSession, tmp_path: Path) -> None:
+    """As any sequence, with windows that take least time."""
+    numbers = itertools.count()
+
+    def make() -> World:
+        folder = tmp_path / str(next(numbers))
+        return World(folder, spark, True, ("hopping",), store=MemoryStore(), bots=RULES)
+
+    steps = settings(max_examples=1, stateful_step_count=3, deadline=None)
+    run_state_machine_as_test(machine(make), settings=steps)
+
+
+def _steady(key: str, day: int, hours: float = 9) -> list[Event]:
+    """A session without a pause of more than half an hour."""
+    return [Event(key, at(day, hours + n / 2), n, f"{n}") for n in range(3)]
+
+
+def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -> None:
+    windows = ("hopping", "ruled", "latest")
+    world = World(tmp_path, spark, True, windows, store=MemoryStore(), bots=RULES)
+    world.write(
+        "0",
+        [
+            PERSON,
+            # A bot that a longer pause unmakes; of its day another session is left.
+            *_steady("unmade", 1),
+            Event("unmade", at(1, 20), 1, "a"),
+            # A person whom one more event makes a bot, over midnight.
+            Event("made", at(1, 23, 50), 1, "a"),
+            Event("made", at(2, 0, 10), 1, "b"),
+            Event("made", at(0, 3), 1, "c"),
+            Event("made", at(2, 15), 1, "d"),
+            # Two sessions by one gap that are one by the other.
+            Event("apart", at(1, 5), 1, "a"),
+            Event("apart", at(1, 5, 40), 3, "b"),
+            Event("apart", at(1, 6, 20), -1, "c"),
+            # Another rule becomes the first, and a copy of an event arrives late.
+            *_steady("renamed", 1),
+            Event("other", at(2, 3), 1, "a"),
+        ],
+    )
+    world.run_all()
+    world.check()
+    world.write(
+        "1",
+        [
+            Event("unmade", at(1, 10, 43), 1, "late"),
+            Event("made", at(2, 0, 20), -3, "late"),
+            Event("apart", at(1, 5, 20), 1, "late"),
+            Event("renamed", at(1, 9, 15), -3, "late"),
+            Event("renamed", at(1, 9), 0, "0"),
+            Event("someone", at(1, 12), 1, "9"),
+        ],
+    )
+    world.recompute()
+    world.check()
+    # What the last day brings is of bots that began before it.
+    world.write("2", [Event("other", at(2, 23, 50), 1, "b"), Event("apart", at(2, 4), 1, "d")])
+    world.write("3", [Event("other", at(3, 0, 5), -3, "c"), Event("unmade", at(3, 0, 1), 1, "e")])
+    world.run(3, 4)
+    world.check()
+
+
+def test_a_quarantine_that_only_loses_rows_is_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = "{gap: 45m, rules: [{name: steady, events: 2, no_pause_longer_than: 40m}]}"
+    world = World(tmp_path, spark, windows=("hopping",), bots=rules)
+    world.write("0", [PERSON, *_steady("a", 1)])
+    world.run_all()
+    assert sum(world.quarantined_bots().values()) == 3
+    world.write("1", [Event("a", at(1, 10, 43), 1)])
+    result = world.recompute()
+    assert result is not None
+    assert (result.read, result.accepted, dict(result.quarantined)) == (4, 4, {})
+    world.check()
+    assert not world.quarantined_bots()
+
+
+def test_only_the_files_of_the_quarantine_are_rewritten_that_lose_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = "{gap: 45m, rules: [{name: steady, events: 2, no_pause_longer_than: 40m}]}"
+    world = World(tmp_path, spark, windows=("hopping",), bots=rules)
+    world.write("0", [PERSON, *_steady("a", 1)])
+    world.run_all()
+    world.write("1", [*_steady("b", 2), Event(None, at(2, 9), 1)])
+    world.recompute()
+    before = _files(world)
+    assert len(before) == 2
+    world.write("2", [Event("a", at(1, 10, 43), 1)])
+    world.recompute()
+    world.check()
+    # That of the second run, which holds b and the row without a key.
+    assert len(before & _files(world)) == 1
+
+
+def _files(world: World) -> set[str]:
+    table = world.job.store.open("quarantine")
+    assert table is not None
+    return {each.path for each in table.files}
+
+
+class Stops(MemoryStore):
+    """A store that stops working after a number of commits."""
+
+    left: int = 100
+
+    def publish(self, name: str, *args: Any, **options: Any) -> int:
+        if not self.left:
+            raise TableError("the store has stopped", field=name)
+        self.left -= 1
+        return super().publish(name, *args, **options)
+
+
+@pytest.mark.slow
+def test_a_recompute_that_stops_anywhere_leaves_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    windows = ("hopping", "latest")
+    store = Stops()
+    world = World(tmp_path, spark, windows=windows, store=store, bots=RULES)
+    world.write("0", [PERSON, *_steady("a", 1), Event("b", at(1, 1), 1)])
+    world.run_all()
+    run = world.job.history()[0]["run_id"]
+    counted, before = world.counted, _tables(world)
+    late = [Event("a", at(1, 10, 43), 1), Event("b", at(1, 1, 1), -3), Event("c", at(1), -3)]
+    world.write("1", late)
+    for commits in range(3):
+        store.left = commits
+        with pytest.raises(TableError, match="has stopped"):
+            world.recompute()
+        store.left = 100
+        if not commits:
+            assert _tables(world) == before
+        world.recompute()
+        world.check()
+        assert world.recompute() is None
+        world.job.restore(run)
+        world.counted = counted
+        assert _tables(world) == before
+
+
+@pytest.mark.slow
+def test_windows_that_expired_do_not_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    windows = ("sessions", "hopping")
+    world = World(tmp_path, spark, True, windows, "30h", store=MemoryStore(), bots=RULES)
+    world.write("0", [PERSON, *_steady("a", 1), *_steady("b", 3), Event("c", at(1, 5), 1)])
+    world.run_all()
+    world.write("1", [Event("d", at(3, 12), 1, "9"), Event("b", at(3, 10, 43), 1, "8")])
+    world.recompute()
+    world.job.expire(spark)
+    # What had been of bots has expired with the other windows; what is of bots now went.
+    world.write("2", [Event("a", at(1, 10, 43), 1, "8"), Event("b", at(3, 9, 1), -3, "7")])
+    world.recompute()
+    rows, bots = _tables(world)
+    world.run_all()
+    assert _tables(world) == (rows, bots)
+    assert {row[0] for row in rows["sessions"]} == {"d"}
