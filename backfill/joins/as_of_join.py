@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import TIME
 from backfill.joins.latest import latest
-from backfill.joins.sides import LEFT, RIGHT, both_sides
+from backfill.joins.sides import LEFT, RIGHT, both_sides, names_of
 from backfill.time.durations import fixed
 from backfill.window_arguments import flag, positive
 
@@ -76,8 +76,8 @@ def as_of(
     if tolerance is not None:
         limit = positive(fixed(tolerance, field="tolerance"), field="tolerance").us
     sides = both_sides(left, right, on=on, time=time, time_format=time_format, timezone=timezone)
-    arrived = (arrival,) if isinstance(arrival, str) else tuple(arrival or ())
-    sides.check_right(arrived, field="arrival")
+    arrived = names_of(arrival)
+    sides.check_order(arrived, RIGHT)
     found = latest(
         sides.left,
         sides.right,

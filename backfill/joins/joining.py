@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
-from backfill.columns import TIME
-from backfill.joins.binned import AT, binned
-from backfill.joins.sides import HOWS, LEFT, RIGHT, Sides, both_sides, condition
+from backfill.errors import WindowError
+from backfill.joins.relations import by_count, in_time, numbered, related
+from backfill.joins.sides import HOWS, LEFT, RIGHT, both_sides, condition, names_of
 from backfill.joins.within import Reach, read_within
 from backfill.window_arguments import choice
 
@@ -22,18 +22,22 @@ def join(
     time: str | Sequence[str],
     how: str = "inner",
     where: str | None = None,
+    arrival: str | Sequence[str] | None = None,
     time_format: str | None = None,
     timezone: str = "UTC",
 ) -> DataFrame:
     """Returns the pairs of events that have the same key and are close in time.
 
     A pair is a left event at t and a right one in [t - before, t + after], both ends included, as
-    for Kafka Streams' `JoinWindows`. Each pair comes once. Rows that are alike are different
-    events. A key that is NULL, in one of its columns or in all, is equal to none; a row with a
-    time that can't be used is close to none.
+    for Kafka Streams' `JoinWindows`; or, within a number of events, an event and one of the last so
+    many of the other side before it, as in Samza.
+
+    Each pair comes once. Rows that are alike are different events. A key that is NULL, in one of
+    its columns or in all, is equal to none; a row with a time that can't be used is close to none.
 
     The result is lazy, as any DataFrame. Events are exchanged by key and by bin of time, so a key's
-    events are never all paired with each other, and a hot key is spread over many tasks.
+    events are never all paired with each other, and a hot key is spread over many tasks. Only to
+    number the events, where `within` is a number, those of a key are sorted in one task.
 
     Args:
         left: any frame.
@@ -41,13 +45,17 @@ def join(
         on: the columns of the key, which both sides have in the same type; an empty list for no
             key.
         within: (before, after), such as ("5m", "30m"): how much earlier, and later, than the left
-            event the right one may be. One duration counts for both.
+            event the right one may be. One duration counts for both. Or `messages(5)`: each event
+            with the last five of the other side before it, in order of time, arrival, left before
+            right, and then of all columns.
         time: the column of the event time, as for `aggregate`; or a pair of columns, the left
             side's and the right's.
         how: inner, or which events without a partner are kept besides: left, full (of both
             sides). semi gives the left events that have a partner, each once, and anti those that
             have none, both without the right side's columns.
         where: a further condition on a pair, in Spark SQL, over `left.column` and `right.column`.
+        arrival: columns that order events of equal times; both sides have them, in the same type.
+            Only where `within` is a number of events.
         time_format: of both sides' times, as for `aggregate`.
         timezone: for times without a zone.
 
@@ -57,7 +65,7 @@ def join(
 
     Raises:
         ColumnError: a column is missing, has an unsuitable type, or has a name that the join uses.
-        WindowError: `within`, `how` or `where` can't be used.
+        WindowError: `within`, `how`, `where` or `arrival` can't be used.
         JobFileError: there is no such time zone.
 
     Example:
@@ -89,29 +97,17 @@ def join(
         time_format=time_format,
         timezone=timezone,
     )
-    assert isinstance(reach, Reach)
-    return condition(where, lambda given: _joined(sides, reach, how, given))
-
-
-def _joined(sides: Sides, reach: Reach, how: str, where: Column | None) -> DataFrame:
-    placed = [side.withColumnRenamed(TIME, AT) for side in (sides.left, sides.right)]
-
-    def one(kind: str) -> DataFrame:
-        return binned(
-            *placed, keys=sides.on, reach=reach, how=kind, names=(LEFT, RIGHT), where=where
-        )
-
-    if how in ("semi", "anti"):
-        return one(how).select(*sides.kept())
-    found = one("inner" if how == "inner" else "left").select(*sides.both())
-    if how != "full":
-        return found
-    alone = binned(
-        *reversed(placed),
-        keys=sides.on,
-        reach=reach.reversed(),
-        how="anti",
-        names=(RIGHT, LEFT),
-        where=where,
-    )
-    return found.unionAll(alone.select(*sides.only(RIGHT)))
+    arrived = names_of(arrival)
+    if isinstance(reach, Reach):
+        if arrived:
+            raise WindowError(
+                "has no meaning where within is a span of time",
+                field="arrival",
+                value=list(arrived),
+                way_out="Leave it out",
+            )
+        relations = in_time(reach)
+    else:
+        sides.check_order(arrived, LEFT, RIGHT)
+        sides, relations = numbered(sides, arrived), by_count(reach.count)
+    return condition(where, lambda given: related(sides, relations, how, given))

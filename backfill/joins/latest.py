@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import TIME, column, key_name, quoted
-from backfill.operators.rule_inputs import sortable
-
-_SIDE, _APART = "_side", "_apart"
+from backfill.columns import TIME
+from backfill.joins.merging import SECOND, group, merged, ties, usable
 
 
 def latest(
@@ -41,33 +36,10 @@ def latest(
         Each own row once, as a struct, and the other frame's row, NULL where there is none.
     """
     mine, theirs = names
-    present = reduce(and_, (column(each).isNotNull() for each in (*keys, TIME)))
-    whole = {
-        name: F.struct(*map(column, frame.columns))
-        for name, frame in ((mine, own), (theirs, other))
-    }
-    empty = {
-        name: F.lit(None).cast(T.StructType(frame.schema.fields))
-        for name, frame in ((mine, own), (theirs, other))
-    }
-
-    def rows(frame: DataFrame, name: str, *, last: bool) -> DataFrame:
-        return frame.select(
-            *(column(each).alias(key_name(i)) for i, each in enumerate(keys)),
-            # Rows that match nothing are in groups of their own, however many have no key.
-            F.when(~present, F.coalesce(F.pmod(TIME, F.lit(1_000)), F.lit(0))).alias(_APART),
-            F.col(TIME),
-            F.lit(last).alias(_SIDE),
-            *((whole if each == name else empty)[each].alias(each) for each in names),
-        )
-
-    ties = [field.name for field in other.schema.fields if sortable(field.dataType)]
-    by_key = [*(key_name(i) for i in range(len(keys))), _APART]
-    place = (F.col(f"{theirs}.{quoted(each)}") for each in (*arrival, *ties))
-    order = [F.col(TIME), F.col(_SIDE), *place]
-    so_far = Over.partitionBy(*by_key).orderBy(*order).rowsBetween(Over.unboundedPreceding, 0)
-    both = rows(own, mine, last=allow_exact).unionAll(
-        rows(other.where(present), theirs, last=not allow_exact)
-    )
+    # Rows that are in no pair are carried on to none.
+    frames = {mine: own, theirs: other.where(usable(keys))}
+    both = merged(frames, keys, second=mine if allow_exact else theirs)
+    in_time = Over.partitionBy(*group(keys)).orderBy(TIME, SECOND, *ties(theirs, other, arrival))
+    so_far = in_time.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     carried = both.withColumn(theirs, F.last(theirs, ignorenulls=True).over(so_far))
     return carried.where(F.col(mine).isNotNull()).select(mine, theirs)

@@ -14,7 +14,16 @@ from backfill.columns import TIME
 from backfill.engines import engine as engine_named
 from backfill.errors import WindowError
 from backfill.joins.latest import latest
-from backfill.joins.sides import HOWS, LEFT, RIGHT, Sides, both_sides, naming, pair_of_times
+from backfill.joins.sides import (
+    HOWS,
+    LEFT,
+    RIGHT,
+    Sides,
+    both_sides,
+    names_of,
+    naming,
+    pair_of_times,
+)
 from backfill.message_gaps import Messages
 from backfill.window_arguments import choice
 from backfill.windows import SessionWindow
@@ -107,7 +116,7 @@ def session_join(
             value=", ".join(left_aggregates),
             way_out="Give left_window, or leave it out",
         )
-    keys = [on] if isinstance(on, str) else list(on)
+    keys = names_of(on)
     times = pair_of_times(time)
     system = engine_named(engine)
 

@@ -19,8 +19,10 @@ from backfill.operators.rule_inputs import sortable
 from backfill.window_arguments import predicate_text
 
 HOWS = ("inner", "left", "full", "semi", "anti")
+#: An event's number in its side's order, and how many of the other side's come before it.
+INDEX, SEEN = "_join_index", "_join_seen"
 #: Names that no column of a side may have.
-RESERVED = INNER | {TIME, REASON}
+RESERVED = INNER | {TIME, REASON, INDEX, SEEN}
 #: How conditions name the sides.
 LEFT, RIGHT = "left", "right"
 #: What the name of a column of the right side ends with, where the left side has one of this name.
@@ -64,24 +66,26 @@ class Sides:
             *(self.of(RIGHT, old).alias(new) for old, new in self.added()),
         ]
 
-    def check_right(self, names: Sequence[str], *, field: str) -> None:
-        """Raises a ColumnError where the right side lacks a column, or its values have no order."""
-        theirs = self.columns[1]
-        for name in names:
-            if name not in theirs:
-                raise ColumnError(
-                    "the right side has no such column",
-                    field=field,
-                    value=name,
-                    way_out=did_you_mean(name, theirs),
-                )
-            if not sortable(theirs[name]):
-                raise ColumnError(
-                    f"is {theirs[name].simpleString()}, whose values have no order",
-                    field=field,
-                    value=name,
-                    way_out="Use a number or a time",
-                )
+    def check_order(self, arrival: Sequence[str], *sides: str) -> None:
+        """Raises a ColumnError where sides can't be ordered by these columns, or not together."""
+        for side in sides:
+            has = self.columns[side == RIGHT]
+            for name in arrival:
+                if name not in has:
+                    raise ColumnError(
+                        f"the {side} side has no such column",
+                        field="arrival",
+                        value=name,
+                        way_out=did_you_mean(name, has),
+                    )
+                types = {each[name].simpleString() for each in self.columns if name in each}
+                if not sortable(has[name]) or (len(sides) > 1 and len(types) > 1):
+                    raise ColumnError(
+                        f"is {' and '.join(sorted(types))}, by which events can't be ordered",
+                        field="arrival",
+                        value=name,
+                        way_out="Use numbers, or times",
+                    )
 
     def added(self) -> list[tuple[str, str]]:
         """The right side's columns but those of `on`, with their names in the result.
@@ -138,7 +142,7 @@ def both_sides(
         ColumnError: a column is missing, has an unsuitable type or a reserved name.
         JobFileError: there is no such time zone, or the format of times is not valid.
     """
-    keys = (on,) if isinstance(on, str) else tuple(on)
+    keys = names_of(on)
     times = pair_of_times(time)
     formats = time_format if isinstance(time_format, tuple) else (time_format, time_format)
     columns = (_columns(left, LEFT, keys), _columns(right, RIGHT, keys))
@@ -166,6 +170,11 @@ def both_sides(
             return normalise(frame, rules).drop(REASON)
 
     return Sides(timed(left, LEFT), timed(right, RIGHT), keys, columns)
+
+
+def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Names of columns: of one, of several, or of none."""
+    return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
 
 def pair_of_times(time: str | Sequence[str]) -> tuple[str, str]:
