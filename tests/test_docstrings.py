@@ -38,6 +38,7 @@ MODULES = (
     "message_gaps",
     "published_tables",
     "windows",
+    "replay.joins",
     "replay.replaying",
     "replay.stores.segments",
 )

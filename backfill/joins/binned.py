@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import quoted
-from backfill.joins.within import Reach
 from backfill.operators.grids import floor_to
+from backfill.within import Reach
 
 #: A row's position, bigint; a row without one is in no pair.
 AT = "_join_at"

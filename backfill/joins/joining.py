@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from backfill.errors import WindowError
 from backfill.joins.relations import by_count, in_time, numbered, related
 from backfill.joins.sides import HOWS, LEFT, RIGHT, both_sides, condition, names_of
-from backfill.joins.within import Reach, read_within
 from backfill.window_arguments import choice
+from backfill.within import Reach, read_within
 
 
 def join(

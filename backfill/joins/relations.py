@@ -14,7 +14,7 @@ from backfill.columns import TIME
 from backfill.joins.binned import AT, binned
 from backfill.joins.merging import SECOND, arrivals, group, merged, ties
 from backfill.joins.sides import INDEX, LEFT, RIGHT, SEEN, Sides
-from backfill.joins.within import Reach
+from backfill.within import Reach
 
 
 @dataclass(frozen=True)
