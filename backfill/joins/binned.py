@@ -27,7 +27,7 @@ _PLACE, _BIN, _LOW, _HIGH = "_join_place", "_join_bin", "_join_low", "_join_high
 INNER = frozenset({AT, _PLACE, _BIN, _LOW, _HIGH})
 #: How many times as wide as the reach bins are: an n-th of the rows is copied, and n + 1 times as
 #: many candidates as pairs are looked at.
-_WIDER = 4
+_WIDER = 8
 
 
 def binned(
