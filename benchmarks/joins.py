@@ -1,4 +1,4 @@
-"""Joins: the events of even microseconds with those of odd ones, up to five minutes apart."""
+"""Joins: the events of even microseconds with those of odd ones that are close in time."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ def _bounded(pairs: DataFrame) -> DataFrame:
     )
 
 
-def _ours(events: DataFrame) -> DataFrame:
-    left, right = _sides(events)
-    within = f"{_MINUTES}m"
-    return _bounded(backfill.join(left, right, on="user_id", time="event_time", within=within))
+def ours(within: str = f"{_MINUTES}m") -> Contender:
+    """Ours, of events up to so far apart."""
+
+    def build(events: DataFrame) -> DataFrame:
+        left, right = _sides(events)
+        return _bounded(backfill.join(left, right, on="user_id", time="event_time", within=within))
+
+    return Contender("backfill", written(build))
 
 
 def _range_condition(events: DataFrame) -> DataFrame:
@@ -63,6 +67,5 @@ def _duckdb(spark: SparkSession, source: Path, out: Path) -> None:
         connection.sql(f"copy ({_QUERY.format(source=source)}) to '{out}/part.parquet'")
 
 
-OURS = Contender("backfill", written(_ours))
 RANGE_CONDITION = Contender("equi-join with a range condition", written(_range_condition))
 DUCKDB = Contender("DuckDB", _duckdb)
