@@ -11,6 +11,7 @@ from sortedcontainers import SortedDict
 from backfill.replay.clocks import StreamTime, Throttle
 from backfill.replay.event import Event
 from backfill.replay.keys import key_bytes
+from backfill.replay.result import Dropped
 from backfill.replay.stores.segments import segment_interval
 from backfill.replay.stores.window_store import Entry, WindowStore
 from backfill.within import Reach
@@ -93,18 +94,18 @@ class StoredJoin:
         """Events that are still held back."""
         return [event for held in self._alone.values() for event in held]
 
-    def process(self, event: Event, time: int, *, left: bool) -> str | None:
-        """Joins an event with what the other side's store shows; why it is dropped, if it is."""
+    def process(self, event: Event, time: int, *, left: bool) -> Dropped | None:
+        """Joins an event with what the other side's store shows, unless it is dropped."""
         clock = self._clock
         clock.now = max(clock.now, time)
         if event.value is None:
             # On disk nothing is put then.
             if event.key is not None and self._settings.memory and not self._stores[left].see(time):
                 self._refused(event)
-            return "no_value"
+            return Dropped(event.arrival, "no_value")
         if event.key is None:
             if not self._outer[left]:
-                return "no_key"
+                return Dropped(event.arrival, "no_key")
             self._forward(left, event, None, time)
             return None
         if self._holds_back and time == clock.now:

@@ -1,4 +1,4 @@
-"""With nothing late, a join in batch is what Kafka Streams' join makes of the events."""
+"""With nothing late, a join in batch is what a streaming join makes of the events."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ def test_the_same_pairs(spark: SparkSession, how: str) -> None:
         lefts = {each.arrival for each in left}
         pairs += [(n, None) if n in lefts else (None, n) for n in replayed.pending]
         assert not replayed.dropped
+        if how == "inner":
+            flink = replay_join(left, right, engine="flink", within=WITHIN, watermark_delay="1s")
+            assert sorted((each.left, each.right) for each in flink.emissions) == sorted(pairs)
         if pairs:
             expected[number] = sorted(pairs, key=str)
     drawn.check(
@@ -73,6 +76,24 @@ def test_retention_loses_pairs() -> None:
             (n, None) for n in found.pending if n == 0
         ]
         assert sorted(own, key=str) == sorted(pairs, key=str)
+
+
+def test_an_interval_join_loses_what_is_exactly_as_far_apart_as_allowed() -> None:
+    """The watermark has come to the right event's time, which is not late; its partner is gone."""
+    left = [event("a", 0, 0), event("b", 6 * MS, 2)]
+    right = [event("b", 6 * MS, 1), event("a", 5 * MS, 3)]
+    for delay, pairs in (("0ms", [(2, 1)]), ("1ms", [(2, 1), (0, 3)])):
+        found = replay_join(left, right, engine="flink", within="5ms", watermark_delay=delay)
+        assert [(each.left, each.right) for each in found.emissions] == pairs
+        assert not found.dropped
+    late = replay_join([*left, event("a", 4 * MS, 4)], right, engine="flink", within="5ms")
+    assert [(each.arrival, each.reason, each.late_by) for each in late.dropped] == [(4, "late", MS)]
+
+
+def test_a_given_watermark() -> None:
+    left = [event("a", 0, 0, watermark=9 * MS), event("a", 5 * MS, 1)]
+    found = replay_join(left, [event("a", 9 * MS, 2)], engine="flink", within="9ms")
+    assert (found.emissions, [each.late_by for each in found.dropped]) == ((), [4 * MS])
 
 
 def test_each_partition_has_a_clock_of_its_own() -> None:
@@ -100,6 +121,10 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": "1us"}, ReplayError, "within: must be whole milliseconds"),
     ({"within": "5 messages"}, ReplayError, "within: must be whole milliseconds"),
     ({"within": ("-1s", "5s")}, WindowError, "how long before the left event can't be negative"),
+    ({"engine": "storm"}, ReplayError, "engine: has no join of two streams that is known here"),
+    ({"engine": "flink", "how": "left"}, ReplayError, "how: Flink's interval join is an inner"),
+    ({"engine": "flink", "grace": "1s"}, ReplayError, "grace: the engine flink has no such"),
+    ({"watermark_delay": "1s"}, ReplayError, "watermark_delay: the engine kafka-streams has no"),
     ({"how": "anti"}, WindowError, "how: must be inner or left or full"),
     ({"grace": "-1s"}, ReplayError, "grace: must be whole milliseconds, not negative"),
     ({"emit_interval": "1us"}, ReplayError, "emit_interval: must be whole milliseconds"),
@@ -112,6 +137,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_refused(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         replay_join([], [], **{"within": "1s", **given})
+
+
+def test_flink_refuses_events_without_a_key() -> None:
+    with pytest.raises(ReplayError, match="key: the engine flink fails at an event without one"):
+        replay_join([event(None, 0, 0)], [], engine="flink", within="1s")
 
 
 def test_arrivals_without_an_order() -> None:
