@@ -15,6 +15,7 @@ from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from backfill.columns import quoted
 from backfill.operators.grids import floor_to
@@ -59,7 +60,8 @@ def binned(
     present = reduce(and_, (F.col(quoted(each)).isNotNull() for each in (*keys, AT)))
     if how in ("inner", "semi"):
         own = own.where(present)
-    standing = own.withColumn(_PLACE, _hashed(keys, floor_to(at, width, 0)))
+    hashed = [each for each in keys if _has_hash(own.schema[each].dataType)]
+    standing = own.withColumn(_PLACE, _hashed(hashed, floor_to(at, width, 0)))
     # Which positions of the own frame a row is within reach of.
     low, high = at - reach.high, at - reach.low
     first, last = floor_to(low, width, 0), floor_to(high, width, 0)
@@ -68,7 +70,7 @@ def binned(
         .withColumn(_BIN, F.explode(F.sequence(first, last, F.lit(width))))
         .withColumns(
             {
-                _PLACE: _hashed(keys, F.col(_BIN)),
+                _PLACE: _hashed(hashed, F.col(_BIN)),
                 _LOW: F.greatest(low, F.col(_BIN)),
                 _HIGH: F.least(high, F.col(_BIN) + (width - 1)),
             }
@@ -94,3 +96,8 @@ def binned(
 def _hashed(keys: Sequence[str], bin: Column) -> Column:
     """One number for key and bin: Spark sorts by one number several times as fast as by a text."""
     return F.xxhash64(*(F.col(quoted(each)) for each in keys), bin)
+
+
+def _has_hash(type: T.DataType) -> bool:
+    """Whether equal values have equal hashes: texts that a collation takes for equal have not."""
+    return not isinstance(type, T.StringType) or type == T.StringType()

@@ -111,6 +111,15 @@ def test_every_type_of_key(spark: SparkSession) -> None:
     assert join(one, other, on=list("abcdefg"), time="at", within="1s").count() == 0
 
 
+def test_texts_that_a_collation_takes_for_equal(spark: SparkSession) -> None:
+    one, other = (
+        spark.sql(f"SELECT collate('{each}', 'UTF8_LCASE') user, timestamp_seconds(0) at")
+        for each in "Aa"
+    )
+    assert join(one, other, on="user", time="at", within="1s").count() == 1
+    assert join(one, other, on="user", time="at", within="1s", how="anti").count() == 0
+
+
 def test_columns_of_the_result(spark: SparkSession) -> None:
     left = spark.sql("SELECT 1 `user id`, timestamp_seconds(0) `a.t`, 'l' `Page`, 2 `it``s`")
     right = spark.sql("SELECT 'r' page, 1 `user id`, timestamp_seconds(1) `b.t`, 3 `it``s`")
