@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from backfill.errors import WindowError
+from backfill.columns import column
+from backfill.errors import ColumnError, WindowError
 from backfill.joins.relations import by_count, in_time, numbered, related
-from backfill.joins.sides import HOWS, LEFT, RIGHT, both_sides, condition, names_of
-from backfill.window_arguments import choice
+from backfill.joins.shared_windows import SharedWindows
+from backfill.joins.sides import HOWS, LEFT, RIGHT, SHARED, both_sides, condition, names_of
+from backfill.window_arguments import choice, flag
+from backfill.windows import HoppingWindow, TumblingWindow
 from backfill.within import Reach, read_within
 
 
@@ -21,6 +25,7 @@ def join(
     within: object,
     time: str | Sequence[str],
     how: str = "inner",
+    unique: bool = True,
     where: str | None = None,
     arrival: str | Sequence[str] | None = None,
     time_format: str | None = None,
@@ -32,8 +37,9 @@ def join(
     for Kafka Streams' `JoinWindows`; or, within a number of events, an event and one of the last so
     many of the other side before it, as in Samza.
 
-    Each pair comes once. Rows that are alike are different events. A key that is NULL, in one of
-    its columns or in all, is equal to none; a row with a time that can't be used is close to none.
+    Each pair comes once, unless `unique` is false. Rows that are alike are different events. A key
+    that is NULL, in one of its columns or in all, is equal to none; a row with a time that can't be
+    used is close to none.
 
     The result is lazy, as any DataFrame. Events are exchanged by key and by bin of time, so a key's
     events are never all paired with each other, and a hot key is spread over many tasks. Only to
@@ -47,12 +53,16 @@ def join(
         within: (before, after), such as ("5m", "30m"): how much earlier, and later, than the left
             event the right one may be. One duration counts for both. Or `messages(5)`: each event
             with the last five of the other side before it, in order of time, arrival, left before
-            right, and then of all columns.
+            right, and then of all columns. Or a `TumblingWindow` or `HoppingWindow` of fixed
+            sizes: events that one of its windows holds both of.
         time: the column of the event time, as for `aggregate`; or a pair of columns, the left
             side's and the right's.
         how: inner, or which events without a partner are kept besides: left, full (of both
             sides). semi gives the left events that have a partner, each once, and anti those that
             have none, both without the right side's columns.
+        unique: whether a pair comes once, however many hopping windows hold both events; or once
+            for each of them, with `window_start` and `window_end`, which are NULL in rows without a
+            partner.
         where: a further condition on a pair, in Spark SQL, over `left.column` and `right.column`.
         arrival: columns that order events of equal times; both sides have them, in the same type.
             Only where `within` is a number of events.
@@ -65,7 +75,7 @@ def join(
 
     Raises:
         ColumnError: a column is missing, has an unsuitable type, or has a name that the join uses.
-        WindowError: `within`, `how`, `where` or `arrival` can't be used.
+        WindowError: `within`, `how`, `unique`, `where` or `arrival` can't be used.
         JobFileError: there is no such time zone.
 
     Example:
@@ -87,8 +97,12 @@ def join(
         >>> [(row.user, row.ad) for row in unsold.collect()]
         [('b', 'x')]
     """
-    reach = read_within(within)
+    shared = None
+    if isinstance(within, TumblingWindow | HoppingWindow):
+        shared = SharedWindows.of(within)
+    reach = read_within(within) if shared is None else shared.reach
     choice(how, HOWS, field="how")
+    _check_unique(flag(unique, field="unique"), shared, how)
     sides = both_sides(
         left,
         right,
@@ -101,7 +115,7 @@ def join(
     if isinstance(reach, Reach):
         if arrived:
             raise WindowError(
-                "has no meaning where within is a span of time",
+                "has no meaning where within is not a number of events",
                 field="arrival",
                 value=list(arrived),
                 way_out="Leave it out",
@@ -110,4 +124,41 @@ def join(
     else:
         sides.check_order(arrived, LEFT, RIGHT)
         sides, relations = numbered(sides, arrived), by_count(reach.count)
-    return condition(where, lambda given: related(sides, relations, how, given))
+    if shared is None:
+        return condition(where, lambda given: related(sides, relations, how, given))
+    held, each = shared.hold_both(), None if unique else shared.starts()
+    found = condition(
+        where,
+        lambda given: related(sides, relations, how, held if given is None else held & given, each),
+    )
+    return found if unique else _with_windows(found, shared)
+
+
+def _check_unique(unique: bool, shared: SharedWindows | None, how: str) -> None:
+    if unique or (shared is not None and how not in ("semi", "anti")):
+        return
+    raise WindowError(
+        "pairs are repeated only for tumbling and hopping windows, and not by semi and anti joins",
+        field="unique",
+        value=unique,
+        way_out="Leave it out",
+    )
+
+
+def _with_windows(pairs: DataFrame, shared: SharedWindows) -> DataFrame:
+    """Pairs with the start and the end of the window that each row is of."""
+    start = F.col(SHARED)
+    bounds = {"window_start": start, "window_end": start + shared.size}
+    names = [name for name in pairs.columns if name != SHARED]
+    for name in names:
+        if name.lower() in bounds:
+            raise ColumnError(
+                "the result would have two columns of this name",
+                field="unique",
+                value=name,
+                way_out="Rename it in the frames",
+            )
+    return pairs.select(
+        *map(column, names),
+        *(F.timestamp_micros(at).alias(name) for name, at in bounds.items()),
+    )

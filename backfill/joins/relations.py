@@ -13,7 +13,7 @@ from pyspark.sql.window import Window as Over
 from backfill.columns import TIME
 from backfill.joins.binned import AT, binned
 from backfill.joins.merging import SECOND, arrivals, group, merged, ties
-from backfill.joins.sides import INDEX, LEFT, RIGHT, SEEN, Sides
+from backfill.joins.sides import INDEX, LEFT, RIGHT, SEEN, SHARED, Sides
 from backfill.within import Reach
 
 
@@ -72,7 +72,11 @@ def numbered(sides: Sides, arrival: Sequence[str]) -> Sides:
 
 
 def related(
-    sides: Sides, relations: Sequence[Relation], how: str, where: Column | None
+    sides: Sides,
+    relations: Sequence[Relation],
+    how: str,
+    where: Column | None,
+    each: Column | None = None,
 ) -> DataFrame:
     """Joins by relations that have no pair in common.
 
@@ -81,17 +85,20 @@ def related(
         relations: one or more.
         how: inner, left, full, semi or anti.
         where: a further condition of a pair.
+        each: an array; a pair is repeated for each of its values, which go into SHARED.
     """
+    repeated = [] if each is None else [F.explode_outer(each).alias(SHARED)]
+    once = [] if each is None else [F.lit(None).cast("bigint").alias(SHARED)]
     frames = {LEFT: sides.left, RIGHT: sides.right}
 
-    def joined(own: str, rows: DataFrame, each: Relation, kind: str) -> DataFrame:
+    def joined(own: str, rows: DataFrame, relation: Relation, kind: str) -> DataFrame:
         other = RIGHT if own == LEFT else LEFT
-        at = {LEFT: each.left, RIGHT: each.right}
+        at = {LEFT: relation.left, RIGHT: relation.right}
         return binned(
             rows.withColumn(AT, F.col(at[own])),
             frames[other].withColumn(AT, F.col(at[other])),
             keys=sides.on,
-            reach=each.reach if own == LEFT else each.reach.reversed(),
+            reach=relation.reach if own == LEFT else relation.reach.reversed(),
             how=kind,
             names=(own, other),
             where=where,
@@ -100,8 +107,8 @@ def related(
     def without(own: str, these: Sequence[Relation]) -> DataFrame:
         """The rows of a side that these relations pair with none."""
         rest = frames[own]
-        for each in these:
-            rest = joined(own, rest, each, "anti")
+        for relation in these:
+            rest = joined(own, rest, relation, "anti")
         return rest.alias(own)
 
     if how == "anti":
@@ -109,15 +116,18 @@ def related(
     if how == "semi":
         # Each with the first relation that pairs it.
         found = [
-            joined(LEFT, without(LEFT, relations[:place]), each, "semi").select(*sides.kept())
-            for place, each in enumerate(relations)
+            joined(LEFT, without(LEFT, relations[:place]), relation, "semi").select(*sides.kept())
+            for place, relation in enumerate(relations)
         ]
         return reduce(DataFrame.unionAll, found)
     # A single relation finds those without a partner by itself.
     kind = "left" if how != "inner" and len(relations) == 1 else "inner"
-    pairs = [joined(LEFT, frames[LEFT], each, kind).select(*sides.both()) for each in relations]
+    pairs = [
+        joined(LEFT, frames[LEFT], relation, kind).select(*sides.both(), *repeated)
+        for relation in relations
+    ]
     if how != "inner" and kind == "inner":
-        pairs.append(without(LEFT, relations).select(*sides.only(LEFT)))
+        pairs.append(without(LEFT, relations).select(*sides.only(LEFT), *once))
     if how == "full":
-        pairs.append(without(RIGHT, relations).select(*sides.only(RIGHT)))
+        pairs.append(without(RIGHT, relations).select(*sides.only(RIGHT), *once))
     return reduce(DataFrame.unionAll, pairs)

@@ -21,8 +21,10 @@ from backfill.window_arguments import predicate_text
 HOWS = ("inner", "left", "full", "semi", "anti")
 #: An event's number in its side's order, and how many of the other side's come before it.
 INDEX, SEEN = "_join_index", "_join_seen"
+#: Where a window that holds both events of a pair starts, µs.
+SHARED = "_join_start"
 #: Names that no column of a side may have.
-RESERVED = INNER | {TIME, REASON, INDEX, SEEN}
+RESERVED = INNER | {TIME, REASON, INDEX, SEEN, SHARED}
 #: How conditions name the sides.
 LEFT, RIGHT = "left", "right"
 #: What the name of a column of the right side ends with, where the left side has one of this name.

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import join
+from backfill import HoppingWindow, SessionWindow, TumblingWindow, join
+from backfill.alignment import assigner
 from backfill.errors import ColumnError, JobFileError, WindowError
 from tests import drawn
 from tests.frames import rows
@@ -86,6 +87,48 @@ def test_a_further_condition(spark: SparkSession, how: str) -> None:
     drawn.check(same, expected, reference.case_of(cases()))
 
 
+WINDOWS = [
+    TumblingWindow(size="20us", offset="3us"),
+    HoppingWindow(size="30us", advance="10us"),
+    HoppingWindow(size="25us", advance="7us", offset="2us"),
+]
+
+
+@pytest.mark.parametrize(
+    ("how", "unique"),
+    [*((how, True) for how in HOWS), *((how, False) for how in ("inner", "left", "full"))],
+)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_pairs_of_windows(
+    spark: SparkSession, how: str, window: TumblingWindow | HoppingWindow, unique: bool
+) -> None:
+    windows = assigner(window)
+
+    def shared(left: list[Row], right: list[Row], i: int, j: int) -> list[tuple[int, int]]:
+        if not close(left, right, i, j, 100, 100):
+            return []
+        held = windows(right[j].time)  # type: ignore[arg-type]
+        return [each for each in windows(left[i].time) if each in held]  # type: ignore[arg-type]
+
+    def expected(left: list[Row], right: list[Row]) -> Counter[Any]:
+        once = reference.joined(left, right, how, lambda i, j: bool(shared(left, right, i, j)))
+        if unique:
+            return once
+        alone: Counter[Any] = Counter()
+        for row, count in once.items():
+            if row[2] is None or row[5] is None:
+                alone[(*row, None, None)] = count
+        for i, one in enumerate(left):
+            for j, other in enumerate(right):
+                for bounds in shared(left, right, i, j):
+                    pair = (*one.whole, other.time, other.value, other.arrival)
+                    alone[(*pair, *bounds)] += 1
+        return alone
+
+    every = reference.by_case(cases(), expected)
+    drawn.check(found(spark, how, window, unique=unique), every, reference.case_of(cases()))
+
+
 def test_one_group_of_all_events(spark: SparkSession) -> None:
     events = spark.range(5).selectExpr("id", "timestamp_seconds(id) at")
     result = join(events, events, on=[], time="at", within=("1s", "0s"))
@@ -147,6 +190,15 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": ("-5m", "30m")}, WindowError, "how long before the left event can't be negative"),
     ({"within": ("5m", "-1s")}, WindowError, "how long after the left event can't be negative"),
     ({"within": "1 day"}, WindowError, "within: can't be a calendar span"),
+    ({"within": TumblingWindow(size="1 day")}, WindowError, "within: windows of a calendar can't"),
+    ({"within": SessionWindow(gap="1h")}, WindowError, "within: not a duration"),
+    ({"unique": False}, WindowError, "unique: pairs are repeated only for tumbling and hopping"),
+    (
+        {"unique": False, "within": TumblingWindow(size="1h"), "how": "semi"},
+        WindowError,
+        "unique: pairs are repeated only for",
+    ),
+    ({"unique": 1}, WindowError, "unique: must be true or false"),
     ({"how": "outer"}, WindowError, "how: must be inner or left or full or semi or anti"),
     ({"on": "usr"}, ColumnError, "on: the left side has no such column .*'usr'.*'user'"),
     ({"on": "word"}, ColumnError, "on: is string on the left side and int on the right"),
@@ -169,6 +221,18 @@ def test_what_is_refused(
     right = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 1 word")
     with pytest.raises(error, match=message):
         join(left, right, **{"on": "user", "time": "at", "within": "1s", **given})
+
+
+def test_the_window_of_a_pair(spark: SparkSession) -> None:
+    events = spark.sql("SELECT 1 user, timestamp_seconds(90) at")
+    hours = HoppingWindow(size="2m", advance="1m")
+    common: dict[str, Any] = {"on": "user", "time": "at", "within": hours, "unique": False}
+    result = join(events, events, **common)
+    assert result.columns == ["user", "at", "at_right", "window_start", "window_end"]
+    bounds = sorted(row[3:] for row in rows(result))
+    assert bounds == [(0, 120_000_000), (60_000_000, 180_000_000)]
+    with pytest.raises(ColumnError, match="unique: the result would have two columns"):
+        join(events.selectExpr("*", "1 Window_End"), events, **common)
 
 
 def test_names_that_are_taken(spark: SparkSession) -> None:

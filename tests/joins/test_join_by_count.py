@@ -96,7 +96,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": "0 messages"}, WindowError, "must be a whole number of messages, at least 1"),
     ({"arrival": "rank"}, ColumnError, "arrival: the right side has no such column"),
     ({"arrival": "tags"}, ColumnError, "arrival: is int and map<int,int>, by which events can't"),
-    ({"within": "5m", "arrival": "id"}, WindowError, "arrival: has no meaning where within is"),
+    ({"within": "5m", "arrival": "id"}, WindowError, "arrival: has no meaning where within is not"),
 ]
 
 
