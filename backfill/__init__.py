@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backfill import aggregates
     from backfill.api import aggregate, bots, sessionize
     from backfill.job import Job, reconcile
+    from backfill.joins import as_of, join, session_join
 
 __version__ = "0.1.0"
 
@@ -38,9 +39,12 @@ __all__ = [
     "TumblingWindow",
     "aggregate",
     "aggregates",
+    "as_of",
     "bots",
+    "join",
     "messages",
     "reconcile",
+    "session_join",
     "sessionize",
 ]
 
@@ -50,8 +54,11 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOMES = {
     "Job": "backfill.job",
     "aggregate": "backfill.api",
+    "as_of": "backfill.joins",
     "bots": "backfill.api",
+    "join": "backfill.joins",
     "reconcile": "backfill.job",
+    "session_join": "backfill.joins",
     "sessionize": "backfill.api",
 }
 

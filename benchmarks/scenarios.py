@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmarks import contenders as c
-from benchmarks import counts, data, sliding
+from benchmarks import counts, data, joins, sliding
 from benchmarks.contenders import Contender
 from benchmarks.data import Dataset
 
@@ -171,6 +171,24 @@ SCENARIOS = (
             Rival(contender=counts.ROW_NUMBER, at_least=1 / 1.2),
             Rival(contender=counts.DUCKDB_EACH),
         ),
+    ),
+    Scenario(
+        name="joins",
+        title="pairs of two streams' events up to 5 minutes apart",
+        dataset=data.STREAMS,
+        ours=joins.ours(),
+        rivals=(
+            Rival(contender=joins.RANGE_CONDITION, at_least=5),
+            Rival(contender=joins.DUCKDB),
+        ),
+    ),
+    Scenario(
+        name="joins-hot-key",
+        # So close that the hot key's pairs are not most of the work.
+        title="pairs up to 5 seconds apart, a tenth of the events on one key",
+        dataset=data.STREAMS_HOT_KEY,
+        ours=joins.ours("5s"),
+        rivals=(_even_keys(joins.ours("5s"), data.STREAMS, at_most=3),),
     ),
     Scenario(
         name="job",

@@ -19,7 +19,11 @@ from backfill import (
     SessionWindow,
     TumblingWindow,
     aggregate,
+    as_of,
     bots,
+    join,
+    messages,
+    session_join,
     sessionize,
 )
 from backfill import aggregates as agg
@@ -65,6 +69,14 @@ counts["sessionized"] = (
 rules = [BotRule(name="busy", events=20), BotRule(name="crawler", where="page = '/'")]
 marked = bots(events, rules, gap="30m", key=[], time="event_time")
 counts["bots"] = [marked.count(), marked.where("bot IS NULL").count()]
+buys = events.where("amount > 50")
+common = {"on": "user_id", "time": "event_time"}
+counts["joined"] = [
+    join(events, buys, within="5m", how="full", where="left.amount > 0", **common).count(),
+    join(events, buys, within=messages(2), how="semi", **common).count(),
+    as_of(events, buys, **common).count(),
+    session_join(events, buys, window=SessionWindow(gap="30m"), how="left", **common).count(),
+]
 path = folder / "job.yaml"
 path.write_text(
     path.read_text()

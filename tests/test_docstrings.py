@@ -32,9 +32,13 @@ MODULES = (
     "aggregates.custom",
     "api",
     "job",
+    "joins.as_of_join",
+    "joins.joining",
+    "joins.session_joining",
     "message_gaps",
     "published_tables",
     "windows",
+    "replay.joins",
     "replay.replaying",
     "replay.stores.segments",
 )

@@ -2,6 +2,7 @@
 
 from backfill.replay.event import Event
 from backfill.replay.folding import Aggregated
+from backfill.replay.joins import JoinReplayed, Paired, replay_join
 from backfill.replay.replaying import replay
 from backfill.replay.result import Dropped, DroppedWindow, Emission, Replayed, Window
 from backfill.replay.stores import Session, SessionStore, WindowStore, segment_interval
@@ -12,11 +13,14 @@ __all__ = [
     "DroppedWindow",
     "Emission",
     "Event",
+    "JoinReplayed",
+    "Paired",
     "Replayed",
     "Session",
     "SessionStore",
     "Window",
     "WindowStore",
     "replay",
+    "replay_join",
     "segment_interval",
 ]

@@ -126,6 +126,32 @@ def after_restart() -> list[Arrival]:
     ]
 
 
+def two_streams() -> list[dict[str, object]]:
+    """For joins: from 1970 on, on half seconds, so that many are exactly as far apart as allowed.
+
+    Now and then half a minute passes at once, and events come up to five minutes late.
+    """
+    chance = random.Random(20)
+    rows: list[dict[str, object]] = []
+    now = 0
+    for arrival in range(900):
+        now += chance.choice([0, 0, 500, 500, 1_000, 2_000])
+        if chance.random() < 0.02:
+            now += 30 * SECOND
+        late = chance.choices([0, 500, 5_000, 20_000, 90_000, 300_000], [60, 15, 12, 8, 3, 2])[0]
+        key = chance.choices(["a", "b", "c", "d", "bb", None], [30, 25, 20, 10, 10, 5])[0]
+        rows.append(
+            {
+                "arrival": arrival,
+                "side": chance.choice(["left", "right"]),
+                "key": key,
+                "time": max(0, now - chance.choice([late, late * chance.randrange(3) // 2])),
+                "empty": chance.random() < 0.03,
+            }
+        )
+    return rows
+
+
 def main() -> None:
     chance = random.Random(7)
     arrivals = [*visits(chance), *gap_edges(), *late_edges(), *after_restart()]
@@ -158,6 +184,7 @@ def main() -> None:
             for at, time in enumerate(times)
         ],
     )
+    write("joins", two_streams())
 
 
 def write(name: str, rows: list[dict[str, object]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.engines.recordings import FOLDER, NOT_MODELLED, all_recordings
 from tests.engines.test_recorded_beam import BEAM
 from tests.engines.test_recorded_flink import DATASTREAM, SQL
+from tests.engines.test_recorded_joins import INTERVALS, JOINS
 from tests.engines.test_recorded_kafka import BROKER, DRIVER
 from tests.engines.test_recorded_samza import SAMZA
 from tests.engines.test_recorded_storm import STORM
@@ -12,7 +13,9 @@ from tests.engines.test_recorded_storm import STORM
 
 def test_each_recording_is_compared_or_listed() -> None:
     folders = {f"{each.parent.name}/{each.name}" for each in FOLDER.glob("*/*") if each.is_dir()}
-    compared = {each.name for each in [*DRIVER, *BROKER, *DATASTREAM, *SQL, *BEAM, *STORM, *SAMZA]}
+    kafka = [*DRIVER, *BROKER, *JOINS]
+    flink = [*DATASTREAM, *SQL, *INTERVALS]
+    compared = {each.name for each in [*kafka, *flink, *BEAM, *STORM, *SAMZA]}
     assert compared | set(NOT_MODELLED) == folders
     assert not compared & set(NOT_MODELLED)
 

@@ -90,6 +90,11 @@ class WindowStore:
         self._windows[place] = key, start, value
         return True
 
+    def see(self, start: int) -> bool:
+        """A time was put with nothing to store; whether it is not past retention."""
+        self._segments.observe(start)
+        return start >= self._segments.live_from(start)
+
     def restart(self) -> None:
         """It is opened again where it was; how far time had come is lost."""
         self._segments.restart()

@@ -79,7 +79,7 @@ final class Recorder {
         System.out.println(settings.get("name").asText() + " " + observed);
     }
 
-    private static void write(Path file, List<Map<String, Object>> rows) throws IOException {
+    static void write(Path file, List<Map<String, Object>> rows) throws IOException {
         Files.createDirectories(file.getParent());
         try (Writer writer = new OutputStreamWriter(
                 new GZIPOutputStream(Files.newOutputStream(file)), StandardCharsets.UTF_8)) {

@@ -1,0 +1,164 @@
+"""Pairs of events of two streams that have the same key and are close in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import column
+from backfill.errors import ColumnError, WindowError
+from backfill.joins.relations import by_count, in_time, numbered, related
+from backfill.joins.shared_windows import SharedWindows
+from backfill.joins.sides import HOWS, LEFT, RIGHT, SHARED, both_sides, condition, names_of
+from backfill.window_arguments import choice, flag
+from backfill.windows import HoppingWindow, TumblingWindow
+from backfill.within import Reach, read_within
+
+
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: str | Sequence[str],
+    within: object,
+    time: str | Sequence[str],
+    how: str = "inner",
+    unique: bool = True,
+    where: str | None = None,
+    arrival: str | Sequence[str] | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+) -> DataFrame:
+    """Returns the pairs of events that have the same key and are close in time.
+
+    A pair is a left event at t and a right one in [t - before, t + after], both ends included, as
+    for Kafka Streams' `JoinWindows`; or, within a number of events, an event and one of the last so
+    many of the other side before it, as in Samza.
+
+    Each pair comes once, unless `unique` is false. Rows that are alike are different events. A key
+    that is NULL, in one of its columns or in all, is equal to none; a row with a time that can't be
+    used is close to none.
+
+    The result is lazy, as any DataFrame. Events are exchanged by key and by bin of time, so a key's
+    events are never all paired with each other, and a hot key is spread over many tasks. Only to
+    number the events, where `within` is a number, those of a key are sorted in one task.
+
+    Args:
+        left: any frame.
+        right: any frame.
+        on: the columns of the key, which both sides have in the same type; an empty list for no
+            key.
+        within: (before, after), such as ("5m", "30m"): how much earlier, and later, than the left
+            event the right one may be. One duration counts for both. Or `messages(5)`: each event
+            with the last five of the other side before it, in order of time, arrival, left before
+            right, and then of all columns. Or a `TumblingWindow` or `HoppingWindow` of fixed
+            sizes: events that one of its windows holds both of.
+        time: the column of the event time, as for `aggregate`; or a pair of columns, the left
+            side's and the right's.
+        how: inner, or which events without a partner are kept besides: left, full (of both
+            sides). semi gives the left events that have a partner, each once, and anti those that
+            have none, both without the right side's columns.
+        unique: whether a pair comes once, however many hopping windows hold both events; or once
+            for each of them, with `window_start` and `window_end`, which are NULL in rows without a
+            partner.
+        where: a further condition on a pair, in Spark SQL, over `left.column` and `right.column`.
+        arrival: columns that order events of equal times; both sides have them, in the same type.
+            Only where `within` is a number of events.
+        time_format: of both sides' times, as for `aggregate`.
+        timezone: for times without a zone.
+
+    Returns:
+        The left side's columns, and those of the right side that are not in `on`. If both sides
+        have a column of some name, the right one's ends with `_right`.
+
+    Raises:
+        ColumnError: a column is missing, has an unsuitable type, or has a name that the join uses.
+        WindowError: `within`, `how`, `unique`, `where` or `arrival` can't be used.
+        JobFileError: there is no such time zone.
+
+    Example:
+        >>> from backfill import join
+        >>> clicks = spark.sql(
+        ...     "SELECT user, timestamp_seconds(s) AS at, ad FROM VALUES"
+        ...     "('a', 0, 'x'), ('a', 900, 'y'), ('b', 0, 'x') AS t(user, s, ad)"
+        ... )
+        >>> buys = spark.sql(
+        ...     "SELECT user, timestamp_seconds(s) AS at, price FROM VALUES"
+        ...     "('a', 1200, 9), ('a', 9999, 5) AS t(user, s, price)"
+        ... )
+        >>> found = join(clicks, buys, on="user", time="at", within=("0s", "30m"))
+        >>> found.columns
+        ['user', 'at', 'ad', 'at_right', 'price']
+        >>> sorted((row.ad, row.price) for row in found.collect())
+        [('x', 9), ('y', 9)]
+        >>> unsold = join(clicks, buys, on="user", time="at", within=("0s", "30m"), how="anti")
+        >>> [(row.user, row.ad) for row in unsold.collect()]
+        [('b', 'x')]
+    """
+    shared = None
+    if isinstance(within, TumblingWindow | HoppingWindow):
+        shared = SharedWindows.of(within)
+    reach = read_within(within) if shared is None else shared.reach
+    choice(how, HOWS, field="how")
+    _check_unique(flag(unique, field="unique"), shared, how)
+    sides = both_sides(
+        left,
+        right,
+        on=on,
+        time=time,
+        time_format=time_format,
+        timezone=timezone,
+    )
+    arrived = names_of(arrival)
+    if isinstance(reach, Reach):
+        if arrived:
+            raise WindowError(
+                "has no meaning where within is not a number of events",
+                field="arrival",
+                value=list(arrived),
+                way_out="Leave it out",
+            )
+        relations = in_time(reach)
+    else:
+        sides.check_order(arrived, LEFT, RIGHT)
+        sides, relations = numbered(sides, arrived), by_count(reach.count)
+    if shared is None:
+        return condition(where, lambda given: related(sides, relations, how, given))
+    held, each = shared.hold_both(), None if unique else shared.starts()
+    found = condition(
+        where,
+        lambda given: related(sides, relations, how, held if given is None else held & given, each),
+    )
+    return found if unique else _with_windows(found, shared)
+
+
+def _check_unique(unique: bool, shared: SharedWindows | None, how: str) -> None:
+    if unique or (shared is not None and how not in ("semi", "anti")):
+        return
+    raise WindowError(
+        "pairs are repeated only for tumbling and hopping windows, and not by semi and anti joins",
+        field="unique",
+        value=unique,
+        way_out="Leave it out",
+    )
+
+
+def _with_windows(pairs: DataFrame, shared: SharedWindows) -> DataFrame:
+    """Pairs with the start and the end of the window that each row is of."""
+    start = F.col(SHARED)
+    bounds = {"window_start": start, "window_end": start + shared.size}
+    names = [name for name in pairs.columns if name != SHARED]
+    for name in names:
+        if name.lower() in bounds:
+            raise ColumnError(
+                "the result would have two columns of this name",
+                field="unique",
+                value=name,
+                way_out="Rename it in the frames",
+            )
+    return pairs.select(
+        *map(column, names),
+        *(F.timestamp_micros(at).alias(name) for name, at in bounds.items()),
+    )

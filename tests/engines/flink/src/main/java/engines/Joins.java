@@ -1,0 +1,122 @@
+package engines;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.flink.api.common.serialization.SerializerConfigImpl;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.api.java.tuple.Tuple3;
+import org.apache.flink.streaming.api.functions.co.ProcessJoinFunction;
+import org.apache.flink.streaming.api.operators.co.IntervalJoinOperator;
+import org.apache.flink.streaming.api.watermark.Watermark;
+import org.apache.flink.streaming.util.KeyedTwoInputStreamOperatorTestHarness;
+import org.apache.flink.util.Collector;
+import org.apache.flink.util.OutputTag;
+
+/**
+ * Records every entry of joins.json through Flink's own operator, which is handed one event after
+ * the other: in a job, which of two inputs is read first is not the same twice.
+ */
+final class Joins {
+    private static final TypeInformation<Tuple2<String, Integer>> EVENT = Types.TUPLE(Types.STRING, Types.INT);
+
+    private Joins() {}
+
+    public static void main(String[] arguments) throws Exception {
+        Path recorded = Path.of(arguments[0]);
+        List<JsonNode> events = new ArrayList<>();
+        for (String line : Files.readAllLines(recorded.resolve("joins.jsonl"))) {
+            events.add(Recorder.JSON.readTree(line));
+        }
+        for (JsonNode settings : Recorder.JSON.readTree(Path.of("joins.json").toFile())) {
+            record(recorded.resolve("flink-joins").resolve(settings.get("name").asText()), events, settings);
+        }
+    }
+
+    private static void record(Path folder, List<JsonNode> events, JsonNode settings) throws Exception {
+        List<Map<String, Object>> output = new ArrayList<>();
+        List<Map<String, Object>> late = new ArrayList<>();
+        OutputTag<Tuple2<String, Integer>> left = new OutputTag<>("left", EVENT);
+        OutputTag<Tuple2<String, Integer>> right = new OutputTag<>("right", EVENT);
+        TypeSerializer<Tuple2<String, Integer>> serializer = EVENT.createSerializer(new SerializerConfigImpl());
+        var operator = new IntervalJoinOperator<>(
+            -Recorder.duration(settings.get("before")).toMillis(),
+            Recorder.duration(settings.get("after")).toMillis(),
+            true, true, left, right, serializer, serializer, new Pair());
+        try (var harness = new KeyedTwoInputStreamOperatorTestHarness<>(
+                operator, event -> event.f0, event -> event.f0, Types.STRING)) {
+            harness.open();
+            long delay = Recorder.duration(settings.get("watermark_delay")).toMillis();
+            Map<Boolean, Long> latest = new HashMap<>();
+            int taken = 0;
+            for (JsonNode event : events) {
+                String key = event.get("key").textValue();
+                int arrival = event.get("arrival").asInt();
+                long time = event.get("time").asLong();
+                boolean own = event.get("side").asText().equals("left");
+                if (key == null) { // keyBy refuses them
+                    continue;
+                }
+                if (own) {
+                    harness.processElement1(Tuple2.of(key, arrival), time);
+                } else {
+                    harness.processElement2(Tuple2.of(key, arrival), time);
+                }
+                var pairs = harness.extractOutputStreamRecords();
+                for (var record : pairs.subList(taken, pairs.size())) {
+                    Tuple3<String, Integer, Integer> pair = record.getValue();
+                    Map<String, Object> row = new LinkedHashMap<>();
+                    row.put("arrival", arrival);
+                    row.put("key", pair.f0);
+                    row.put("left", pair.f1);
+                    row.put("right", pair.f2);
+                    row.put("timestamp", record.getTimestamp());
+                    output.add(row);
+                }
+                taken = pairs.size();
+                var lost = harness.getSideOutput(own ? left : right);
+                if (lost != null && !lost.isEmpty()) {
+                    late.add(Map.of("arrival", lost.poll().getValue().f1));
+                }
+                // Each stream has a watermark of its own; the operator's is the lesser one.
+                if (time > latest.getOrDefault(own, Long.MIN_VALUE)) {
+                    latest.put(own, time);
+                    Watermark watermark = new Watermark(time - delay - 1);
+                    if (own) {
+                        harness.processWatermark1(watermark);
+                    } else {
+                        harness.processWatermark2(watermark);
+                    }
+                }
+            }
+        }
+        ObjectNode all = Recorder.JSON.createObjectNode()
+            .put("engine", "flink").put("version", "2.3.0").put("runner", "interval-join")
+            .put("events", "joins.jsonl").put("watermark", "of each stream, after every event");
+        all.setAll((ObjectNode) settings);
+        all.putObject("observed").put("output_rows", output.size()).put("late_rows", late.size());
+        Recorder.write(folder.resolve("output.jsonl.gz"), output);
+        Recorder.write(folder.resolve("late.jsonl.gz"), late);
+        Files.writeString(folder.resolve("settings.json"),
+            Recorder.JSON.writerWithDefaultPrettyPrinter().writeValueAsString(all) + "\n");
+        System.out.println(settings.get("name").asText() + " " + all.get("observed"));
+    }
+
+    private static final class Pair extends ProcessJoinFunction<
+            Tuple2<String, Integer>, Tuple2<String, Integer>, Tuple3<String, Integer, Integer>> {
+        @Override
+        public void processElement(Tuple2<String, Integer> left, Tuple2<String, Integer> right,
+                Context context, Collector<Tuple3<String, Integer, Integer>> out) {
+            out.collect(Tuple3.of(left.f0, left.f1, right.f1));
+        }
+    }
+}
