@@ -13,6 +13,8 @@ from deltalake import DeltaTable
 from backfill.spec import JobSpec
 from tests.cli.conftest import Call
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """\
 source: {path: events, format: json, schema: "id string, user string, at string, agent string"}
 events:
