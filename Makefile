@@ -52,7 +52,7 @@ test-combinations: .venv/ready ## compare every engine, format, window and order
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
 	@echo "These examples again: make test-lakehouse SEED=$(SEED)"
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
-	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) .venv-lakehouse/bin/$(PYTEST) -m 'not slow' \
+	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) .venv-lakehouse/bin/$(PYTEST) -m 'not slow and not one_lane' \
 	--hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 

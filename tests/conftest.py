@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests import jvm
 from tests.connect import Programs
+from tests.interpreted import SETTINGS
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
 # where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
@@ -85,20 +86,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Lets Spark interpret its plans, for modules that run whole jobs on few rows.
-
-    A run has dozens of plans, and to compile one takes longer than to run it then. Operators,
-    expressions and a whole job are tested as Spark does it by default, compiled; so is what runs in
-    a process of its own.
-    """
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
+    """Lets Spark interpret its plans, for modules that run whole jobs on few rows."""
+    for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     yield
-    for name in settings:
+    for name in SETTINGS:
         spark.conf.unset(name)
 
 

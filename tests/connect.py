@@ -20,6 +20,8 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from tests.interpreted import SETTINGS
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -31,7 +33,9 @@ def session(zone: str) -> SparkSession:
         .remote("local[2]")
         .getOrCreate()
     )
-    found.conf.set("spark.sql.session.timeZone", zone)
+    # Each program runs its plans once, on few rows.
+    for name, value in {**SETTINGS, "spark.sql.session.timeZone": zone}.items():
+        found.conf.set(name, value)
     return found
 
 

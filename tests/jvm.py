@@ -25,8 +25,18 @@ _ROOT = Path(__file__).parent.parent
 # suite takes two thirds of the CPU time.
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Room for the code that all tests need, which is 48 MB by default then, and too little after some
-# thousand queries.
-_OPTIONS = f"{_SHORT} -XX:ReservedCodeCacheSize=256m"
+# thousand queries; and for what a query leaves behind, which is gone before it is copied.
+_MEMORY = "-XX:ReservedCodeCacheSize=256m -Xmn512m"
+# Of every Spark, unless a test sets them. Each of thousands of queries allots and clears a page for
+# a few rows, and leaves what the UI, which is off, would show of it.
+_SETTINGS = {
+    "spark.buffer.pageSize": "1m",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+_OPTIONS = " ".join([_SHORT, _MEMORY, *(f"-D{name}={value}" for name, value in _SETTINGS.items())])
 
 
 def set_options() -> None:

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from backfill import Job
 from backfill.errors import ColumnError, JobFileError, TableError
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 US = dt.timedelta(microseconds=1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 MINUTE = 60_000_000

@@ -19,6 +19,8 @@ import backfill
 from backfill.cli import main
 from backfill.cli.app import app
 
+pytestmark = pytest.mark.one_lane
+
 ROOT = Path(__file__).parent.parent
 
 SENTENCE = re.compile(r"[A-Z].+\.$", re.MULTILINE | re.DOTALL)

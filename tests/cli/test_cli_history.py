@@ -11,6 +11,8 @@ from backfill.ledger.changes import KINDS
 from tests.cli.conftest import HOSTILE, Call
 from tests.published import Published
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SESSIONS = [
     ("a", 28, "22:30", "22:40", 2),
     ("a", 28, "23:30", "23:30", 1),

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from backfill.cli import main
 from tests.execution.world import FIRST_DAY, START
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 DAY = 86_400_000_000
 JOB = """\
 source: {path: src, format: parquet}

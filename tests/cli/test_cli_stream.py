@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.conftest import Call
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """\
 source: {path: events.json, format: json}
 events: {key: [], time: at, time_format: iso}

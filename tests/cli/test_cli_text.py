@@ -18,6 +18,8 @@ from backfill.quality.checks import Outcome
 from backfill.quality.judging import as_check
 from backfill.time.instants import instant_us
 
+pytestmark = pytest.mark.one_lane
+
 UTC = dt.timezone.utc
 OSLO = ZoneInfo("Europe/Oslo")
 

@@ -11,6 +11,8 @@ from backfill.cli.init import TEMPLATE
 from backfill.spec import JobSpec
 from tests.cli.conftest import HOSTILE, Call
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def test_init_writes_a_valid_file_and_never_over_another(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"

@@ -16,6 +16,8 @@ from backfill.errors import ColumnError, JobFileError
 from tests.engines.recordings import Recording
 from tests.engines.test_recorded_kafka import BROKER, DRIVER, through_broker
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: events, format: parquet}
 events: {key: key, time: time, time_format: epoch_ms, id: id, arrival: [partition, offset]}

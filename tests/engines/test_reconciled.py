@@ -27,6 +27,8 @@ from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event, replay
 from backfill.windows import AnyWindow, is_distinct
 
+pytestmark = pytest.mark.one_lane
+
 RECORDED = Path(__file__).with_name("recorded")
 KAFKA = RECORDED / "kafka-driver"
 WINDOWS = {"session": SessionWindow, "tumbling": TumblingWindow, "hopping": HoppingWindow}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engines.recordings import FOLDER, NOT_MODELLED, all_recordings
 from tests.engines.test_recorded_beam import BEAM
 from tests.engines.test_recorded_flink import DATASTREAM, SQL
@@ -9,6 +11,8 @@ from tests.engines.test_recorded_joins import INTERVALS, JOINS
 from tests.engines.test_recorded_kafka import BROKER, DRIVER
 from tests.engines.test_recorded_samza import SAMZA
 from tests.engines.test_recorded_storm import STORM
+
+pytestmark = pytest.mark.one_lane
 
 
 def test_each_recording_is_compared_or_listed() -> None:

@@ -14,6 +14,8 @@ from backfill import aggregates as agg
 from backfill.replay import Emission, Replayed, replay
 from tests.engines.recordings import MS, Recording, recordings
 
+pytestmark = pytest.mark.one_lane
+
 BEAM = recordings("direct")
 AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 SETTINGS = ("watermark_delay", "allowed_lateness", "accumulation", "early", "late", "timezone")

@@ -21,6 +21,8 @@ from backfill.replay import Emission, Replayed, replay
 from backfill.time.durations import Fixed
 from tests.engines.recordings import MS, Recording, recordings
 
+pytestmark = pytest.mark.one_lane
+
 DATASTREAM = recordings("datastream")
 SQL = recordings("sql")
 AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}

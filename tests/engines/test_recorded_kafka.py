@@ -13,6 +13,8 @@ from backfill.replay import Emission, Replayed, replay
 from backfill.replay.keys import session_key_bytes, window_key_bytes
 from tests.engines.recordings import MS, Recording, event, recordings
 
+pytestmark = pytest.mark.one_lane
+
 DRIVER = recordings("TopologyTestDriver")
 BROKER = recordings("broker")
 AGGREGATES = {"count": agg.count(), "sum": agg.sum("amount")}

@@ -14,6 +14,8 @@ from backfill import aggregates as agg
 from backfill.replay import Emission, Replayed, replay
 from tests.engines.recordings import MS, Recording, event, recordings
 
+pytestmark = pytest.mark.one_lane
+
 SAMZA = recordings("window-operator")
 AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 SETTINGS = ("accumulation", "early", "early_after", "early_once", "timer_interval")

@@ -12,6 +12,8 @@ from backfill import aggregates as agg
 from backfill.replay import Emission, Event, Replayed, replay
 from tests.engines.recordings import MS, Recording, event, recordings
 
+pytestmark = pytest.mark.one_lane
+
 STORM = recordings("windowed-bolt")
 AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 

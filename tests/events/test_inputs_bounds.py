@@ -22,6 +22,8 @@ from backfill.errors import SourceError
 from backfill.events import EventRules, Source, normalise, time_bounds, time_column
 from tests.inputs import opened, write
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 DAY = 86_400_000_000
 NOON = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
 NOON_US = 1_719_835_200_000_000

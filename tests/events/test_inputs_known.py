@@ -14,6 +14,8 @@ from backfill.errors import SourceError
 from backfill.events import Rewrite, digest, digests, rewrites
 from tests.inputs import opened
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3_000_000])
 def test_digests_are_of_the_content(tmp_path: Path, size: int) -> None:

@@ -14,6 +14,8 @@ from backfill.errors import SourceError
 from backfill.events import spark_errors
 from tests.inputs import LOG, check_parts, opened, write
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 FORMATS = ["parquet", "csv", "json"]
 
 

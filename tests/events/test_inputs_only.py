@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from backfill.errors import SourceError
 from tests.inputs import LOG, check_parts, opened, write
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
 def test_files_in_folders(spark: SparkSession, tmp_path: Path, format: str) -> None:

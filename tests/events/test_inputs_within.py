@@ -21,6 +21,8 @@ from backfill.columns import REASON, TIME
 from backfill.events import EventRules, normalise, time_condition, to_local, within
 from tests.inputs import opened
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 DAY = 86_400_000_000
 HOUR = DAY // 24

@@ -17,6 +17,8 @@ from tests.execution.world import DAY, HOUR, SLIDING, World, at, day
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: src, format: parquet}
 events: {key: user, time: at, id: id}

@@ -16,6 +16,8 @@ from backfill.stream.streaming_aggregation import check_streamed
 from tests.execution.world import World, at
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 CUT = SessionWindow(gap="30m", max_events=2)
 #: Two events, then one beyond the maximum duration, which is too short a session; two of one time
 #: that a change of `id` cuts apart, so that two sessions have the same start.

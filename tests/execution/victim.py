@@ -6,10 +6,11 @@ import sys
 
 from backfill import Job
 from backfill.spark import session
+from tests.interpreted import SETTINGS
 
 
 def main(path: str) -> None:
-    conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+    conf = {**SETTINGS, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     spark = session(conf={**conf, "spark.driver.memory": "1g"})
     job = Job.load(path)
     print("begins", flush=True)

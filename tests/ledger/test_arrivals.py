@@ -13,6 +13,8 @@ from backfill import Job
 from backfill.errors import SourceError
 from tests.execution.world import at
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: "%s", format: %s}
 events: {key: user, time: at%s}

@@ -16,6 +16,8 @@ from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
 from tests.published import JOB, Published
 from tests.tables import commits_of, record_of, version_of
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 FIRST = [
     ("a", 28, "10:00", "10:10", 2),
     ("a", 28, "11:00", "11:05", 3),

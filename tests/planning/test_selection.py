@@ -10,6 +10,8 @@ import pytest
 from backfill.errors import JobFileError
 from backfill.planning.selection import selected
 
+pytestmark = pytest.mark.one_lane
+
 FIRST, NEXT = dt.date(2026, 1, 31), dt.date(2026, 2, 1)
 
 

@@ -12,6 +12,8 @@ from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
 from tests.quality.published import JOB
 
+pytestmark = pytest.mark.one_lane
+
 
 def load(folder: Path, checks: str) -> JobSpec:
     path = folder / "job.yaml"

@@ -14,6 +14,8 @@ from backfill.quality.docs import build_docs
 from backfill.quality.evaluate import evaluate
 from tests.quality.given import check
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 HOSTILE = '<script>alert(1)</script><img src=x onerror=y>"\' onclick="z'
 
 

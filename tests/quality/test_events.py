@@ -18,6 +18,8 @@ from backfill.quality.events import Counted, measure_events
 from backfill.windows import SessionWindow
 from tests.quality.published import MINUTE
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SESSIONS = Definition(SessionWindow(gap="30m"), {"n": count()})
 ROWS = [
     ("a", 0, "1"),

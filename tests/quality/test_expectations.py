@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from backfill.quality import gx
 from tests.quality.given import outcome
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 GAP = 60_000_000
 EPOCH = datetime(1970, 1, 1)
 APART = "expect_sessions_to_be_apart"

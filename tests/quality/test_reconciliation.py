@@ -15,6 +15,8 @@ from backfill.reconciliation.rows import Row
 from backfill.spec import JobSpec
 from tests.quality.published import JOB, failed
 
+pytestmark = pytest.mark.one_lane
+
 
 def spec(folder: Path, checks: str = "") -> JobSpec:
     (folder / "job.yaml").write_text(JOB.format(checks))

@@ -11,6 +11,8 @@ import pytest
 from backfill.errors import JobFileError
 from backfill.quality.suites import own_check, suite_checks
 
+pytestmark = pytest.mark.one_lane
+
 BETWEEN = "expect_column_values_to_be_between"
 
 

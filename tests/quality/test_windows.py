@@ -23,6 +23,8 @@ from backfill.windows import (
 )
 from tests.plans import nodes
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SCHEMA = "user string, window_start timestamp, window_end timestamp, _events bigint, date date"
 HOURLY = TumblingWindow(size="1h")
 

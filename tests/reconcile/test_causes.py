@@ -24,6 +24,8 @@ from backfill.reconciliation.rows import Row, same_values
 from backfill.replay import Event, Replayed, replay
 from backfill.windows import AnyWindow
 
+pytestmark = pytest.mark.one_lane
+
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE

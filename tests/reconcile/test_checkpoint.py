@@ -10,6 +10,8 @@ import pytest
 from backfill.errors import SourceError
 from backfill.reconciliation.checkpoint import read_checkpoint
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def write(folder: Path, offsets: dict[int, tuple[int, int]], sources: dict[str, int]) -> str:
     """A checkpoint.

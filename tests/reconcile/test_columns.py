@@ -34,6 +34,8 @@ from tests.reconcile.streams import (
     stream,
 )
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 GAP = SessionWindow(gap="30s")
 MINUTE = TumblingWindow(size="60s")
 HOUR = TumblingWindow(size="1h")

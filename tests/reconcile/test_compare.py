@@ -17,6 +17,8 @@ from backfill.reconciliation import reconcile as run
 from backfill.reconciliation.result import Reconciled
 from backfill.replay import Event, replay
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SECOND = 1_000_000
 JOB = """
 source: {path: events, format: parquet}

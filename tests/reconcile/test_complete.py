@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 JOB = """
 source: {path: ../events, format: parquet}

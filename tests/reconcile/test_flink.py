@@ -27,6 +27,8 @@ from backfill.replay.clocks import NEVER
 from tests.engines.recordings import MS, Recording, recordings
 from tests.reconcile.streams import BOTH, RECORDED, stream
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 KEY = {"key": T.StringType()}
 AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 SUMS = {"events": "sum", "amount": "sum"}

@@ -25,6 +25,8 @@ from tests.reconcile.streams import (
     stream,
 )
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SESSION = SessionWindow(gap="30s")
 MINUTE = TumblingWindow(size="60s")
 HOPS = HoppingWindow(size="60s", advance="20s")

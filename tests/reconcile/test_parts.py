@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from tests.connect import Programs
 from tests.reconcile import in_parts
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def test_parts_are_explained_as_the_whole(spark: SparkSession, tmp_path: Path) -> None:
     job = in_parts.job_of(tmp_path / "classic")

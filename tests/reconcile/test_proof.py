@@ -15,6 +15,8 @@ from backfill import SessionWindow
 from backfill.replay import Event, replay
 from tests.reconcile.test_compare import AGGREGATES, SECOND, event, job_of, reconciled
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 HOUR = 3_600 * SECOND
 #: The partition of which the stream saw nothing more from this second on, and that of a restart.
 CUT, CUT_AT, RESTARTED = 3, 800, 2

@@ -16,6 +16,8 @@ from backfill import Job
 from backfill.reconciliation import reconcile as run
 from backfill.reconciliation.result import Reconciled
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: events, format: parquet}
 events: {key: user, time: at, id: id, arrival: [partition, offset]}

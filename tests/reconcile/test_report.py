@@ -6,11 +6,15 @@ import datetime as dt
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.report import write_report
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row
+
+pytestmark = pytest.mark.one_lane
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "{{ 7 * 7 }}", "\udc80"]
 

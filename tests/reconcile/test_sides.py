@@ -23,6 +23,8 @@ from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.syndromes import POWERS, weights
 from tests import drawn
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def _keys(sides: Sides) -> list[tuple[Any, ...]]:
     """The keys that differ, some of them looked for among those of a whole bucket."""

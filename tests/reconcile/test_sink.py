@@ -15,6 +15,8 @@ from backfill.windows import TumblingWindow
 from tests.files import write_rows
 from tests.reconcile.streams import final, stream
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SECOND = 1_000_000
 
 

@@ -16,6 +16,8 @@ from backfill import reconcile
 from backfill.cli import main
 from backfill.job import Job
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 JOB = """
 source: {path: events, format: parquet}
 events: {key: user, time: at, id: id}

@@ -10,6 +10,8 @@ from backfill import CountWindow, HoppingWindow, SessionWindow, SlidingWindow, T
 from backfill.errors import ReplayError, WindowError
 from tests.replay.stream import arriving, event, late, rows, run, sent, windows
 
+pytestmark = pytest.mark.one_lane
+
 
 class TestRange:
     """OVER (ORDER BY t RANGE BETWEEN 10 ms PRECEDING AND CURRENT ROW)."""

@@ -10,6 +10,8 @@ import pytest
 from backfill import SessionWindow
 from tests.replay.stream import MS, arriving, event, late, rows, run, sent, windows
 
+pytestmark = pytest.mark.one_lane
+
 GAP = SessionWindow(gap="10ms")
 KAFKA = "kafka-streams"
 

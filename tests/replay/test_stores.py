@@ -11,6 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from backfill.errors import ReplayError
 from backfill.replay import Session, SessionStore, WindowStore, segment_interval
 
+pytestmark = pytest.mark.one_lane
+
 RETENTION, INTERVAL, TICK = 50, 20, 1
 keys = st.sampled_from(["a", "b", 3])
 times = st.integers(-60, 200)

@@ -10,6 +10,8 @@ from backfill.errors import JobFileError
 from backfill.spec import JobSpec
 from backfill.spec.document import read
 
+pytestmark = pytest.mark.one_lane
+
 
 def write(folder: Path, content: str | bytes) -> Path:
     path = folder / "job.yaml"

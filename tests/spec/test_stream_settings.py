@@ -16,6 +16,8 @@ from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, Stream
 from tests.spec.test_job_file import SMALL
 
+pytestmark = pytest.mark.one_lane
+
 #: A right value, as it is typed, and a wrong one.
 VALUES: dict[str, tuple[Any, Any]] = {
     "path": ("written", ""),
