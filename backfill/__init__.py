@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from backfill import aggregates
     from backfill.api import aggregate, bots, sessionize
     from backfill.job import Job, reconcile
+    from backfill.metric import Metric
+    from backfill.rolling import metrics, metrics_at
 
 __version__ = "0.1.0"
 
@@ -33,6 +35,7 @@ __all__ = [
     "CumulatingWindow",
     "HoppingWindow",
     "Job",
+    "Metric",
     "SessionWindow",
     "SlidingWindow",
     "TumblingWindow",
@@ -40,6 +43,8 @@ __all__ = [
     "aggregates",
     "bots",
     "messages",
+    "metrics",
+    "metrics_at",
     "reconcile",
     "sessionize",
 ]
@@ -49,8 +54,11 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Job": "backfill.job",
+    "Metric": "backfill.metric",
     "aggregate": "backfill.api",
     "bots": "backfill.api",
+    "metrics": "backfill.rolling",
+    "metrics_at": "backfill.rolling",
     "reconcile": "backfill.job",
     "sessionize": "backfill.api",
 }

@@ -106,6 +106,10 @@ class Aggregate(ABC):
     def finish(self, states: States, events: Column) -> Column:
         """The value, from merged states; `events` is the number of events in the window."""
 
+    def is_empty(self, value: Column) -> Column:
+        """Whether a value is that of a window without events."""
+        return value.isNull()
+
     def sliding(self) -> Aggregate:
         """What computes the same values for sliding windows."""
         return self

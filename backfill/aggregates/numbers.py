@@ -29,6 +29,9 @@ class Count(Running):
     def finish(self, states: States, events: Column) -> Column:
         return states.get("n", events)
 
+    def is_empty(self, value: Column) -> Column:
+        return value == 0
+
 
 @dataclass(frozen=True)
 class Sum(Running):
