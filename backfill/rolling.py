@@ -13,6 +13,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from backfill.aggregates.bound import Bound
 from backfill.columns import TIME, column
 from backfill.errors import ColumnError, WindowError
 from backfill.events import time_column
@@ -21,6 +22,7 @@ from backfill.metric import BY, STEP, TIES, VALID_FROM, WINDOW, Metric, value_na
 from backfill.metric_inputs import TIED as _TIES
 from backfill.metric_inputs import BoundMetrics, bind_metrics, having, names_of, place_rows
 from backfill.operators.grids import floor_to
+from backfill.operators.rolling_steps import SPAN, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import INSTANT, at_instants, changes, every_step
 from backfill.time.durations import Fixed
@@ -108,17 +110,17 @@ def metrics(
     arrived = names_of(arrival)
     found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
     instants = None if at is None else _instants(at, time_format, timezone)
-    parts = []
-    for part in _parts(metrics):
-        keys = found.inner(part.by)
-        steps = _steps(found, part, keys)
-        if dense:
-            steps = every_step(steps, keys, part.step.us)
-        elif instants is not None:
-            steps = at_instants(steps, keys, instants).where(~_all_empty(part))
-        parts.append(_told(steps, found, part, VALID_FROM if at is None else GIVEN))
-    together = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
     told = VALID_FROM if at is None else GIVEN
+    parts = []
+    for family in _families(metrics):
+        inner = found.inner(family.by)
+        steps, keys = _steps(found, family, inner), [*inner, SPAN]
+        if dense:
+            steps = every_step(steps, keys, family.step.us)
+        elif instants is not None:
+            steps = at_instants(steps, keys, instants).where(~_all_empty(family, found))
+        parts.append(_told(steps, found, family, told))
+    together = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
     names = (each.name for each in metrics)
     return together.select(*map(column, (BY, *found.events.key.names, WINDOW, STEP, told, *names)))
 
@@ -197,51 +199,77 @@ def metrics_at(
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Metrics that share rows."""
+class _Family:
+    """Metrics that share rows: with the same dimensions and steps."""
 
     by: tuple[str, ...]
-    window: Fixed
     step: Fixed
     offset: int
     metrics: tuple[Metric, ...]
 
+    @property
+    def windows(self) -> list[Fixed]:
+        """All of them, once."""
+        return list(dict.fromkeys(window for each in self.metrics for window in each.windows))
 
-def _parts(metrics: Sequence[Metric]) -> list[_Part]:
-    found: dict[tuple[tuple[str, ...], Fixed, Fixed, int], list[Metric]] = {}
+
+def _families(metrics: Sequence[Metric]) -> list[_Family]:
+    found: dict[tuple[tuple[str, ...], Fixed, int], list[Metric]] = {}
     for each in metrics:
         for by in each.by:
-            for window in each.windows:
-                place = (by, window, each.step, each.offset.us % each.step.us)
-                found.setdefault(place, []).append(each)
-    return [_Part(*place, tuple(own)) for place, own in found.items()]
+            place = (by, each.step, each.offset.us % each.step.us)
+            found.setdefault(place, []).append(each)
+    return [_Family(*place, tuple(own)) for place, own in found.items()]
 
 
-def _steps(found: BoundMetrics, part: _Part, keys: Sequence[str]) -> DataFrame:
-    """Keys, AT and values by name, wherever a value changes."""
-    step = part.step.us
+def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFrame:
+    """Keys, SPAN, AT and values by name, wherever a value changes."""
+    step = family.step.us
     # From this step on an event counts, up to the window's length later.
-    begins = floor_to(F.col(TIME), step, part.offset) + step
-    placed = found.usable(part.by).withColumns({_OWN_TIME: F.col(TIME), TIME: begins})
+    begins = floor_to(F.col(TIME), step, family.offset) + step
+    events = found.usable(family.by).withColumns({_OWN_TIME: F.col(TIME), TIME: begins})
     order = (_OWN_TIME, *found.events.arrival)
     bound = {
-        name: replace(each, order=order) for name, each in found.aggregates(part.metrics).items()
+        name: replace(each, order=order) for name, each in found.aggregates(family.metrics).items()
     }
+    own = list({each.index: each for each in bound.values()}.values())
+    if all(map(in_frames, own)):
+        rows = rolling_steps(events, [each.us for each in family.windows], keys, own)
+    else:
+        each_window = (
+            _of_window(events, each, keys, own, found.events.arrival) for each in family.windows
+        )
+        rows = reduce(DataFrame.unionByName, each_window)
+    values = [
+        F.when(F.col(SPAN).isin([window.us for window in each.windows]), value).alias(each.name)
+        for each in family.metrics
+        for value in [bound[each.name].finish(each.name)]
+    ]
+    empty = {name: each.aggregate.is_empty for name, each in bound.items()}
+    return changes(rows.select(*keys, SPAN, AT, *values), [*keys, SPAN], empty)
+
+
+def _of_window(
+    events: DataFrame,
+    window: Fixed,
+    keys: Sequence[str],
+    aggregates: Sequence[Bound],
+    arrival: Sequence[str],
+) -> DataFrame:
+    """What `rolling_steps` gives, of one window and of any aggregates: each event by itself."""
     rows = sliding(
-        placed,
-        SlidingWindow(size=Fixed(part.window.us - 1), distinct=True),
+        events,
+        SlidingWindow(size=Fixed(window.us - 1), distinct=True),
         keys,
-        list({each.index: each for each in bound.values()}.values()),
-        arrival=found.events.arrival,
+        aggregates,
+        arrival=arrival,
         also=[],
         tick=1,
         clips=False,
         null_key=len(keys) > 1,
         empty=True,
     )
-    values = [each.finish(name) for name, each in bound.items()]
-    empty = {name: each.aggregate.is_empty for name, each in bound.items()}
-    return changes(rows.select(*keys, AT, *values), keys, empty)
+    return rows.withColumn(SPAN, F.lit(window.us).cast("long")).drop(TIME)
 
 
 def _with_values(
@@ -292,22 +320,26 @@ def _joined(rows: DataFrame, values: DataFrame, place: Sequence[str]) -> DataFra
     return rows.join(values.withColumnsRenamed(other), same, "left").drop(*other.values())
 
 
-def _all_empty(part: _Part) -> Column:
-    return reduce(and_, (each.aggregate.is_empty(column(each.name)) for each in part.metrics))
+def _all_empty(family: _Family, found: BoundMetrics) -> Column:
+    bound = found.aggregates(family.metrics)
+    empty = (each.aggregate.is_empty(column(name)) for name, each in bound.items())
+    # A metric that does not have the row's window says nothing.
+    return reduce(and_, (F.coalesce(each, F.lit(True)) for each in empty))
 
 
-def _told(steps: DataFrame, found: BoundMetrics, part: _Part, at: str) -> DataFrame:
+def _told(steps: DataFrame, found: BoundMetrics, family: _Family, at: str) -> DataFrame:
     """The columns of the result."""
+    spans = F.create_map(*(F.lit(each) for span in family.windows for each in (span.us, str(span))))
     return steps.select(
-        F.lit(", ".join(part.by)).alias(BY),
+        F.lit(", ".join(family.by)).alias(BY),
         *(
             F.col(inner).alias(name)
-            for inner, name in zip(found.inner(part.by), part.by, strict=True)
+            for inner, name in zip(found.inner(family.by), family.by, strict=True)
         ),
-        F.lit(str(part.window)).alias(WINDOW),
-        F.lit(str(part.step)).alias(STEP),
+        spans[F.col(SPAN)].alias(WINDOW),
+        F.lit(str(family.step)).alias(STEP),
         F.timestamp_micros(AT).alias(at),
-        *(column(each.name) for each in part.metrics),
+        *(column(each.name) for each in family.metrics),
     )
 
 

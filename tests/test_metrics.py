@@ -55,10 +55,20 @@ def apart(cases: Sequence[Sequence[Payment]]) -> list[Payment]:
     ]
 
 
-def all_of(by: Any, windows: Sequence[str], step: str, offset: str = "0s") -> list[Metric]:
+#: Aggregates that are merged over frames of slices; those besides go event by event.
+FRAMED = [name for name, (each, _) in FOLDS.items() if each.framed or "distinct" in str(each)]
+
+
+def all_of(
+    by: Any,
+    windows: Sequence[str],
+    step: str,
+    offset: str = "0s",
+    names: Sequence[str] = tuple(FOLDS),
+) -> list[Metric]:
     return [
-        Metric(name, aggregate, by=by, windows=windows, step=step, offset=offset)
-        for name, (aggregate, _) in FOLDS.items()
+        Metric(name, FOLDS[name][0], by=by, windows=windows, step=step, offset=offset)
+        for name in names
     ]
 
 
@@ -79,7 +89,11 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("dense", [False, True], ids=["changes", "dense"])
+@pytest.mark.parametrize(
+    ("names", "dense"),
+    [(FRAMED, False), (FRAMED, True), (list(FOLDS), False)],
+    ids=["framed", "dense", "all"],
+)
 @pytest.mark.parametrize(("windows", "step", "offset", "unit", "most"), SHAPES, ids=str)
 def test_step_functions(
     spark: SparkSession,
@@ -88,15 +102,16 @@ def test_step_functions(
     offset: str,
     unit: int,
     most: int,
+    names: list[str],
     dense: bool,
 ) -> None:
     cases = drawn.cases(payments(unit, most), 60)
     given = apart(cases)
-    own = all_of([["account"], ["account", "country"]], windows, step, offset)
+    own = all_of([["account"], ["account", "country"]], windows, step, offset, names)
     unusable = Payment(None, None, 5, 1)
     result = metrics(frame(spark, [*given, unusable]), own, dense=dense, **COMMON)
     dimensions = ["by", "account", "country", "window", "step"]
-    assert result.columns == [*dimensions, "valid_from", *FOLDS]
+    assert result.columns == [*dimensions, "valid_from", *names]
     found: dict[Any, list[Any]] = {}
     for by, account, country, window, _, at, *values in rows(result):
         found.setdefault((by, account, country, window), []).append((at, *map(plain, values)))

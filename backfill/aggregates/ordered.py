@@ -32,6 +32,7 @@ class First(Aggregate):
     name: ClassVar[str] = "first"
     python: ClassVar[str | None] = "first"
     kept: ClassVar[tuple[str, ...]] = ("event",)
+    framed: ClassVar[bool] = True
     sees_nulls: ClassVar[bool] = True
 
     def check(self, type: T.DataType) -> None:

@@ -59,6 +59,7 @@ class ApproximateQuantile(Aggregate):
     name: ClassVar[str] = "quantile"
     kept: ClassVar[tuple[str, ...]] = ("n", "sketch")
     slices: ClassVar[int] = 16
+    framed: ClassVar[bool] = True
 
     share: float = 0.5
 
