@@ -22,7 +22,7 @@ from backfill.metric import BY, STEP, TIES, VALID_FROM, WINDOW, Metric, value_na
 from backfill.metric_inputs import TIED as _TIES
 from backfill.metric_inputs import BoundMetrics, bind_metrics, having, names_of, place_rows
 from backfill.operators.grids import floor_to
-from backfill.operators.rolling_steps import SPAN, in_frames, rolling_steps
+from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import INSTANT, at_instants, changes, every_step
 from backfill.time.durations import Fixed
@@ -246,7 +246,9 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
         for value in [bound[each.name].finish(each.name)]
     ]
     empty = {name: each.aggregate.is_empty for name, each in bound.items()}
-    return changes(rows.select(*keys, SPAN, AT, *values), [*keys, SPAN], empty)
+    placed = rows.select(*keys, SPAN, BLOCK, AT, *values)
+    # In the order in which they come, so that nothing is sorted again.
+    return changes(placed, [*keys, SPAN], [BLOCK, AT], empty).drop(BLOCK)
 
 
 def _of_window(
@@ -269,7 +271,7 @@ def _of_window(
         null_key=len(keys) > 1,
         empty=True,
     )
-    return rows.withColumn(SPAN, F.lit(window.us).cast("long")).drop(TIME)
+    return rows.withColumns({SPAN: F.lit(window.us).cast("long"), BLOCK: F.col(AT)}).drop(TIME)
 
 
 def _with_values(

@@ -8,7 +8,8 @@ subtracted from another (as in `operators.hopping`). Rows are there only where s
 cease, so spans without events cost nothing.
 
 Distinct values are counted by the spans in which they are present: a slice with a value begins one
-unless another one of the same value is still counted, and ends one unless another follows in time.
+unless an earlier one with the same value still counts, and ends one unless a later one already
+does. Both are counted for each slice before anything is multiplied by the number of windows.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from backfill.operators.sliding import AT, with_states
 
 #: The length of a row's window, µs.
 SPAN = "_span"
-_CEASES, _BLOCK = "_ceases", "_block"
-#: Of a row that is about one value: which aggregate's, and the slices with it before and after.
-_OF, _VALUE, _BEFORE, _AFTER = "_of", "_value", "_before", "_after"
+#: Where its block begins, µs.
+BLOCK = "_block"
+_CEASES = "_ceases"
+#: Of a value in a slice: how long before, and after, it was in another one, µs.
+_VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
 _BEGUN, _LASTING = "_begun", "_lasting"
 
 
@@ -51,82 +54,81 @@ def rolling_steps(
         aggregates: whose states to compute, such as `in_frames` holds for.
 
     Returns:
-        At least one row for each key, window and step at which something changes: key, SPAN, AT,
-        the number of events, merged states.
+        At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
+        AT, the number of events, merged states.
     """
     seen = last_seen(aggregates)
     merged = [each for each in aggregates if each not in seen]
-    slices = _slices(events, keys, merged, seen)
-    together = slices.repartition(*keys) if keys else slices.coalesce(1)
-    rows = together.withColumn("_row", F.explode(_rows(spans, seen))).select("*", "_row.*")
-    rows = rows.where(F.col(AT).isNotNull())
-    rows = rows.withColumn(_BLOCK, F.col(AT) - F.pmod(F.col(AT), F.col(SPAN)))
-    return _joined(_running(rows, keys, merged, seen), keys, merged, seen)
+    slices = _slices(events, spans, keys, merged, seen)
+    states = [name for each in merged for name in each.states()]
+    changes = [name for each in seen for name in each.states()]
+    rows = slices.select(*keys, EVENTS, *states, F.explode(_rows(spans, changes)).alias("_row"))
+    rows = rows.select(*keys, EVENTS, *states, "_row.*")
+    rows = rows.withColumn(BLOCK, F.col(AT) - F.pmod(F.col(AT), F.col(SPAN)))
+    return _joined(_running(rows, keys, merged, changes), keys, merged, changes)
 
 
 def _slices(
-    events: DataFrame, keys: Sequence[str], merged: Sequence[Bound], seen: Sequence[Bound]
+    events: DataFrame,
+    spans: Sequence[int],
+    keys: Sequence[str],
+    merged: Sequence[Bound],
+    seen: Sequence[Bound],
 ) -> DataFrame:
-    """A row for each key and step with states; for each distinct value one with its neighbors."""
+    """A row for each key and step: states, and how many values begin and cease to be present."""
     states = [state for each in merged for state in each.partial()]
     found = events.groupBy(*keys, TIME).agg(F.count(F.lit(1)).alias(EVENTS), *states)
-    for index, each in enumerate(seen):
+    for each in seen:
         assert each.input is not None
+        [name] = each.states()
         value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
         values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value).distinct()
         same = Over.partitionBy(*keys, _VALUE).orderBy(TIME)
-        values = values.select(
-            *keys,
-            TIME,
-            F.lit(index).alias(_OF),
-            F.lag(TIME).over(same).alias(_BEFORE),
-            F.lead(TIME).over(same).alias(_AFTER),
-        )
-        found = found.unionByName(values, allowMissingColumns=True)
-    return found
+        since, until = F.col(TIME) - F.lag(TIME).over(same), F.lead(TIME).over(same) - F.col(TIME)
+        values = values.select(*keys, TIME, since.alias(_SINCE), until.alias(_UNTIL))
+        alone = [
+            F.count_if(F.col(apart).isNull() | (F.col(apart) > span)).alias(f"{name}{apart}{span}")
+            for span in spans
+            for apart in (_SINCE, _UNTIL)
+        ]
+        counts = values.groupBy(*keys, TIME).agg(*alone)
+        found = found.unionByName(counts, allowMissingColumns=True)
+    together = found.repartition(*keys) if keys else found.coalesce(1)
+    if not seen:
+        return together
+    # One row for each key and step again; of each column at most one is not NULL.
+    rest = [each for each in found.columns if each not in (*keys, TIME)]
+    return together.groupBy(*keys, TIME).agg(
+        *(F.first(each, ignorenulls=True).alias(each) for each in rest)
+    )
 
 
-def _rows(spans: Sequence[int], seen: Sequence[Bound]) -> Column:
-    """When a slice begins to count in each window, and when it ceases to; NULL: not of itself."""
-    time, found = F.col(TIME), []
+def _rows(spans: Sequence[int], changes: Sequence[str]) -> Column:
+    """When a slice begins to count in each window, and when it ceases to."""
+    found = []
     for span in spans:
-        begins, ceases = time, time + span
-        if seen:
-            begins = F.when(F.col(_BEFORE).isNull() | (F.col(_BEFORE) + span < time), begins)
-            ceases = F.when(F.col(_AFTER).isNull() | (F.col(_AFTER) > ceases), ceases)
-        for at, ends in ((begins, False), (ceases, True)):
-            found.append(
-                F.struct(
-                    F.lit(span).cast("long").alias(SPAN),
-                    at.alias(AT),
-                    F.lit(ends).alias(_CEASES),
-                )
-            )
+        for at, ceases in ((F.col(TIME), False), (F.col(TIME) + span, True)):
+            apart, sign = (_UNTIL, -1) if ceases else (_SINCE, 1)
+            by = [(F.col(f"{name}{apart}{span}") * sign).alias(name) for name in changes]
+            span_of = F.lit(span).cast("long").alias(SPAN)
+            found.append(F.struct(span_of, at.alias(AT), F.lit(ceases).alias(_CEASES), *by))
     return F.array(*found)
 
 
 def _running(
-    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], seen: Sequence[Bound]
+    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
 ) -> DataFrame:
     """Adds what began to count in the row's block so far, and what ceases to later in it."""
-    block = Over.partitionBy(*keys, SPAN, _BLOCK)
+    block = Over.partitionBy(*keys, SPAN, BLOCK)
     back = block.orderBy(F.col(AT).desc()).rangeBetween(Over.unboundedPreceding, -1)
-    states = _merged(merged, F.col(_CEASES), back)
-    rows = with_states(rows, _LASTING, states)
+    rows = with_states(rows, _LASTING, _merged(merged, F.col(_CEASES), back))
     forward = block.orderBy(AT).rangeBetween(Over.unboundedPreceding, Over.currentRow)
     rows = with_states(rows, _BEGUN, _merged(merged, ~F.col(_CEASES), forward))
-    if not seen:
-        return rows
     # Blocks follow each other in time, so that the sort of the line above serves this, too.
-    so_far = Over.partitionBy(*keys, SPAN).orderBy(_BLOCK, AT)
+    so_far = Over.partitionBy(*keys, SPAN).orderBy(BLOCK, AT)
     so_far = so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
-    change = F.when(F.col(_CEASES), F.lit(-1)).otherwise(F.lit(1)).cast("long")
     return rows.withColumns(
-        {
-            name: F.coalesce(F.sum(F.when(F.col(_OF) == index, change)).over(so_far), F.lit(0))
-            for index, each in enumerate(seen)
-            for name in each.states()
-        }
+        {name: F.coalesce(F.sum(name).over(so_far), F.lit(0)) for name in changes}
     )
 
 
@@ -139,15 +141,14 @@ def _merged(merged: Sequence[Bound], counted: Column, frame: WindowSpec) -> dict
 
 
 def _joined(
-    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], seen: Sequence[Bound]
+    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
 ) -> DataFrame:
     lasting, begun = _part(_LASTING, merged), _part(_BEGUN, merged)
     states = {EVENTS: lasting.events + begun.events}
     for each in merged:
         states |= each.combine(lasting, begun)
-    distinct = [F.col(name) for each in seen for name in each.states()]
     named = [state.alias(name) for name, state in states.items()]
-    return rows.select(*keys, SPAN, AT, _BLOCK, *named, *distinct)
+    return rows.select(*keys, SPAN, AT, BLOCK, *named, *changes)
 
 
 def _part(prefix: str, merged: Sequence[Bound]) -> Part:

@@ -17,16 +17,20 @@ INSTANT = "_instant"
 
 
 def changes(
-    rows: DataFrame, keys: Sequence[str], empty: Mapping[str, Callable[[Column], Column]]
+    rows: DataFrame,
+    keys: Sequence[str],
+    order: Sequence[str],
+    empty: Mapping[str, Callable[[Column], Column]],
 ) -> DataFrame:
     """Only the rows at which a value changes.
 
     Args:
         rows: keys, AT (µs), values by name.
         keys: the key columns.
+        order: columns that order the rows of a key in time.
         empty: for each value whether it is the one that holds before all others.
     """
-    in_order = Over.partitionBy(*keys).orderBy(AT)
+    in_order = Over.partitionBy(*keys).orderBy(*order)
     first = F.lag(F.lit(1)).over(in_order).isNull()
     changed = F.lit(False)
     for name, is_empty in empty.items():
