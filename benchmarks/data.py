@@ -73,6 +73,7 @@ FEW_KEYS_OF_A_MONTH = replace(FEW_KEYS, name="few-keys", per_session=12, days=30
 DENSE = Dataset(name="dense", events=2_000_000, keys=500, per_session=1, days=4)
 DENSE_QUARTER = replace(DENSE, name="dense-quarter", events=500_000, keys=125)
 DENSE_HOT_KEY = replace(DENSE, name="dense-hot-key", hot_key=0.5)
+QUARTER = replace(VISITS, name="quarter", events=2_000_000, keys=16_500, days=90)
 # The same number of events a day, over a month and over a year.
 MONTH = Dataset(name="month", events=1_500_000, keys=12_000)
 YEAR = Dataset(name="year", events=18_250_000, keys=12_000, days=365)
