@@ -17,6 +17,8 @@ from backfill.window_arguments import positive, set_fields
 #: The result's own columns.
 BY, WINDOW, STEP, VALID_FROM = "by", "window", "step", "valid_from"
 AT, TIES = "at", "ties"
+#: Of one microsecond is a single instant, of which sliding windows have no form.
+_SHORTEST_US = 2
 _TAKEN = frozenset({BY, WINDOW, STEP, VALID_FROM, AT, TIES})
 
 
@@ -176,6 +178,13 @@ def _windows(windows: object, step: Fixed) -> tuple[Fixed, ...]:
         )
     found = [positive(fixed(each, field="windows"), field="windows") for each in windows]
     for each in found:
+        if each.us < _SHORTEST_US:
+            raise WindowError(
+                f"must be at least {_SHORTEST_US}us",
+                field="windows",
+                value=str(each),
+                way_out='Use a value such as "1h"',
+            )
         if each.us % step.us:
             raise WindowError(
                 f"must be a whole number of steps of {step}",

@@ -90,21 +90,22 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(
-    ("names", "dense"),
-    [(FRAMED, False), (FRAMED, True), (list(FOLDS), False)],
-    ids=["framed", "dense", "all"],
+    ("shape", "names", "dense"),
+    [
+        *((shape, FRAMED, False) for shape in SHAPES),
+        (SHAPES[0], FRAMED, True),
+        (SHAPES[2], FRAMED, True),
+        (SHAPES[0], list(FOLDS), False),
+        (SHAPES[3], list(FOLDS), False),
+    ],
 )
-@pytest.mark.parametrize(("windows", "step", "offset", "unit", "most"), SHAPES, ids=str)
 def test_step_functions(
     spark: SparkSession,
-    windows: list[str],
-    step: str,
-    offset: str,
-    unit: int,
-    most: int,
+    shape: tuple[list[str], str, str, int, int],
     names: list[str],
     dense: bool,
 ) -> None:
+    windows, step, offset, unit, most = shape
     cases = drawn.cases(payments(unit, most), 60)
     given = apart(cases)
     own = all_of([["account"], ["account", "country"]], windows, step, offset, names)
@@ -154,9 +155,17 @@ def test_at_given_instants(spark: SparkSession) -> None:
     assert len(rows(result)) == len(found)
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["including", "before"])
-@pytest.mark.parametrize("ordered", [False, True], ids=["by time", "by arrival"])
-@pytest.mark.parametrize("labels", [False, True], ids=["events", "labels"])
+@pytest.mark.parametrize(
+    ("labels", "ordered", "before"),
+    [
+        (False, True, False),
+        (False, True, True),
+        (False, False, True),
+        (True, True, False),
+        (True, False, False),
+        (True, False, True),
+    ],
+)
 def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labels: bool) -> None:
     cases = drawn.cases(payments(2, 10), 60)
     given = apart(cases)
@@ -304,6 +313,7 @@ def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
     [
         ({"windows": ["7m"]}, WindowError, r"whole number of steps of 5m \(got '7m'\). Use a step"),
         ({"windows": ["1 day"]}, WindowError, "windows: can't be a calendar span"),
+        ({"windows": ["1us"], "step": "1us"}, WindowError, "windows: must be at least 2us"),
         ({"windows": "1h"}, WindowError, "windows: needs a list of durations"),
         ({"step": "0s"}, WindowError, "step: must be greater than zero"),
         ({"by": "account"}, ColumnError, "by: must be a list of columns"),
