@@ -189,7 +189,9 @@ def metrics_at(
     rows = events if at is None else at
     placed, known = place_rows(rows, found, metrics, time, time_format, timezone, arrived)
     for by in dict.fromkeys(by for each in metrics for by in each.by):
-        placed = _with_values(placed, found, by, metrics, known, before)
+        # Copies of an event are rows, too, at places where no event is.
+        itself = at is None and id is None
+        placed = _with_values(placed, found, by, metrics, known, before, itself)
     ties = F.greatest(F.lit(0), F.col(_TIES) - F.lit(1 if at is None else 0))
     return placed.select(
         *map(column, rows.columns),
@@ -281,15 +283,20 @@ def _with_values(
     metrics: Sequence[Metric],
     arrival: Sequence[str],
     before: bool,
+    itself: bool,
 ) -> DataFrame:
-    """The rows with the values of a grouping, and the larger number of ties."""
+    """The rows with the values of a grouping, and the larger number of ties.
+
+    `itself`: the rows are the events.
+    """
     keys = found.inner(by)
     place = [*keys, TIME, *arrival]
-    asked = having(rows, keys).where(F.col(TIME).isNotNull()).select(*place).distinct()
-    events = found.usable(by)
-    both = events.withColumn(_ASKS, F.lit(False)).unionByName(
-        asked.withColumn(_ASKS, F.lit(True)), allowMissingColumns=True
-    )
+    events = both = found.usable(by)
+    if not itself:
+        asked = having(rows, keys).where(F.col(TIME).isNotNull()).select(*place).distinct()
+        both = events.withColumn(_ASKS, F.lit(False)).unionByName(
+            asked.withColumn(_ASKS, F.lit(True)), allowMissingColumns=True
+        )
     own = [each for each in metrics if by in each.by]
     for window in dict.fromkeys(window for each in own for window in each.windows):
         bound = found.aggregates(each for each in own if window in each.windows)
@@ -303,12 +310,14 @@ def _with_values(
             tick=1,
             clips=False,
             null_key=len(keys) > 1,
-            asks=_ASKS,
+            asks=None if itself else _ASKS,
             ordered=True,
         )
         named = {each.name: value_name(each, by, window) for each in own}
         finished = [bound[name].finish(named[name]) for name in bound]
-        rows = _joined(rows, values.select(*place, *finished), place)
+        values = values.select(*place, *finished)
+        # Events at the same place have the same values.
+        rows = _joined(rows, values.dropDuplicates(place) if itself else values, place)
     ties = events.groupBy(*place).agg(F.count(F.lit(1)).alias("_tied"))
     rows = _joined(rows, ties, place)
     most = F.greatest(F.coalesce("_tied", F.lit(0)), F.col(_TIES))
