@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from backfill.api import aggregate, bots, sessionize
     from backfill.job import Job, reconcile
     from backfill.joins import as_of, join, session_join
+    from backfill.metric import Metric
+    from backfill.rolling import metrics, metrics_at
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,7 @@ __all__ = [
     "CumulatingWindow",
     "HoppingWindow",
     "Job",
+    "Metric",
     "SessionWindow",
     "SlidingWindow",
     "TumblingWindow",
@@ -43,6 +46,8 @@ __all__ = [
     "bots",
     "join",
     "messages",
+    "metrics",
+    "metrics_at",
     "reconcile",
     "session_join",
     "sessionize",
@@ -53,10 +58,13 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Job": "backfill.job",
+    "Metric": "backfill.metric",
     "aggregate": "backfill.api",
     "as_of": "backfill.joins",
     "bots": "backfill.api",
     "join": "backfill.joins",
+    "metrics": "backfill.rolling",
+    "metrics_at": "backfill.rolling",
     "reconcile": "backfill.job",
     "session_join": "backfill.joins",
     "sessionize": "backfill.api",

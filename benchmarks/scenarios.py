@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmarks import contenders as c
-from benchmarks import counts, data, joins, sliding
+from benchmarks import counts, data, joins, metrics, sliding
 from benchmarks.contenders import Contender
 from benchmarks.data import Dataset
 
@@ -189,6 +189,28 @@ SCENARIOS = (
         dataset=data.STREAMS_HOT_KEY,
         ours=joins.ours("5s"),
         rivals=(_even_keys(joins.ours("5s"), data.STREAMS, at_most=3),),
+    ),
+    Scenario(
+        name="metrics",
+        title="ten metrics over five windows from 1 hour to 90 days, every hour",
+        dataset=data.QUARTER,
+        ours=metrics.TEN,
+        # Of the same events, but these are other windows.
+        rivals=(Rival(contender=c.OURS, at_least=1 / 4, dataset=data.QUARTER),),
+    ),
+    Scenario(
+        name="metrics-dense",
+        title="two metrics over 24 hours, for every hour",
+        dataset=data.FEW_KEYS,
+        ours=metrics.EVERY_HOUR,
+        rivals=(Rival(contender=c.hopping_window("24 hours", "1 hour")),),
+    ),
+    Scenario(
+        name="metrics-at",
+        title="two metrics over five windows from 1 hour to 90 days, as of each event",
+        dataset=data.DENSE_QUARTER,
+        ours=metrics.SEEN,
+        rivals=(Rival(contender=metrics.FRAMES, at_least=10),),
     ),
     Scenario(
         name="job",

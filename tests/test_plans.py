@@ -15,10 +15,12 @@ from backfill import (
     CountWindow,
     CumulatingWindow,
     HoppingWindow,
+    Metric,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,
     aggregate,
+    metrics,
     sessionize,
 )
 from backfill import aggregates as agg
@@ -325,3 +327,20 @@ def test_count_windows_exchange_events_once(events: DataFrame) -> None:
     assert found.pop("BroadcastHashJoin") == 2
     assert set(found) == {"HashAggregate"}
     assert not [each for each in nodes(result) if "Python" in each or "Arrow" in each]
+
+
+def test_step_functions_sort_slices_up_and_down_however_many_windows(events: DataFrame) -> None:
+    def found(windows: list[str], more: dict[str, Aggregate]) -> Counter[str]:
+        own = [
+            Metric(name, each, by=["user"], windows=windows, step="5m")
+            for name, each in (FIXED_WIDTH | more).items()
+        ]
+        return nodes(metrics(events, own, time="at"))
+
+    for windows in (["1h"], ["1h", "1d", "7d", "30d", "90d"]):
+        plan = found(windows, {})
+        # Slices, combined on the map side, then slices by key; events are neither sent nor sorted.
+        assert (plan["Exchange"], plan["Sort"], plan["FileScan"]) == (2, 2, 1)
+        assert plan["Expand"] == 0
+        # Distinct values: each once, by value, counted for each slice.
+        assert found(windows, {"d": agg.count_distinct("page")})["Exchange"] == 5

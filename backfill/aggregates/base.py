@@ -66,6 +66,7 @@ class Aggregate(ABC):
             as that; None if not.
         slices: about how many slices a sliding window is cut into: more of them make its ends
             shorter, and cost more to merge.
+        framed: states are merged over the rows of a window frame by plain aggregate functions.
         python: the name of its form in plain Python (`backfill.replay.forms`), if it has one.
     """
 
@@ -78,6 +79,7 @@ class Aggregate(ABC):
     kept: ClassVar[tuple[str, ...]] = ()
     running: ClassVar[str | None] = None
     slices: ClassVar[int] = 8
+    framed: ClassVar[bool] = False
     python: ClassVar[str | None] = None
     #: NULL is a value like any other, so left-out events are marked differently.
     sees_nulls: ClassVar[bool] = False
@@ -106,6 +108,10 @@ class Aggregate(ABC):
     def finish(self, states: States, events: Column) -> Column:
         """The value, from merged states; `events` is the number of events in the window."""
 
+    def is_empty(self, value: Column) -> Column:
+        """Whether a value is that of a window without events."""
+        return value.isNull()
+
     def sliding(self) -> Aggregate:
         """What computes the same values for sliding windows."""
         return self
@@ -113,6 +119,10 @@ class Aggregate(ABC):
     def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
         """The states of the events of a window frame, by name; for sliding windows."""
         return {name: state.over(frame) for name, state in self.partial(given).items()}
+
+    def merge_over(self, states: States, frame: WindowSpec) -> dict[str, Column]:
+        """Merges the states of the rows of a window frame; only of those that are `framed`."""
+        return {name: state.over(frame) for name, state in self.merge(states, F.lit(None)).items()}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
         """Merges two states in one row, those of earlier events on either side.
@@ -154,6 +164,7 @@ class Running(Aggregate):
     """An aggregate whose states are merged by a plain sum, min or max: `running` says which."""
 
     running: ClassVar[str] = "sum"
+    framed: ClassVar[bool] = True
 
     @abstractmethod
     def lift(self, given: Input) -> dict[str, Column]:
@@ -170,7 +181,6 @@ class Running(Aggregate):
         return self.merge_over(self.lift(given), frame)
 
     def merge_over(self, states: States, frame: WindowSpec) -> dict[str, Column]:
-        """Merges the states of the rows of a window frame."""
         function = getattr(F, self.running)
         return {name: function(state).over(frame) for name, state in states.items()}
 

@@ -76,6 +76,11 @@ class Bound:
         merged = F.aggregate(rest, F.get(listed, F.lit(0)), self._merge_two)
         return self._named({name: merged[name] for name in states})
 
+    def merge_frame(self, counted: Column, frame: WindowSpec) -> dict[str, Column]:
+        """The state columns merged over the rows of a window frame that count, if `framed`."""
+        states = {name: F.when(counted, state) for name, state in self._current().items()}
+        return self._named(self.aggregate.merge_over(states, frame)) if states else {}
+
     def combine(self, left: Part, right: Part) -> dict[str, Column]:
         """The state columns of two parts of a window; a part without events has no say.
 

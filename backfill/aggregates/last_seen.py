@@ -25,3 +25,6 @@ class LastSeen(Running):
 
     def finish(self, states: States, events: Column) -> Column:
         return states["n"]
+
+    def is_empty(self, value: Column) -> Column:
+        return value == 0

@@ -27,7 +27,10 @@ class Count(Running):
         return {"n": one(given.value)}
 
     def finish(self, states: States, events: Column) -> Column:
-        return states.get("n", events)
+        return F.coalesce(states["n"], F.lit(0)) if states else events
+
+    def is_empty(self, value: Column) -> Column:
+        return value == 0
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class First(Aggregate):
     name: ClassVar[str] = "first"
     python: ClassVar[str | None] = "first"
     kept: ClassVar[tuple[str, ...]] = ("event",)
+    framed: ClassVar[bool] = True
     sees_nulls: ClassVar[bool] = True
 
     def check(self, type: T.DataType) -> None:
@@ -90,6 +91,9 @@ class CollectList(Aggregate):
     def finish(self, states: States, events: Column) -> Column:
         return F.transform(F.sort_array(states["events"]), lambda event: event["value"])
 
+    def is_empty(self, value: Column) -> Column:
+        return F.size(value) == 0
+
 
 @dataclass(frozen=True)
 class CollectSet(Aggregate):
@@ -113,6 +117,9 @@ class CollectSet(Aggregate):
     def finish(self, states: States, events: Column) -> Column:
         return F.sort_array(states["values"])
 
+    def is_empty(self, value: Column) -> Column:
+        return F.size(value) == 0
+
 
 @dataclass(frozen=True)
 class CountDistinct(CollectSet):
@@ -127,6 +134,9 @@ class CountDistinct(CollectSet):
 
     def finish(self, states: States, events: Column) -> Column:
         return F.size(states["values"]).cast("long")
+
+    def is_empty(self, value: Column) -> Column:
+        return value == 0
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ class ApproximateCountDistinct(Aggregate):
     def finish(self, states: States, events: Column) -> Column:
         return F.hll_sketch_estimate(states["sketch"])
 
+    def is_empty(self, value: Column) -> Column:
+        return value == 0
+
     def __str__(self) -> str:
         return f"count_distinct({self.expression}, approximate=true)"
 
@@ -56,6 +59,7 @@ class ApproximateQuantile(Aggregate):
     name: ClassVar[str] = "quantile"
     kept: ClassVar[tuple[str, ...]] = ("n", "sketch")
     slices: ClassVar[int] = 16
+    framed: ClassVar[bool] = True
 
     share: float = 0.5
 

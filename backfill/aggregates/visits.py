@@ -49,6 +49,9 @@ class Funnel(CollectList):
         start = F.lit(0).cast("long")
         return F.coalesce(F.aggregate(F.sort_array(states["events"]), start, step), start)
 
+    def is_empty(self, value: Column) -> Column:
+        return value == 0
+
     def __str__(self) -> str:
         if not self.steps:
             return super().__str__()

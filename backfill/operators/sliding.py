@@ -54,6 +54,9 @@ def sliding(
     tick: int,
     clips: bool,
     null_key: bool,
+    empty: bool = False,
+    asks: str | None = None,
+    ordered: bool | None = None,
 ) -> DataFrame:
     """Aggregates, for each event, over the window that belongs to it.
 
@@ -67,6 +70,10 @@ def sliding(
         tick: the resolution of time, µs.
         clips: windows that would start before 1970 start there.
         null_key: a key column can be NULL.
+        empty: keep distinct windows that hold no event: they are where others have ended.
+        asks: a boolean column: rows for which it is true only ask, and the others only count.
+        ordered: events of equal times are before or after each other by arrival; None: if the
+            window is of what came before.
 
     Returns:
         A row for each event, or for each distinct window: key, AT (the window's end, µs), TIME,
@@ -78,7 +85,7 @@ def sliding(
     aggregates = [each for each in aggregates if each not in seen]
     about = max((each.aggregate.slices for each in aggregates), default=Aggregate.slices)
     width, count = _slices(total, about)
-    rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival)
+    rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival, asks)
     if null_key and keys:
         # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
         group = [_GROUP]
@@ -86,7 +93,11 @@ def sliding(
     rows = rows.withColumn(_SLICE, floor_to(F.col(AT), width, 0))
     placed = rows.repartition(*group, _SLICE)
     within = [*group, _SLICE]
-    found = _with_running(placed, within, window, arrival, aggregates, seen)
+    by_arrival = window.before if ordered is None else ordered
+    order = [F.when(F.col(_KIND) != _LEAVES, F.col(each)) for each in arrival if by_arrival]
+    # At the same instant events leave together.
+    order += [F.when(F.col(_KIND) != _LEAVES, F.col(_KIND))] if window.before else []
+    found = _with_running(placed, within, order, aggregates, seen)
     parts = [_HEAD]
     if total is not None:
         parts.append(_TAIL)
@@ -113,7 +124,8 @@ def sliding(
     found = found.select("*", *(value.alias(name) for name, value in distinct.items()))
     joined = _joined(found, parts, kept, aggregates)
     if window.distinct:
-        joined = joined.where(F.col(EVENTS) > 0).dropDuplicates([*keys, AT])
+        joined = joined if empty else joined.where(F.col(EVENTS) > 0)
+        joined = joined.dropDuplicates([*keys, AT])
     return joined
 
 
@@ -133,6 +145,7 @@ def _rows(
     clips: bool,
     seen: Sequence[Bound],
     arrival: Sequence[str],
+    asks: str | None,
 ) -> DataFrame:
     """The events, once for each instant at which they count, leave, or ask for a window.
 
@@ -145,7 +158,7 @@ def _rows(
         assert total is not None
         end = F.greatest(time, F.lit(total)) if clips else time
         row += [(_COUNTS, time), (_ASKS, end), (_ASKS, time + tick + total)]
-    elif window.before or window.following is not None:
+    elif asks is not None or window.before or window.following is not None:
         ahead = 0 if window.following is None else window.following.us
         row += [(_COUNTS, time), (_ASKS, time + ahead)]
     else:
@@ -164,6 +177,8 @@ def _rows(
     ]
     rest = [each for each in events.columns if each not in arrival]
     exploded = events.withColumn("_row", F.explode(F.array(*kinds))).select(*rest, "_row.*")
+    if asks is not None:
+        exploded = exploded.where(F.col(asks) == (F.col(_KIND) == _ASKS))
     return exploded.where(F.col(AT).isNotNull()) if seen else exploded
 
 
@@ -177,20 +192,17 @@ def _changes(seen: Sequence[Bound]) -> dict[str, Column]:
 def _with_running(
     rows: DataFrame,
     within: Sequence[str],
-    window: SlidingWindow,
-    arrival: Sequence[str],
+    ties: Sequence[Column],
     aggregates: Sequence[Bound],
     seen: Sequence[Bound],
 ) -> DataFrame:
     """The rows with running states within their slices.
 
     Forward of events that count, backward of events that leave: both by one sort, in one pass.
+    `ties` order rows of the same instant.
     """
     at, leaves = F.col(AT), F.col(_KIND) == _LEAVES
-    order = [F.when(leaves, -at).otherwise(at)]
-    if window.before:
-        # At the same instant events leave together.
-        order += [F.when(~leaves, F.col(each)) for each in (*arrival, _KIND)]
+    order = [F.when(leaves, -at).otherwise(at), *ties]
     running = Over.partitionBy(*within, leaves).orderBy(*order)
     running = running.rangeBetween(Over.unboundedPreceding, Over.currentRow)
     counted = F.col(_KIND).isin(_COUNTS, _BOTH, _LEAVES)

@@ -1,0 +1,156 @@
+"""Step functions of all windows of a grouping at once, from slices as long as a step.
+
+A slice counts in a window from one step on, and ceases to a window's length later: two rows. Time
+is cut into blocks as long as the window, so that it holds exactly one boundary of blocks at every
+step: what it holds is what began to count since the boundary, and what has not ceased to yet. Both
+are running aggregates, forward and backward, however long the window is, and no state is ever
+subtracted from another (as in `operators.hopping`). Rows are there only where slices begin or
+cease, so spans without events cost nothing.
+
+Distinct values are counted by the spans in which they are present: a slice with a value begins one
+unless an earlier one with the same value still counts, and ends one unless a later one already
+does. Both are counted for each slice before anything is multiplied by the number of windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.aggregates.base import positive_zero
+from backfill.aggregates.bound import Bound, Part
+from backfill.aggregates.last_seen import LastSeen
+from backfill.columns import EVENTS, TIME
+from backfill.operators.last_seen import last_seen
+from backfill.operators.sliding import AT, with_states
+
+#: The length of a row's window, µs.
+SPAN = "_span"
+#: Where its block begins, µs.
+BLOCK = "_block"
+_CEASES = "_ceases"
+#: Of a value in a slice: how long before, and after, it was in another one, µs.
+_VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
+_BEGUN, _LASTING = "_begun", "_lasting"
+
+
+def in_frames(aggregate: Bound) -> bool:
+    """Whether it can be computed so."""
+    return aggregate.aggregate.framed or isinstance(aggregate.aggregate, LastSeen)
+
+
+def rolling_steps(
+    events: DataFrame, spans: Sequence[int], keys: Sequence[str], aggregates: Sequence[Bound]
+) -> DataFrame:
+    """Merges events into the windows of each step at which one of them begins or ceases to count.
+
+    Args:
+        events: key and TIME, the step from which on an event counts, and the aggregates' inputs.
+        spans: the windows' lengths, µs; whole numbers of steps.
+        keys: the key columns.
+        aggregates: whose states to compute, such as `in_frames` holds for.
+
+    Returns:
+        At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
+        AT, the number of events, merged states.
+    """
+    seen = last_seen(aggregates)
+    merged = [each for each in aggregates if each not in seen]
+    slices = _slices(events, spans, keys, merged, seen)
+    states = [name for each in merged for name in each.states()]
+    changes = [name for each in seen for name in each.states()]
+    rows = slices.select(*keys, EVENTS, *states, F.explode(_rows(spans, changes)).alias("_row"))
+    rows = rows.select(*keys, EVENTS, *states, "_row.*")
+    rows = rows.withColumn(BLOCK, F.col(AT) - F.pmod(F.col(AT), F.col(SPAN)))
+    return _joined(_running(rows, keys, merged, changes), keys, merged, changes)
+
+
+def _slices(
+    events: DataFrame,
+    spans: Sequence[int],
+    keys: Sequence[str],
+    merged: Sequence[Bound],
+    seen: Sequence[Bound],
+) -> DataFrame:
+    """A row for each key and step: states, and how many values begin and cease to be present."""
+    states = [state for each in merged for state in each.partial()]
+    found = events.groupBy(*keys, TIME).agg(F.count(F.lit(1)).alias(EVENTS), *states)
+    for each in seen:
+        assert each.input is not None
+        [name] = each.states()
+        value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
+        values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value).distinct()
+        same = Over.partitionBy(*keys, _VALUE).orderBy(TIME)
+        since, until = F.col(TIME) - F.lag(TIME).over(same), F.lead(TIME).over(same) - F.col(TIME)
+        values = values.select(*keys, TIME, since.alias(_SINCE), until.alias(_UNTIL))
+        alone = [
+            F.count_if(F.col(apart).isNull() | (F.col(apart) > span)).alias(f"{name}{apart}{span}")
+            for span in spans
+            for apart in (_SINCE, _UNTIL)
+        ]
+        counts = values.groupBy(*keys, TIME).agg(*alone)
+        found = found.unionByName(counts, allowMissingColumns=True)
+    together = found.repartition(*keys) if keys else found.coalesce(1)
+    if not seen:
+        return together
+    # One row for each key and step again; of each column at most one is not NULL.
+    rest = [each for each in found.columns if each not in (*keys, TIME)]
+    return together.groupBy(*keys, TIME).agg(
+        *(F.first(each, ignorenulls=True).alias(each) for each in rest)
+    )
+
+
+def _rows(spans: Sequence[int], changes: Sequence[str]) -> Column:
+    """When a slice begins to count in each window, and when it ceases to."""
+    found = []
+    for span in spans:
+        for at, ceases in ((F.col(TIME), False), (F.col(TIME) + span, True)):
+            apart, sign = (_UNTIL, -1) if ceases else (_SINCE, 1)
+            by = [(F.col(f"{name}{apart}{span}") * sign).alias(name) for name in changes]
+            span_of = F.lit(span).cast("long").alias(SPAN)
+            found.append(F.struct(span_of, at.alias(AT), F.lit(ceases).alias(_CEASES), *by))
+    return F.array(*found)
+
+
+def _running(
+    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
+) -> DataFrame:
+    """Adds what began to count in the row's block so far, and what ceases to later in it."""
+    block = Over.partitionBy(*keys, SPAN, BLOCK)
+    back = block.orderBy(F.col(AT).desc()).rangeBetween(Over.unboundedPreceding, -1)
+    rows = with_states(rows, _LASTING, _merged(merged, F.col(_CEASES), back))
+    forward = block.orderBy(AT).rangeBetween(Over.unboundedPreceding, Over.currentRow)
+    rows = with_states(rows, _BEGUN, _merged(merged, ~F.col(_CEASES), forward))
+    # Blocks follow each other in time, so that the sort of the line above serves this, too.
+    so_far = Over.partitionBy(*keys, SPAN).orderBy(BLOCK, AT)
+    so_far = so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
+    return rows.withColumns(
+        {name: F.coalesce(F.sum(name).over(so_far), F.lit(0)) for name in changes}
+    )
+
+
+def _merged(merged: Sequence[Bound], counted: Column, frame: WindowSpec) -> dict[str, Column]:
+    """The number of events, and the states, of the slices of a frame that count."""
+    states = {EVENTS: F.coalesce(F.sum(F.when(counted, F.col(EVENTS))).over(frame), F.lit(0))}
+    for each in merged:
+        states |= each.merge_frame(counted, frame)
+    return states
+
+
+def _joined(
+    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
+) -> DataFrame:
+    lasting, begun = _part(_LASTING, merged), _part(_BEGUN, merged)
+    states = {EVENTS: lasting.events + begun.events}
+    for each in merged:
+        states |= each.combine(lasting, begun)
+    named = [state.alias(name) for name, state in states.items()]
+    return rows.select(*keys, SPAN, AT, BLOCK, *named, *changes)
+
+
+def _part(prefix: str, merged: Sequence[Bound]) -> Part:
+    names = [name for each in merged for name in each.states()]
+    return Part(F.col(prefix + EVENTS), {name: F.col(prefix + name) for name in names})

@@ -1,0 +1,71 @@
+"""Step functions: values that hold from one instant until the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.operators.sliding import AT
+
+#: The instant at which another value begins to hold, µs; NULL where none does.
+_UNTIL = "_until"
+#: An instant that is asked for, µs.
+INSTANT = "_instant"
+
+
+def changes(
+    rows: DataFrame,
+    keys: Sequence[str],
+    order: Sequence[str],
+    empty: Mapping[str, Callable[[Column], Column]],
+) -> DataFrame:
+    """Only the rows at which a value changes.
+
+    Args:
+        rows: keys, AT (µs), values by name.
+        keys: the key columns.
+        order: columns that order the rows of a key in time.
+        empty: for each value whether it is the one that holds before all others.
+    """
+    in_order = Over.partitionBy(*keys).orderBy(*order)
+    first = F.lag(F.lit(1)).over(in_order).isNull()
+    changed = F.lit(False)
+    for name, is_empty in empty.items():
+        value = F.col(name)
+        same = F.lag(value).over(in_order).eqNullSafe(value)
+        changed |= ~F.when(first, is_empty(value)).otherwise(same)
+    return rows.withColumn("_changed", changed).where("_changed").drop("_changed")
+
+
+def every_step(steps: DataFrame, keys: Sequence[str], step: int) -> DataFrame:
+    """A row for every step, from the first to the last one of each key.
+
+    Args:
+        steps: keys, AT, values, as `changes` gives them.
+        keys: the key columns.
+        step: µs.
+    """
+    last = F.coalesce(F.col(_UNTIL) - step, F.col(AT))
+    held = _with_until(steps, keys)
+    return held.withColumn(AT, F.explode(F.sequence(AT, last, F.lit(step)))).drop(_UNTIL)
+
+
+def at_instants(steps: DataFrame, keys: Sequence[str], instants: DataFrame) -> DataFrame:
+    """The values that hold at each instant, with AT being the instant.
+
+    Args:
+        steps: keys, AT, values, as `changes` gives them.
+        keys: the key columns.
+        instants: INSTANT (µs); few enough to be sent to every task.
+    """
+    until = F.col(_UNTIL)
+    holds = (F.col(AT) <= F.col(INSTANT)) & (until.isNull() | (F.col(INSTANT) < until))
+    held = _with_until(steps, keys).join(F.broadcast(instants), holds)
+    return held.withColumn(AT, F.col(INSTANT)).drop(_UNTIL, INSTANT)
+
+
+def _with_until(steps: DataFrame, keys: Sequence[str]) -> DataFrame:
+    return steps.withColumn(_UNTIL, F.lead(AT).over(Over.partitionBy(*keys).orderBy(AT)))

@@ -1,0 +1,371 @@
+"""Rolling metrics against plain Python: every step of every window, and as of each event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill import Metric, metrics, metrics_at
+from backfill import aggregates as agg
+from backfill.errors import AggregateError, ColumnError, WindowError
+from tests import drawn
+from tests.frames import rows
+from tests.reference_metrics import FOLDS, Payment, as_of, at_step, groups, order, steps_of
+
+COMMON: dict[str, Any] = {"time": "time", "time_format": "epoch_us", "arrival": "arrival"}
+SCHEMA = "account string, country string, time bigint, amount bigint, arrival bigint, id string"
+pytestmark = pytest.mark.usefixtures("interpreted")
+DAY = 86_400_000_000
+
+
+def frame(spark: SparkSession, payments: Iterable[Payment]) -> DataFrame:
+    listed = [(p.account, p.country, p.time, p.amount, p.arrival, p.id) for p in payments]
+    return spark.createDataFrame(listed, SCHEMA)
+
+
+def payments(unit: int, most: int) -> st.SearchStrategy[list[Payment]]:
+    """Around the boundaries of steps of so many µs, ties among them; accounts of two countries."""
+    time = st.builds(
+        lambda n, fine: n * unit + fine,
+        st.integers(-most, most),
+        st.sampled_from([-1, 0, 0, 1]),
+    )
+    each = st.tuples(
+        st.sampled_from(["a", "a", "b"]),
+        st.sampled_from(["x", "y", None]),
+        time,
+        st.none() | st.integers(-9, 9),
+        st.none() | st.integers(0, 3),
+    )
+    return drawn.few_or_many(each).map(lambda found: [Payment(*one) for one in found])
+
+
+def apart(cases: Sequence[Sequence[Payment]]) -> list[Payment]:
+    """The payments of all cases, the account of each with its case's number before it."""
+    return [
+        Payment(f"{number}:{p.account}", p.country, p.time, p.amount, p.arrival)
+        for number, case in enumerate(cases)
+        for p in case
+    ]
+
+
+#: Aggregates that are merged over frames of slices; those besides go event by event.
+FRAMED = [name for name, (each, _) in FOLDS.items() if each.framed or "distinct" in str(each)]
+
+
+def all_of(
+    by: Any,
+    windows: Sequence[str],
+    step: str,
+    offset: str = "0s",
+    names: Sequence[str] = tuple(FOLDS),
+) -> list[Metric]:
+    return [
+        Metric(name, FOLDS[name][0], by=by, windows=windows, step=step, offset=offset)
+        for name in names
+    ]
+
+
+def plain(value: Any) -> Any:
+    """Comparable: exact numbers as they are, doubles without what is rounded."""
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    if isinstance(value, float):
+        return round(value, 9)
+    return value
+
+
+SHAPES = [
+    (["6us", "30us"], "3us", "1us", 3, 12),
+    (["2us", "7us"], "1us", "0s", 1, 20),
+    (["1h", "90m"], "30m", "-5m", 1_800_000_000, 9),
+    (["1d", "30d"], "24h", "0s", DAY // 2, 90),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "dense"),
+    [
+        *((shape, FRAMED, False) for shape in SHAPES),
+        (SHAPES[0], FRAMED, True),
+        (SHAPES[2], FRAMED, True),
+        (SHAPES[0], list(FOLDS), False),
+        (SHAPES[3], list(FOLDS), False),
+    ],
+)
+def test_step_functions(
+    spark: SparkSession,
+    shape: tuple[list[str], str, str, int, int],
+    names: list[str],
+    dense: bool,
+) -> None:
+    windows, step, offset, unit, most = shape
+    cases = drawn.cases(payments(unit, most), 60)
+    given = apart(cases)
+    own = all_of([["account"], ["account", "country"]], windows, step, offset, names)
+    unusable = Payment(None, None, 5, 1)
+    result = metrics(frame(spark, [*given, unusable]), own, dense=dense, **COMMON)
+    dimensions = ["by", "account", "country", "window", "step"]
+    assert result.columns == [*dimensions, "valid_from", *names]
+    found: dict[Any, list[Any]] = {}
+    for by, account, country, window, _, at, *values in rows(result):
+        found.setdefault((by, account, country, window), []).append((at, *map(plain, values)))
+    expected: dict[Any, list[Any]] = {}
+    for by in own[0].by:
+        for key, mine in groups(given, by).items():
+            for window in own[0].windows:
+                where = (", ".join(by), key[0], key[1] if len(key) > 1 else None, str(window))
+                of = steps_of(mine, own, window.us, dense=dense)
+                expected[where] = [tuple(map(plain, row)) for row in of]
+    drawn.check(
+        {place: sorted(of, key=lambda row: row[0]) for place, of in found.items()},
+        {place: of for place, of in expected.items() if of},
+        lambda place: cases[drawn.number(place[1])],
+    )
+
+
+def test_at_given_instants(spark: SparkSession) -> None:
+    cases = drawn.cases(payments(3, 12), 60)
+    given = apart(cases)
+    own = all_of(["account"], ["6us", "30us"], "3us", "1us")
+    instants = [-30, -1, 0, 1, 2, 5, 5, 17, 40, None]
+    asked = spark.createDataFrame([(each,) for each in instants], "t bigint")
+    result = metrics(frame(spark, given), own, at=asked, **COMMON)
+    assert result.columns == ["by", "account", "window", "step", "at", *FOLDS]
+    found = {
+        (account, window, at): tuple(map(plain, values))
+        for _, account, window, _, at, *values in rows(result)
+    }
+    nothing = tuple(map(plain, at_step([], own, 0, 0)))
+    expected = {}
+    for (account,), mine in groups(given, ["account"]).items():
+        for window in own[0].windows:
+            for at in {each for each in instants if each is not None}:
+                step = (at - 1) // 3 * 3 + 1
+                values = tuple(map(plain, at_step(mine, own, window.us, step)))
+                if values != nothing:
+                    expected[account, str(window), at] = values
+    drawn.check(found, expected, lambda place: cases[drawn.number(place[0])])
+    assert len(rows(result)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("labels", "ordered", "before"),
+    [
+        (False, True, False),
+        (False, True, True),
+        (False, False, True),
+        (True, True, False),
+        (True, False, False),
+        (True, False, True),
+    ],
+)
+def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labels: bool) -> None:
+    cases = drawn.cases(payments(2, 10), 60)
+    given = apart(cases)
+    own = all_of([["account"], ["account", "country"]], ["8us", "3us"], "1us")
+    asked = given
+    if labels:
+        other = [*cases[1:], *cases[:1]]
+        asked = apart(other)
+    nowhere = Payment(None, None, 5, 1)
+    spine = frame(spark, [*asked, nowhere]).select(
+        "account", "country", "time", *(["arrival"] if ordered else []), F.col("amount").alias("x")
+    )
+    events = frame(spark, given)
+    if not ordered:
+        events = events.drop("arrival")
+    common = COMMON if ordered else {**COMMON, "arrival": None}
+    if labels:
+        result = metrics_at(events, own, at=spine, before=before, **common)
+    else:
+        events = events.withColumn("x", F.col("amount"))
+        result = metrics_at(events, own, before=before, **common)
+    names = [
+        f"{name}_by_{by}_{window}"
+        for name in FOLDS
+        for by in ("account", "account_country")
+        for window in ("8us", "3us")
+    ]
+    assert result.columns[-len(names) - 1 :] == [*names, "ties"]
+    found: dict[str, Counter[Any]] = {}
+    for row in rows(result.select("account", "country", "time", "x", *names, "ties")):
+        found.setdefault(row[0], Counter())[tuple(map(plain, row[1:]))] += 1
+    if labels:
+        assert found.pop(None) == Counter({(None, 5, 1, *[None] * len(names), 0): 1})  # type: ignore[call-overload]
+    known = given if ordered else [Payment(p.account, p.country, p.time, p.amount) for p in given]
+    by_account, by_both = groups(known, ["account"]), groups(known, ["account", "country"])
+    expected: dict[str, Counter[Any]] = {}
+    for p in asked:
+        mine = [by_account.get((p.account,), []), by_both.get((p.account, p.country), [])]
+        inside = [
+            as_of(p, of, window, before=before, ordered=ordered) for of in mine for window in (8, 3)
+        ]
+        values = [plain(FOLDS[name][1](each)) for name in FOLDS for each in inside]
+        same = [e for e in mine[0] if e.time == p.time and (not ordered or e.arrival == p.arrival)]
+        ties = len(same) - (0 if labels else 1)
+        row = (p.country, p.time, p.amount, *values, ties)
+        expected.setdefault(str(p.account), Counter())[row] += 1
+    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+
+
+def test_no_value_changes_when_later_events_are_taken_away(spark: SparkSession) -> None:
+    cases = [case for case in drawn.cases(payments(3, 12), 60) if case]
+    given = apart(cases)
+    cut = {
+        number: sorted(p.time for p in case)[len(case) // 2] for number, case in enumerate(cases)
+    }
+    early = [p for p in given if p.time < cut[drawn.number(str(p.account))]]
+    own = all_of(["account"], ["6us", "30us"], "3us")
+
+    def steps(of: list[Payment]) -> dict[Any, Any]:
+        """At steps that end no later than the cut, when only earlier events can count."""
+        return {
+            (account, window, at): tuple(map(plain, values))
+            for _, account, window, _, at, *values in rows(metrics(frame(spark, of), own, **COMMON))
+            if at <= cut[drawn.number(account)]
+        }
+
+    whole = steps(given)
+    assert len(whole) > 100
+    drawn.check(steps(early), whole, lambda place: cases[drawn.number(place[0])])
+
+    def seen(of: list[Payment], before: bool) -> dict[str, Counter[Any]]:
+        result = metrics_at(frame(spark, of), own, before=before, **COMMON).drop("id")
+        found: dict[str, Counter[Any]] = {}
+        for account, country, time, *values in rows(result):
+            if time < cut[drawn.number(account)]:
+                row = (country, time, *map(plain, values))
+                found.setdefault(account, Counter())[row] += 1
+        return found
+
+    for before in (False, True):
+        whole_seen = seen(given, before)
+        assert len(whole_seen) > 10
+        drawn.check(seen(early, before), whole_seen, lambda key: cases[drawn.number(key)])
+
+
+def test_metrics_of_all_events_and_of_several_steps(spark: SparkSession) -> None:
+    given = [
+        Payment("a", "x", 0, 3, 1, "1"),
+        Payment("a", "x", 0, 3, 2, "1"),
+        Payment("b", None, 4, 7, 1, "2"),
+    ]
+    own = [
+        Metric("n", "count", by=[], windows=["10us"], step="5us"),
+        Metric("large", "sum(amount)", by=[], windows=["10us"], step="5us", where="amount > 5"),
+        Metric("by_two", "max(amount) where amount < 9", by=[], windows=["10us"], step="2us"),
+    ]
+    result = metrics(frame(spark, given), own, id="id", **COMMON)
+    assert sorted(rows(result), key=lambda row: row[2:4]) == [
+        ("", "10us", "2us", 2, None, None, 3),
+        ("", "10us", "2us", 6, None, None, 7),
+        ("", "10us", "2us", 16, None, None, None),
+        ("", "10us", "5us", 5, 2, 7, None),
+        ("", "10us", "5us", 15, 0, None, None),
+    ]
+    seen = metrics_at(frame(spark, given), own[:2], id="id", **COMMON)
+    found = seen.select("account", "arrival", "n_10us", "large_10us", "ties")
+    assert sorted(rows(found)) == [
+        ("a", 1, 1, None, 0),
+        ("a", 2, 1, None, 0),
+        ("b", 1, 2, 7, 0),
+    ]
+
+
+def test_nothing_gives_nothing(spark: SparkSession) -> None:
+    own = all_of(["account"], ["6us"], "3us")
+    empty = frame(spark, [])
+    assert rows(metrics(empty, own, **COMMON)) == []
+    assert rows(metrics(empty, own, dense=True, **COMMON)) == []
+    assert rows(metrics_at(empty, own, **COMMON)) == []
+
+
+def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
+    """A huge value that has left a window leaves nothing behind."""
+    values = [1e300, 1.0, float("inf"), float("nan"), float("-inf"), 1e-300, *([0.1] * 200)]
+    events = spark.createDataFrame(list(enumerate(values)), "time bigint, amount double")
+    own = [
+        Metric("total", agg.sum("amount"), by=[], windows=["10us"], step="1us"),
+        Metric("middle", agg.mean("amount"), by=[], windows=["10us"], step="1us"),
+    ]
+    for row in rows(metrics(events, own, time="time", time_format="epoch_us", dense=True)):
+        at, total, middle = row[-3:]
+        if 16 <= at <= len(values):
+            assert total == pytest.approx(1.0, abs=1e-14)
+            assert middle == pytest.approx(0.1, abs=1e-15)
+        if at in (4, 5):
+            assert str(total) == "nan"
+    seen = metrics_at(events, own, time="time", time_format="epoch_us")
+    for time, amount, total, *_ in rows(seen):
+        if time >= 16:
+            assert total == pytest.approx(1.1, abs=1e-14), (time, amount)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"windows": ["7m"]}, WindowError, r"whole number of steps of 5m \(got '7m'\). Use a step"),
+        ({"windows": ["1 day"]}, WindowError, "windows: can't be a calendar span"),
+        ({"windows": ["1us"], "step": "1us"}, WindowError, "windows: must be at least 2us"),
+        ({"windows": "1h"}, WindowError, "windows: needs a list of durations"),
+        ({"step": "0s"}, WindowError, "step: must be greater than zero"),
+        ({"by": "account"}, ColumnError, "by: must be a list of columns"),
+        ({"by": ["a", ["b"]]}, ColumnError, "by: must be a column's name"),
+        ({"by": ["window"]}, ColumnError, "not one of the result's own columns"),
+        ({"name": "window"}, AggregateError, "name: the name is reserved"),
+        ({"name": "account"}, AggregateError, "name: the name is that of a dimension"),
+        ({"aggregate": "total(x)"}, AggregateError, "total"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(
+    change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given = {"name": "n", "aggregate": "count", "by": ["account"], "windows": ["1h"], "step": "5m"}
+    with pytest.raises(error, match=message):
+        Metric(**(given | change))  # type: ignore[arg-type]
+
+
+def test_what_does_not_fit_the_events_is_refused(spark: SparkSession) -> None:
+    events = frame(spark, [])
+    n = Metric("n", "count", by=["account"], windows=["1h"], step="5m")
+    bad = Metric("m", "sum(country)", by=["acount"], windows=["1h"], step="5m")
+    country = Metric("country", "count", by=["account"], windows=["1h"], step="5m")
+    with pytest.raises(AggregateError, match="metrics: is empty"):
+        metrics(events, [], **COMMON)
+    with pytest.raises(AggregateError, match="two columns of the result would have this name"):
+        metrics(events, [n, n], **COMMON)
+    with pytest.raises(ColumnError, match=r"key: there is no such column.*Did you mean 'account'"):
+        metrics(events, [bad], **COMMON)
+    with pytest.raises(WindowError, match="dense: can't be combined with at"):
+        metrics(events, [n], dense=True, at=events.select("time"), **COMMON)
+    with pytest.raises(ColumnError, match="at: must have one column"):
+        metrics(events, [n], at=events, **COMMON)
+    with pytest.raises(ColumnError, match=r"at: the rows already have a column.*'n_1h'"):
+        metrics_at(events.withColumn("n_1h", F.lit(1)), [n], **COMMON)
+    assert "country_1h" in metrics_at(events, [country], **COMMON).columns
+
+
+def test_a_filter_is_joined_to_that_of_the_aggregate(spark: SparkSession) -> None:
+    both = Metric("n", agg.count(where="a OR b"), by=[], windows=["1h"], step="5m", where="c OR d")
+    assert str(both) == "n = count where (a OR b) AND (c OR d) over 1h every 5m"
+    given = [Payment("a", None, 1, amount) for amount in range(6)]
+    column = Metric(
+        "n",
+        agg.count(where=F.col("amount") > 1),
+        by=[],
+        windows=["5us"],
+        step="5us",
+        where="amount < 4",
+    )
+    assert [row[-1] for row in rows(metrics(frame(spark, given), [column], **COMMON))] == [2, 0]
+
+
+def test_the_reference_sorts_as_spark_does() -> None:
+    assert order(Payment("a", None, 1, None)) < order(Payment("a", None, 1, -5))
