@@ -241,7 +241,7 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
         each_window = (
             _of_window(events, each, keys, own, found.events.arrival) for each in family.windows
         )
-        rows = reduce(DataFrame.unionByName, each_window)
+        rows = reduce(lambda a, b: a.unionByName(b), each_window)
     values = [
         F.when(F.col(SPAN).isin([window.us for window in each.windows]), value).alias(each.name)
         for each in family.metrics
