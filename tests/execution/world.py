@@ -458,8 +458,8 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
     different = tuple(sorted(set(values)))
     way = tuple(e.value for e in in_order if e.value is not None)[:3]
     reached, steps = 0, (1, 3, 0)
-    # Of a funnel, events at the same time are ordered by the steps that they are.
-    for e in sorted(events, key=lambda e: (e.time, [e.value == step for step in steps])):
+    # Of a funnel, events at the same place are ordered by the steps that they are.
+    for e in sorted(events, key=lambda e: (e.time, e.arrival, [e.value == s for s in steps])):
         reached += reached < 3 and e.value == steps[reached]
     seconds = (in_order[-1].time - in_order[0].time) / 1_000_000
     above = sum(value > 0 for value in values)
