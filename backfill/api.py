@@ -13,7 +13,18 @@ from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import Aggregate
 from backfill.bot_rules import BotRule, Bots
-from backfill.columns import END, EVENTS, FIRST, ORDINAL, REASON, START, TIME, column, key_name
+from backfill.columns import (
+    END,
+    EVENTS,
+    FIRST,
+    ORDINAL,
+    REASON,
+    START,
+    TIME,
+    column,
+    key_name,
+    names_of,
+)
 from backfill.compute import Definition, Key
 from backfill.count_windows import count
 from backfill.cutting import slice_events
@@ -127,8 +138,8 @@ def aggregate(
         [('a', 1, 4), ('a', 2, 5)]
     """
     rules = engine_named(engine)
-    names = _names(key)
-    arrived = _names(arrival or ())
+    names = names_of(key)
+    arrived = names_of(arrival or ())
     usable = _normalised(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
@@ -230,7 +241,7 @@ def sessionize(
             way_out="Drop or rename it",
         )
     system = engine_named(engine)
-    names, arrived = _names(key), _names(arrival or ())
+    names, arrived = names_of(key), names_of(arrival or ())
     rules = system.rules_for(window)
     placed = _normalised(
         events, system, names, time, time_format, timezone, id=None, arrival=arrived
@@ -311,7 +322,7 @@ def bots(
             value=_BOT,
             way_out="Drop or rename it",
         )
-    system, names, found = engine_named(engine), _names(key), Bots.of(gap, rules)
+    system, names, found = engine_named(engine), names_of(key), Bots.of(gap, rules)
     placed = _normalised(events, system, names, time, time_format, timezone, id=id, arrival=())
     marked = with_bots(
         placed,
@@ -392,7 +403,3 @@ def _normalised(
         before_epoch=system.before_epoch,
     )
     return normalise(events, rules)
-
-
-def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)

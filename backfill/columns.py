@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -40,6 +42,11 @@ def quoted(name: str) -> str:
 def column(name: str) -> Column:
     """The column of exactly this name: dots and backticks in it are part of the name."""
     return F.col(quoted(name))
+
+
+def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of columns, whether one or several are given."""
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def key_name(index: int) -> str:

@@ -148,11 +148,6 @@ def having(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return rows.where(~reduce(and_, [F.col(each).isNull() for each in keys]))
 
 
-def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The names, whether one is given or several."""
-    return (columns,) if isinstance(columns, str) else tuple(columns or ())
-
-
 def _dimensions(metrics: Sequence[Metric]) -> list[str]:
     """The columns of all dimensions, once, after checking that the metrics go together."""
     names = [each.name for each in metrics]

@@ -14,13 +14,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import TIME, column
+from backfill.columns import TIME, column, names_of
 from backfill.errors import ColumnError, WindowError
 from backfill.events import time_column
 from backfill.metric import AT as GIVEN
 from backfill.metric import BY, STEP, TIES, VALID_FROM, WINDOW, Metric, value_name, value_names
 from backfill.metric_inputs import TIED as _TIES
-from backfill.metric_inputs import BoundMetrics, bind_metrics, having, names_of, place_rows
+from backfill.metric_inputs import BoundMetrics, bind_metrics, having, place_rows
 from backfill.operators.grids import floor_to
 from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
@@ -107,7 +107,7 @@ def metrics(
             value=dense,
             way_out="Leave one out: `at` gives the values at its own instants only",
         )
-    arrived = names_of(arrival)
+    arrived = names_of(arrival or ())
     found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
     instants = None if at is None else _instants(at, time_format, timezone)
     told = VALID_FROM if at is None else GIVEN
@@ -184,7 +184,7 @@ def metrics_at(
         >>> sorted((row.card, row.cards_1h) for row in found.collect())
         [('x', 0), ('x', 2), ('y', 1)]
     """
-    arrived = names_of(arrival)
+    arrived = names_of(arrival or ())
     found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
     rows = events if at is None else at
     placed, known = place_rows(rows, found, metrics, time, time_format, timezone, arrived)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import TIME
+from backfill.columns import TIME, names_of
 from backfill.joins.latest import latest
-from backfill.joins.sides import LEFT, RIGHT, both_sides, names_of
+from backfill.joins.sides import LEFT, RIGHT, both_sides
 from backfill.time.durations import fixed
 from backfill.window_arguments import flag, positive
 
@@ -76,7 +76,7 @@ def as_of(
     if tolerance is not None:
         limit = positive(fixed(tolerance, field="tolerance"), field="tolerance").us
     sides = both_sides(left, right, on=on, time=time, time_format=time_format, timezone=timezone)
-    arrived = names_of(arrival)
+    arrived = names_of(arrival or ())
     sides.check_order(arrived, RIGHT)
     found = latest(
         sides.left,

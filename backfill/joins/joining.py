@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import column
+from backfill.columns import column, names_of
 from backfill.errors import ColumnError, WindowError
 from backfill.joins.relations import by_count, in_time, numbered, related
 from backfill.joins.shared_windows import SharedWindows
-from backfill.joins.sides import HOWS, LEFT, RIGHT, SHARED, both_sides, condition, names_of
+from backfill.joins.sides import HOWS, LEFT, RIGHT, SHARED, both_sides, condition
 from backfill.window_arguments import choice, flag
 from backfill.windows import HoppingWindow, TumblingWindow
 from backfill.within import Reach, read_within
@@ -111,7 +111,7 @@ def join(
         time_format=time_format,
         timezone=timezone,
     )
-    arrived = names_of(arrival)
+    arrived = names_of(arrival or ())
     if isinstance(reach, Reach):
         if arrived:
             raise WindowError(

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.base import Aggregate
 from backfill.api import aggregate
-from backfill.columns import TIME
+from backfill.columns import TIME, names_of
 from backfill.engines import engine as engine_named
 from backfill.errors import WindowError
 from backfill.joins.latest import latest
@@ -20,7 +20,6 @@ from backfill.joins.sides import (
     RIGHT,
     Sides,
     both_sides,
-    names_of,
     naming,
     pair_of_times,
 )

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import REASON, TIME, quoted
+from backfill.columns import REASON, TIME, names_of, quoted
 from backfill.errors import BackfillError, ColumnError, WindowError, did_you_mean
 from backfill.events import EventRules, normalise
 from backfill.joins.binned import INNER
@@ -172,11 +172,6 @@ def both_sides(
             return normalise(frame, rules).drop(REASON)
 
     return Sides(timed(left, LEFT), timed(right, RIGHT), keys, columns)
-
-
-def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Names of columns: of one, of several, or of none."""
-    return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
 
 def pair_of_times(time: str | Sequence[str]) -> tuple[str, str]:

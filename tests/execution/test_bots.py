@@ -78,16 +78,8 @@ def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
         @initialize(events=events)
         def begin(self, events: list[Event]) -> None:
             self.world = make()
-            self.known: dict[tuple[str | None, int | None, str | None], Event] = {}
-            self._write("0", [*events, PERSON])
+            self.world.write_alike("0", [*events, PERSON])
             self.done: list[tuple[str, dict[str, set[int]], Any]] = []
-
-        def _write(self, name: str, events: list[Event]) -> None:
-            """Copies are alike: of two that differ, the one counted first stays."""
-            for e in events:
-                self.known.setdefault((e.key, e.time, e.id), e)
-            alike = [e if e.id is None else self.known[e.key, e.time, e.id] for e in events]
-            self.world.write(name, alike)
 
         def _check(self) -> None:
             self.world.check()
@@ -96,7 +88,7 @@ def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
 
         @rule(events=events)
         def arrive(self, events: list[Event]) -> None:
-            self._write(str(len(self.world.files)), events)
+            self.world.write_alike(str(len(self.world.files)), events)
 
         @rule(
             low=st.integers(-1, DAYS),
@@ -111,7 +103,7 @@ def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
         @precondition(lambda self: self.world.published)
         @rule(events=events)
         def recompute(self, events: list[Event]) -> None:
-            self._write(str(len(self.world.files)), events)
+            self.world.write_alike(str(len(self.world.files)), events)
             self.world.recompute()
             self._check()
 

@@ -293,25 +293,17 @@ def test_late_events_of_a_hundred_keys(spark: SparkSession, tmp_path: Path, with
             for _ in range(count)
         ]
 
-    def write(name: str, events: list[Event]) -> None:
-        """Copies are alike: of two that differ, the one counted first stays until a full run."""
-        for e in events:
-            known.setdefault((e.key, e.time, e.id), e)
-        world.write(name, [e if e.id is None else known[e.key, e.time, e.id] for e in events])
-
-    known: dict[tuple[str | None, int | None, str | None], Event] = {}
-
     print("seed", SEEDS[with_id])
-    write("0", some(400))
+    world.write_alike("0", some(400))
     # Only some dates at first: what ends on the others is in no table yet.
     world.run(1, 3)
     world.check()
-    write("1", some(40))
+    world.write_alike("1", some(40))
     world.recompute()
     world.check()
     world.run(0, 4)
     world.check()
-    write("2", some(5))
+    world.write_alike("2", some(5))
     world.recompute()
     world.check()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import itertools
 import json
 import re
 import shutil
@@ -203,6 +204,16 @@ class World:
             }
         )
         pq.write_table(table, path)
+
+    def write_alike(self, name: str, events: list[Event]) -> None:
+        """Writes a file in which copies of events are alike, those of earlier files too.
+
+        Of two that differ, the one counted first stays until a full run.
+        """
+        known: dict[tuple[str | None, int | None, str | None], Event] = {}
+        for e in [*itertools.chain(*self.files.values()), *events]:
+            known.setdefault((e.key, e.time, e.id), e)
+        self.write(name, [e if e.id is None else known[e.key, e.time, e.id] for e in events])
 
     def run(self, low: int, high: int, chunk: int | None = None) -> set[int]:
         """Runs the dates from one day's number to another's.
