@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-combinations test-lakehouse engines bench lint format clean
+.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse engines bench lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -48,6 +48,9 @@ test-kills: .venv/ready ## kill 200 runs at random moments
 
 test-combinations: .venv/ready ## compare every engine, format, window and order of arrival; some 25 minutes
 	$(call with_java,.venv) BACKFILL_COMBINATIONS=all .venv/bin/python -m pytest tests/reconcile/test_combinations.py
+
+test-sequences: .venv/ready ## ten random sequences of runs for every window, with and without ids and bots; some hours
+	$(call with_java,.venv) BACKFILL_SEQUENCES=10 .venv/bin/$(PYTEST) tests/execution/test_invariant.py tests/execution/test_bots.py
 
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
 	@echo "These examples again: make test-lakehouse SEED=$(SEED)"

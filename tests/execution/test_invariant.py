@@ -34,8 +34,8 @@ from tests.reference import Event
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 DAYS = 4
-#: In memory, each of a hundred keys.
-SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "3"))
+#: In memory, each of three hundred keys. More of them: BACKFILL_SEQUENCES=10.
+SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "2"))
 #: So that a source has an event.
 SOME = Event("a", at(1, 12), 1, "9")
 #: Around midnights, and around multiples of the gap: where something can go wrong.
@@ -59,18 +59,18 @@ EVENTS = st.lists(
 
 
 def many(draw: st.DrawFn) -> list[Event]:
-    """Events of a hundred keys: as many sequences of runs in one."""
+    """Events of three hundred keys: as many sequences of runs in one."""
     random = Random(draw(st.integers(0, 2**32)))
     return [
         Event(
-            f"{random.choice('abcdefghij')}{random.randrange(10)}",
+            f"{random.choice('abcdefghij')}{random.randrange(30)}",
             at(random.randrange(DAYS))
             + random.choice([0, 1, 2, 24, 46, 47]) * GAP
             + random.choice([-1, 0, 1, GAP // 2]),
             random.choice([None, -3, 0, 1, 3]),
             random.choice(["1", "2", None]),
         )
-        for _ in range(random.randrange(100, 400))
+        for _ in range(random.randrange(300, 1200))
     ]
 
 
@@ -150,7 +150,7 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
         windows = (*WINDOWS, "moving", "shared")
         return World(tmp_path / str(next(numbers)), spark, with_id, windows=windows, gate=True)
 
-    run_state_machine_as_test(machine(make, EVENTS), settings=steps(2))
+    run_state_machine_as_test(machine(make, EVENTS), settings=steps(SEQUENCES))
 
 
 @pytest.mark.slow
