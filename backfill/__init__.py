@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from backfill.bot_rules import BotRule
 from backfill.message_gaps import messages
+from backfill.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterSilence,
+    Repeatedly,
+)
 from backfill.windows import (
     CountWindow,
     CumulatingWindow,
@@ -31,12 +40,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AfterAll",
+    "AfterAny",
+    "AfterCount",
+    "AfterEventTime",
+    "AfterProcessingTime",
+    "AfterSilence",
     "BotRule",
     "CountWindow",
     "CumulatingWindow",
     "HoppingWindow",
     "Job",
     "Metric",
+    "Repeatedly",
     "SessionWindow",
     "SlidingWindow",
     "TumblingWindow",

@@ -39,6 +39,7 @@ MODULES = (
     "metric",
     "published_tables",
     "rolling",
+    "triggers",
     "windows",
     "replay.joins",
     "replay.replaying",

@@ -23,6 +23,7 @@ from backfill.replay.result import Replayed
 from backfill.replay.settings import Settings, resolve
 from backfill.replay.setup import Setup
 from backfill.time.durations import Fixed
+from backfill.triggers import AnyTrigger
 from backfill.windows import EventWindow, SessionWindow, Window
 
 
@@ -50,10 +51,10 @@ def replay(
     watermark_delay: object = None,
     watermark_every: int | None = None,
     allowed_lateness: object = None,
-    early: int | None = None,
+    early: int | AnyTrigger | None = None,
     early_after: object = None,
     early_once: bool | None = None,
-    late: int | None = None,
+    late: int | AnyTrigger | None = None,
     accumulation: str | None = None,
     batch_size: int | None = None,
     idle_batches: bool | None = None,
@@ -99,13 +100,15 @@ def replay(
         watermark_delay: the bound on disorder that derived watermarks wait for; Storm's lag.
         watermark_every: events of an input from one derived watermark to the next.
         allowed_lateness: how long after its end a window takes late events.
-        early: a pane after so many events of a window that is not complete.
+        early: a pane after so many events of a window that is not complete, again and again; or
+            whenever a trigger of `backfill.triggers` fires.
         early_after: a pane so long after the first event since the last one (Samza's
             timeSinceFirstMessage), instead.
         early_once: only the first of these panes (Samza's triggers that are not repeated).
-        late: a pane after so many late events; what is left comes when the window goes. The first
-            event of a window that begins late fires it immediately.
-        accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
+        late: a pane after so many late events, or whenever a trigger fires; what is left comes when
+            the window goes. The first event of a window that begins late fires it immediately.
+        accumulation: accumulating panes repeat what was sent, discarding panes are deltas; with
+            retracting, the last pane is taken back before the next one repeats it.
         batch_size: events in a micro-batch (Spark) or a bundle (Beam), where they do not name
             theirs; 1 by default. Panes by count come at the end of a bundle, with all of it, and
             the watermark stands still within one.

@@ -132,6 +132,9 @@ class Operator(ABC):
     def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
         """The time of the clock when an event of this time comes."""
 
+    def pass_wall_clock(self, now: int, arrival: Any) -> None:  # noqa: B027 - few look at it
+        """The wall clock when an event of this arrival comes."""
+
     @abstractmethod
     def process(self, event: Event, time: int) -> None:
         """Takes an event that has a key and a time; the latter floored to the tick."""

@@ -26,7 +26,7 @@ class OpenSessions(Panes):
         pane = self._open.get(event.key)
         if pane is not None and self._discards and pane.emitted is not None:
             # Nothing is left of what was sent: not its start, nor its deadline and its triggers.
-            pane.deadline = NEVER
+            pane.deadline, pane.gone = NEVER, True
             pane = None
         if pane is None:
             pane = self._open[event.key] = Pane(event.key, time, end)
