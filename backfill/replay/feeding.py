@@ -79,7 +79,7 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
         interval = settings.commits.us
     elif settings.commits is not None:
         places = frozenset(settings.commits)
-    timed = bool(interval or settings.emit_interval or _waits(settings))
+    timed = bool(interval or settings.emit_interval or waits_for_wall_clock(settings))
     committed = NEVER
     last: Any = None
     for count, event in enumerate(events, 1):
@@ -97,7 +97,9 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
             machine.commit(last)
             machine.restart()
         time = event.time
-        if usable(event) and time is not None:
+        if event.passes:
+            _pass(machine, event, tick)
+        elif usable(event) and time is not None:
             process(event, time - time % tick)
         elif event.watermark is not None:
             machine.mark(event)
@@ -123,7 +125,7 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     emissions, emitted = setup.output.emissions, []
     numbers = _numbers(events, setup.settings.batch_size)
     more, begun = False, None
-    wall, timed = setup.wall_clock, _waits(setup.settings)
+    wall, timed = setup.wall_clock, waits_for_wall_clock(setup.settings)
     for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
         if timed:
             wall.see(event)
@@ -131,7 +133,9 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
                 # Within a bundle it stands still, as the watermark does.
                 machine.pass_wall_clock(wall.now, event.arrival)
                 begun = number
-        if usable(event) and event.time is not None:
+        if event.passes:
+            _pass(machine, event, tick)
+        elif usable(event) and event.time is not None:
             process(event, event.time - event.time % tick)
         elif event.watermark is not None:
             machine.mark(event)
@@ -147,7 +151,7 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     return setup.output.result([each.arrival for each in events], emitted)
 
 
-def _waits(settings: Settings) -> bool:
+def waits_for_wall_clock(settings: Settings) -> bool:
     """Whether a trigger waits for the wall clock."""
     return any(
         not isinstance(each, AfterEventTime)
@@ -155,6 +159,15 @@ def _waits(settings: Settings) -> bool:
         if trigger is not None
         for each in delays_of(trigger)
     )
+
+
+def _pass(machine: Operator, event: Event, tick: int) -> None:
+    """Moves the clocks as an event of another key did."""
+    instance = machine.instance(event.partition)
+    if event.wall_clock is not None:
+        instance.pass_wall_clock(event.wall_clock, event.arrival)
+    if event.clock is not None:
+        instance.turn(event.clock - event.clock % tick, NEVER, event.arrival)
 
 
 def _process(setup: Setup, machine: Operator) -> Callable[[Event, int], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -118,6 +119,23 @@ class Panes(Operator):
     def apart(cls, settings: Settings) -> bool:
         """Windows of other keys mean nothing to a key's; a restart takes the clock from all."""
         return not settings.restarts
+
+    @abstractmethod
+    def ends(self, time: int) -> Iterable[int]:
+        """Where windows may end, as the clock judges them, that hold an event of this time."""
+
+    def dues(self, time: int) -> Iterable[int]:
+        """When they are complete, when they are gone, and when a trigger may fire."""
+        for end in self.ends(time):
+            yield end + self._complete
+            if self._lateness:
+                yield end + self._complete + self._lateness
+        since = Since(time, time, time)
+        for each in (self._early, self._late):
+            if each is not None:
+                yield from each.event_times(since)
+                if self._timed:
+                    yield from each.wall_times(since)
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Fires what the clock has passed meanwhile."""

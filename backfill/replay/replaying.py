@@ -21,7 +21,8 @@ from backfill.replay.operators import OPERATORS
 from backfill.replay.output import Output
 from backfill.replay.result import Replayed
 from backfill.replay.settings import Settings, resolve
-from backfill.replay.setup import Setup
+from backfill.replay.setup import Operator, Setup
+from backfill.streaming import Streaming
 from backfill.time.durations import Fixed
 from backfill.triggers import AnyTrigger
 from backfill.windows import EventWindow, SessionWindow, Window
@@ -146,15 +147,9 @@ def replay(
         >>> [(event.arrival, event.reason, event.late_by) for event in found.dropped]
         [(3, 'late', 100000000)]
     """
-    given = {name: value for name, value in locals().items() if name in _SETTINGS}
+    given = {name: value for name, value in locals().items() if name in SETTINGS}
     row = engine_named(engine) if isinstance(engine, str) else engine
-    row.check(window)
-    streaming, name = choose(row, window, api, rolling=bool(rolling))
-    kind = OPERATORS[name]
-    takes = kind.takes
-    if isinstance(window, SessionWindow):
-        takes -= streaming.not_of_sessions
-    settings = resolve(given, row, streaming, takes)
+    streaming, kind, settings = chosen(window, row, {**given, "api": api})
     ordered = _in_order(events)
     setup = Setup(
         window=window,
@@ -174,10 +169,32 @@ def replay(
         return feed(ordered, setup, machine)
 
 
-_SETTINGS = frozenset(each.name for each in fields(Settings))
+#: The arguments of `replay` that say how an operator runs.
+SETTINGS = frozenset(each.name for each in fields(Settings))
+
+
+def chosen(
+    window: Window | EventWindow, engine: Engine, given: Mapping[str, Any]
+) -> tuple[Streaming, type[Operator], Settings]:
+    """The interface, the operator and its settings; `given`: arguments of `replay`, and `api`.
+
+    Raises:
+        WindowError: if the engine has no such window.
+        ReplayError: if it has no such setting.
+    """
+    engine.check(window)
+    settings = dict(given)
+    api, rolling = settings.pop("api", None), bool(settings.get("rolling"))
+    streaming, name = choose(engine, window, api, rolling=rolling)
+    kind = OPERATORS[name]
+    takes = kind.takes
+    if isinstance(window, SessionWindow):
+        takes -= streaming.not_of_sessions
+    return streaming, kind, resolve(settings, engine, streaming, takes)
 
 
 def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
+    events = [each for each in events if not each.passes]
     clocked = sum(each.clock is not None for each in events)
     if clocked and not apart:
         raise ReplayError(

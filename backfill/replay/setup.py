@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -128,6 +129,10 @@ class Operator(ABC):
     def instance(self, partition: Any) -> Operator:
         """The instance that a partition's events go to."""
         return self
+
+    def dues(self, time: int) -> Iterable[int]:
+        """The times of the clock at which something may be due for an event of this time."""
+        return ()
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
         """The time of the clock when an event of this time comes."""

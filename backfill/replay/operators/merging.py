@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Any
 
 from backfill.replay.clocks import NEVER
@@ -56,6 +57,10 @@ class MergingPanes(Panes):
         panes[low:high] = [pane]
         self.schedule(pane)
         self.add(pane, event, time)
+
+    def ends(self, time: int) -> Iterable[int]:
+        """A session ends a gap after one of its events."""
+        return (time + self._gap,)
 
     def forget(self, pane: Pane) -> None:
         """Its state is cleared."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from backfill.replay.clocks import NEVER
@@ -34,6 +35,10 @@ class OpenSessions(Panes):
         else:
             self._extend(pane, time, end)
         self.add(pane, event, time)
+
+    def ends(self, time: int) -> Iterable[int]:
+        """A session ends a gap after one of its events."""
+        return (time + self._gap,)
 
     def _extend(self, pane: Pane, time: int, end: int) -> None:
         if pane.emitted is not None and pane.end != end:
