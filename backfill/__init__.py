@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from backfill.joins import as_of, join, session_join
     from backfill.metric import Metric
     from backfill.rolling import metrics, metrics_at
+    from backfill.update_history import table_as_of, updates
 
 __version__ = "0.1.0"
 
@@ -67,6 +68,8 @@ __all__ = [
     "reconcile",
     "session_join",
     "sessionize",
+    "table_as_of",
+    "updates",
 ]
 
 # Silent, unless whoever imports this configures logging.
@@ -84,6 +87,8 @@ _HOMES = {
     "reconcile": "backfill.job",
     "session_join": "backfill.joins",
     "sessionize": "backfill.api",
+    "table_as_of": "backfill.update_history",
+    "updates": "backfill.update_history",
 }
 
 

@@ -40,6 +40,8 @@ MODULES = (
     "published_tables",
     "rolling",
     "triggers",
+    "update_history.table",
+    "update_history.updating",
     "windows",
     "replay.joins",
     "replay.replaying",
