@@ -49,7 +49,7 @@ test-kills: .venv/ready ## kill 200 runs at random moments
 test-combinations: .venv/ready ## compare every engine, format, window and order of arrival; some 25 minutes
 	$(call with_java,.venv) BACKFILL_COMBINATIONS=all .venv/bin/python -m pytest tests/reconcile/test_combinations.py
 
-test-sequences: .venv/ready ## ten random sequences of runs for every window, with and without ids and bots; some hours
+test-sequences: .venv/ready ## ten random sequences of runs for every window, with ids and bots and without; takes long
 	$(call with_java,.venv) BACKFILL_SEQUENCES=10 .venv/bin/$(PYTEST) tests/execution/test_invariant.py tests/execution/test_bots.py
 
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for

@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from backfill.bot_rules import BotRule
 from backfill.message_gaps import messages
+from backfill.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterSilence,
+    Repeatedly,
+)
 from backfill.windows import (
     CountWindow,
     CumulatingWindow,
@@ -27,16 +36,24 @@ if TYPE_CHECKING:
     from backfill.joins import as_of, join, session_join
     from backfill.metric import Metric
     from backfill.rolling import metrics, metrics_at
+    from backfill.update_history import table_as_of, updates
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AfterAll",
+    "AfterAny",
+    "AfterCount",
+    "AfterEventTime",
+    "AfterProcessingTime",
+    "AfterSilence",
     "BotRule",
     "CountWindow",
     "CumulatingWindow",
     "HoppingWindow",
     "Job",
     "Metric",
+    "Repeatedly",
     "SessionWindow",
     "SlidingWindow",
     "TumblingWindow",
@@ -51,6 +68,8 @@ __all__ = [
     "reconcile",
     "session_join",
     "sessionize",
+    "table_as_of",
+    "updates",
 ]
 
 # Silent, unless whoever imports this configures logging.
@@ -68,6 +87,8 @@ _HOMES = {
     "reconcile": "backfill.job",
     "session_join": "backfill.joins",
     "sessionize": "backfill.api",
+    "table_as_of": "backfill.update_history",
+    "updates": "backfill.update_history",
 }
 
 

@@ -28,6 +28,7 @@ class Streaming:
         clock_start: where the clock begins, in µs; None: before everything.
         clock_grain: the derived watermark is floored to this many µs.
         complete_ticks: a window is complete when the clock has come to its end plus this.
+        timer_ticks: a trigger by the wall clock fires so many ticks after its time.
         late: lateness is judged of the window after merging, or of the event's own window before
             it; or nothing is late.
         flushes: the end of the input completes all windows.
@@ -43,6 +44,7 @@ class Streaming:
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
         empty_panes: a window fires on time even if its panes are deltas and nothing came since the
             last one.
+        retracts: panes can be retracted, besides that they repeat what was sent or are deltas.
         stamps: output records carry a time.
         emits: the policies of emission, the default one first.
         not_of_sessions: settings that it takes for other windows only.
@@ -56,6 +58,7 @@ class Streaming:
     clock_start: int | None = None
     clock_grain: int = 1
     complete_ticks: int = 0
+    timer_ticks: int = 0
     late: Literal["merged", "own", "never"] = "merged"
     flushes: bool = False
     null_key: Unusable = "drop"
@@ -69,6 +72,7 @@ class Streaming:
     cumulating: bool = True
     changelog: bool = False
     empty_panes: bool = False
+    retracts: bool = False
     stamps: bool = True
     emits: tuple[str, ...] = ("on_close",)
     not_of_sessions: frozenset[str] = frozenset()
@@ -203,12 +207,14 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                 operators={"session": "merging", "aligned": "aligned"},
                 feed="bundles",
                 clock="watermark",
+                timer_ticks=1,
                 late="own",
                 flushes=True,
                 null_key="group",
                 null_time="refuse",
                 gaps=True,
                 empty_panes=True,
+                retracts=True,
                 emits=("on_close", "on_update"),
                 settings={
                     **_DELAY,

@@ -25,6 +25,7 @@ from backfill import (
     messages,
     session_join,
     sessionize,
+    updates,
 )
 from backfill import aggregates as agg
 from tests.connect import listening, session
@@ -77,6 +78,16 @@ counts["joined"] = [
     as_of(events, buys, **common).count(),
     session_join(events, buys, window=SessionWindow(gap="30m"), how="left", **common).count(),
 ]
+sent = updates(
+    events,
+    SessionWindow(gap="30m"),
+    key="user_id",
+    time="event_time",
+    arrival="event_time",
+    aggregates={"n": agg.count()},
+    engine="beam",
+)
+counts["sent"] = [sent.count(), sent.agg({"n": "sum"}).collect()[0][0]]
 path = folder / "job.yaml"
 path.write_text(
     path.read_text()

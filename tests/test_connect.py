@@ -20,6 +20,7 @@ def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
     assert counts["bots"][0] > 5000 > counts["bots"][1]
     # As without it.
     assert counts["joined"] == [7907, 4432, 5058, 5058]
+    assert counts["sent"] == [407, 5055]
     assert counts["late"] == [1, 5001]
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
     # The built-in ones of events and three windows, and our four; one of these is a warning.

@@ -93,7 +93,8 @@ class StreamOptions:
         topic: which form of a windowed key it is: `output` or `changelog`.
         firing: what a repeated row of Flink's DataStream is: `accumulating` (all of the window
             again) or `delta` (what came since); `once`: rows do not repeat.
-        panes: the same for Beam and Samza: `accumulating` or `discarding`.
+        panes: the same for Beam and Samza: `accumulating` or `discarding`; for Beam also
+            `retracting`, where a column `is_retraction` says which rows take a pane back.
 
     Raises:
         JobFileError: a value that is not one of these, or an option that the format does not take.
@@ -133,6 +134,13 @@ class StreamOptions:
                     value=value,
                     way_out="Leave it out",
                 )
+        if self.retracting and self.form.engine != "beam":
+            raise JobFileError(
+                f"panes of {self.format} are not taken back",
+                field="stream.panes",
+                value=self.panes,
+                way_out="Allowed: accumulating, discarding",
+            )
         self._check_columns()
 
     @property
@@ -149,6 +157,11 @@ class StreamOptions:
     def repeats(self) -> bool:
         """A row repeats all of its window, and of sessions that were merged into it."""
         return "accumulating" in (self.firing, self.panes)
+
+    @property
+    def retracting(self) -> bool:
+        """Rows take back others, by a column of their own."""
+        return self.panes == "retracting"
 
     def engine(self, jobs: Engine) -> Engine:
         """Whose bounds the rows follow, in a job of that engine."""

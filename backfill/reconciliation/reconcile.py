@@ -32,13 +32,14 @@ from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
 from backfill.reconciliation.same_time import interchangeable, numbered
-from backfill.reconciliation.sources import Received, fields_of, keys_of, received
+from backfill.reconciliation.sources import Received, keys_of, received
 from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.store import Table
 from backfill.time.durations import fixed
+from backfill.update_history import fields_of
 from backfill.windows import AnyWindow, CountWindow, is_distinct
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.base import Aggregate, to_column
+from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind
 from backfill.columns import TIME, column, key_name
 from backfill.engines import Engine
@@ -31,39 +31,6 @@ from backfill.streaming import Streaming
 from backfill.time.dates import ALL
 
 _BATCH, _ID = "_batch", "_id"
-
-
-@dataclass(frozen=True)
-class Field:
-    """An aggregate over fields that Spark has evaluated.
-
-    Attributes:
-        python: the name of its form in Python.
-        expression: the field that is aggregated; None: the event itself.
-        where: a field that is true for events that count; None: all do.
-    """
-
-    python: str
-    expression: str | None
-    where: str | None
-
-
-def fields_of(aggregates: Mapping[str, Aggregate]) -> tuple[dict[str, Field], dict[str, Column]]:
-    """Aggregates that have a form in Python over plain fields, and these as columns of events."""
-    fields: dict[str, Field] = {}
-    columns: dict[str, Column] = {}
-    for number, (name, each) in enumerate(aggregates.items()):
-        value = where = None
-        if each.python is None:
-            continue
-        if each.expression is not None:
-            value = f"x{number}"
-            columns[value] = to_column(each.expression)
-        if each.where is not None:
-            where = f"w{number}"
-            columns[where] = F.coalesce(to_column(each.where), F.lit(False))
-        fields[name] = Field(each.python, value, where)
-    return fields, columns
 
 
 @dataclass(frozen=True)

@@ -58,4 +58,6 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> S
         operator.setdefault("emit", emit)
     if options.deltas:
         operator["accumulation"] = "discarding"
+    elif options.retracting:
+        operator["accumulation"] = "retracting"
     return StreamDescription(options, operator)

@@ -28,6 +28,8 @@ class Event:
             replayed apart.
         wall_clock: the wall clock in µs as the event was processed, for what goes by that; None:
             its own time.
+        passes: it only moves the clocks, to `clock` and `wall_clock`: an event of a key that is
+            replayed elsewhere.
     """
 
     key: Any
@@ -40,3 +42,4 @@ class Event:
     gap: int | None = None
     clock: int | None = None
     wall_clock: int | None = None
+    passes: bool = False

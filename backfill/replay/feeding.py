@@ -12,8 +12,11 @@ from backfill.errors import ReplayError
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.result import Replayed
+from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
+from backfill.replay.triggering import early_trigger, late_trigger
 from backfill.time.durations import DAY_US, Calendar, Fixed
+from backfill.triggers import AfterEventTime, delays_of
 from backfill.windows import CountWindow, durations_of
 
 #: From the beginning of year 2 to the end of 9998, µs since the epoch.
@@ -76,12 +79,13 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
         interval = settings.commits.us
     elif settings.commits is not None:
         places = frozenset(settings.commits)
-    timed = bool(interval or settings.emit_interval)
+    timed = bool(interval or settings.emit_interval or waits_for_wall_clock(settings))
     committed = NEVER
     last: Any = None
     for count, event in enumerate(events, 1):
         if timed:
             wall.see(event)
+            machine.pass_wall_clock(wall.now, event.arrival)
             if interval and wall.now - committed > interval:
                 if committed == NEVER:
                     committed = wall.now
@@ -93,7 +97,9 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
             machine.commit(last)
             machine.restart()
         time = event.time
-        if usable(event) and time is not None:
+        if event.passes:
+            _pass(machine, event, tick)
+        elif usable(event) and time is not None:
             process(event, time - time % tick)
         elif event.watermark is not None:
             machine.mark(event)
@@ -118,9 +124,18 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     idle, clocked = setup.settings.idle_batches, setup.clocked
     emissions, emitted = setup.output.emissions, []
     numbers = _numbers(events, setup.settings.batch_size)
-    more = False
+    more, begun = False, None
+    wall, timed = setup.wall_clock, waits_for_wall_clock(setup.settings)
     for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
-        if usable(event) and event.time is not None:
+        if timed:
+            wall.see(event)
+            if number != begun:
+                # Within a bundle it stands still, as the watermark does.
+                machine.pass_wall_clock(wall.now, event.arrival)
+                begun = number
+        if event.passes:
+            _pass(machine, event, tick)
+        elif usable(event) and event.time is not None:
             process(event, event.time - event.time % tick)
         elif event.watermark is not None:
             machine.mark(event)
@@ -134,6 +149,25 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
         machine.end_batch(None)
     _end(setup, machine)
     return setup.output.result([each.arrival for each in events], emitted)
+
+
+def waits_for_wall_clock(settings: Settings) -> bool:
+    """Whether a trigger waits for the wall clock."""
+    return any(
+        not isinstance(each, AfterEventTime)
+        for trigger in (early_trigger(settings), late_trigger(settings))
+        if trigger is not None
+        for each in delays_of(trigger)
+    )
+
+
+def _pass(machine: Operator, event: Event, tick: int) -> None:
+    """Moves the clocks as an event of another key did."""
+    instance = machine.instance(event.partition)
+    if event.wall_clock is not None:
+        instance.pass_wall_clock(event.wall_clock, event.arrival)
+    if event.clock is not None:
+        instance.turn(event.clock - event.clock % tick, NEVER, event.arrival)
 
 
 def _process(setup: Setup, machine: Operator) -> Callable[[Event, int], None]:

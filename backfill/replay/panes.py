@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from backfill.replay.clocks import ALWAYS, NEVER, ProcessingTime
@@ -11,6 +13,7 @@ from backfill.replay.event import Event
 from backfill.replay.folding import State
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
+from backfill.replay.triggering import Firing, Since, early_trigger, late_trigger
 
 
 class Pane:
@@ -20,25 +23,31 @@ class Pane:
         total: the content of a window in all; with discarding panes, what its panes add up to.
         fresh: with discarding panes, the content since the last one; else None.
         unseen: the number of events since the last pane.
+        since: when the first and the last of them came; None if there is none.
         emitted: the values of the last pane, or None before the first one.
+        stands: with panes that are retracted, the bounds of those that were not yet.
         done: it was complete and has fired, or can only fire late.
         end: the start of what is not in the window any more.
         deadline: the same as it is judged by the clock.
-        early: when the next early pane is due; None where no timer is set for one.
-        spent: its only early pane has fired.
+        made: the number of its latest timer, by which those of one time are in order.
+        gone: it has come to its end, or was merged into another.
+        spent: what its early trigger, or once it is done its late one, had to fire has fired.
     """
 
     __slots__ = (
-        *("deadline", "done", "early", "end", "fresh", "key", "spent", "start"),
-        *("emitted", "total", "unseen"),
+        *("deadline", "done", "end", "fresh", "gone", "key", "since", "spent", "stands", "start"),
+        *("emitted", "made", "total", "unseen"),
     )
 
     def __init__(self, key: Any, start: int, end: int) -> None:
         self.key = key
         self.start = start
         self.end = self.deadline = end
-        self.early: int | None = None
+        self.made = 0
+        self.gone = False
         self.spent = False
+        self.since: Since | None = None
+        self.stands: list[tuple[int, int]] = []
         self.total: State | None = None
         self.fresh: State | None = None
         self.unseen = 0
@@ -77,14 +86,20 @@ class Panes(Operator):
         self._tick = setup.tick
         self._lateness = settings.allowed_lateness
         self._complete = streaming.complete_ticks * setup.tick
-        self._early = 1 if settings.emit == "on_update" else settings.early
-        self._early_after = settings.early_after if self._early is None else None
-        self._early_once = settings.early_once
-        self._late = settings.late
+        tick = streaming.timer_ticks * setup.tick
+        early = early_trigger(settings)
+        self._early = None if early is None else Firing(early, tick)
+        self._late = Firing(late_trigger(settings), tick)
+        firings = [each for each in (self._early, self._late) if each is not None]
+        self._waits = any(each.waits for each in firings)
+        self._moves = any(each.moves for each in firings)
         self._discards = settings.accumulation == "discarding"
+        self._retracts = settings.accumulation == "retracting"
         self._changelog = streaming.changelog
-        timed = streaming.clock == "processing_time"
-        self._clock = setup.processing_time() if timed else setup.watermark()
+        #: The operator's clock is the wall clock itself.
+        self._timed = streaming.clock == "processing_time"
+        self._clock = setup.processing_time() if self._timed else setup.watermark()
+        self._wall = NEVER
         self._empty_panes = streaming.empty_panes
         self._bundled = streaming.feed == "bundles"
         #: Windows that got events of this bundle, and how many.
@@ -93,7 +108,11 @@ class Panes(Operator):
         self._unseen: list[tuple[Event, int]] = []
         #: What a session's reported end is before the end that the clock judges.
         self._behind = 0
-        self._timers: list[tuple[int, int, Pane]] = []
+        #: When windows are complete or gone, and when their triggers may fire by the same clock:
+        #: the time, the number of a window's timer, whether it is the former, the window.
+        self._timers: list[tuple[int, int, bool, Pane]] = []
+        #: When triggers may fire by the wall clock.
+        self._alarms: list[tuple[int, int, Pane]] = []
         self._made = 0
 
     @classmethod
@@ -101,11 +120,39 @@ class Panes(Operator):
         """Windows of other keys mean nothing to a key's; a restart takes the clock from all."""
         return not settings.restarts
 
+    @abstractmethod
+    def ends(self, time: int) -> Iterable[int]:
+        """Where windows may end, as the clock judges them, that hold an event of this time."""
+
+    def dues(self, time: int) -> Iterable[int]:
+        """When they are complete, when they are gone, and when a trigger may fire."""
+        for end in self.ends(time):
+            yield end + self._complete
+            if self._lateness:
+                yield end + self._complete + self._lateness
+        since = Since(time, time, time)
+        for each in (self._early, self._late):
+            if each is not None:
+                yield from each.event_times(since)
+                if self._timed:
+                    yield from each.wall_times(since)
+
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Fires what the clock has passed meanwhile."""
         before, self._clock.now = self._clock.now, clock
         if clock > before:
             self._fire(clock, arrival)
+
+    def pass_wall_clock(self, now: int, arrival: Any) -> None:
+        """Fires what the wall clock has passed."""
+        if now <= self._wall:
+            return
+        self._wall = now = now // self._tick * self._tick
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            pane = heappop(alarms)[2]
+            if not pane.gone:
+                self._judge(pane, arrival)
 
     @property
     def _now(self) -> int:
@@ -167,8 +214,10 @@ class Panes(Operator):
         if self._setup.streaming.flushes:
             self._fire(ALWAYS, None, flush=True)
         else:
-            for _, _, pane in sorted(self._timers):
+            for _, _, completes, pane in sorted(self._timers, key=itemgetter(0, 1)):
                 assert pane.total is not None
+                if not completes:
+                    continue
                 window = self._output.window(pane.key, pane.start, pane.end, pane.total)
                 self._output.pending.append(window)
 
@@ -181,12 +230,13 @@ class Panes(Operator):
 
     def schedule(self, pane: Pane) -> None:
         """Sets the timer of a new pane, or of one whose end has moved."""
-        self._made += 1
+        pane.made = self._made = self._made + 1
         due = pane.deadline + self._complete
         if due <= self._now and self._lateness:
             pane.done = True
             due += self._lateness
-        heappush(self._timers, (due, self._made, pane))
+        heappush(self._timers, (due, self._made, True, pane))
+        self._arm(pane)
 
     def add(self, pane: Pane, event: Event, time: int) -> None:
         """Adds an event, which may fire the window early or late; in a bundle, at its end."""
@@ -201,28 +251,62 @@ class Panes(Operator):
             else:
                 folding.add(pane.fresh, event, time)
         pane.unseen += 1
-        if self._early_after is not None and pane.early is None and not (pane.done or pane.spent):
-            self._made += 1
-            pane.early = time + self._early_after
-            heappush(self._timers, (pane.early, self._made, pane))
+        if self._waits:
+            self._note(pane, time)
         if self._bundled:
             self._touched[pane] = self._touched.get(pane, 0) + 1
         else:
             self._judge(pane, event.arrival)
 
-    def _judge(self, pane: Pane, arrival: Any) -> None:
-        """Fires the window early or late, if enough has come since it last fired."""
-        if pane.done:
-            # A window that begins late has not fired on time yet: its first event makes up for it.
-            begins = pane.total is not None and pane.unseen == pane.total.count
-            if begins or pane.unseen >= self._late:
-                self.emit(pane, "late", arrival)
-        elif self._early is not None and not pane.spent and pane.unseen >= self._early:
-            self._emit_early(pane, arrival)
+    def _note(self, pane: Pane, time: int) -> None:
+        """An event of this time has come to the window now."""
+        wall = time if self._timed else self._wall
+        if pane.since is None:
+            pane.since = Since(time, wall, wall)
+            self._arm(pane)
+            return
+        if self._moves:
+            pane.since = pane.since._replace(last=wall)
+            self._arm(pane)
 
-    def _emit_early(self, pane: Pane, arrival: Any) -> None:
-        pane.early, pane.spent = None, self._early_once
-        self.emit(pane, "early", arrival)
+    def _firing(self, pane: Pane) -> Firing | None:
+        """The trigger that a window has now."""
+        return None if pane.spent else self._late if pane.done else self._early
+
+    def _arm(self, pane: Pane) -> None:
+        """Sets timers for the times at which a window's trigger may fire."""
+        firing, since = self._firing(pane), pane.since
+        if firing is None or since is None:
+            return
+        for due in firing.event_times(since):
+            heappush(self._timers, (due, pane.made, False, pane))
+        for due in firing.wall_times(since):
+            if self._timed:
+                heappush(self._timers, (due, pane.made, False, pane))
+            else:
+                self._made += 1
+                heappush(self._alarms, (due, self._made, pane))
+
+    def _judge(self, pane: Pane, arrival: Any) -> None:
+        """Fires the window early or late, if its trigger does."""
+        if not pane.unseen:
+            return
+        if pane.done and pane.total is not None and pane.unseen == pane.total.count:
+            # A window that begins late has not fired on time yet: its first event makes up for it.
+            self.emit(pane, "late", arrival)
+            return
+        firing = self._firing(pane)
+        if firing is None:
+            return
+        if firing.count is not None:
+            fires = pane.unseen >= firing.count
+        else:
+            assert pane.since is not None
+            wall = self._now if self._timed else self._wall
+            fires = firing.ready(pane.unseen, pane.since, self._now, wall)
+        if fires:
+            pane.spent = firing.once
+            self.emit(pane, "late" if pane.done else "early", arrival)
 
     def emit(self, pane: Pane, op: str, arrival: Any) -> None:
         """Sends what the window holds, or what it got since the last pane."""
@@ -246,20 +330,23 @@ class Panes(Operator):
             pane.emitted = True
             pane.fresh = None
         else:
+            for bounds in pane.stands:
+                output.retract(arrival, key, *bounds, "retraction", stamp)
             output.send(arrival, key, start, end, total, op, stamp)
+            pane.stands = [(start, end)] if self._retracts else []
             pane.emitted = True
-        pane.unseen = 0
+        pane.unseen, pane.since = 0, None
 
     def _fire(self, now: int, arrival: Any, *, flush: bool = False) -> None:
         timers, complete, lateness = self._timers, self._complete, self._lateness
         while timers and timers[0][0] <= now:
-            due, made, pane = heappop(timers)
+            due, made, completes, pane = heappop(timers)
             on_time = pane.deadline + complete
-            if due == pane.early and not pane.done:
-                pane.early = None
-                # The end of the input completes windows, and waits for no early pane.
-                if not flush:
-                    self._emit_early(pane, arrival)
+            if not completes:
+                # Early panes do not come with the one on time, but from a timer that is before it;
+                # and the end of the input completes windows, and waits for no early pane.
+                if not (pane.gone or flush) and (self._timed or now < on_time or pane.done):
+                    self._judge(pane, arrival)
                 continue
             if due != on_time and due != on_time + lateness:
                 continue  # the session was merged into another
@@ -267,10 +354,10 @@ class Panes(Operator):
                 self.fired(pane)
                 self.emit(pane, "on_time", arrival)
                 if lateness:
-                    pane.done = True
-                    heappush(timers, (on_time + lateness, made, pane))
+                    pane.done, pane.spent = True, False
+                    heappush(timers, (on_time + lateness, made, True, pane))
                     continue
             elif pane.unseen:
                 self.emit(pane, "late", arrival)
-            pane.early = None
+            pane.gone = True
             self.forget(pane)

@@ -21,8 +21,10 @@ from backfill.replay.operators import OPERATORS
 from backfill.replay.output import Output
 from backfill.replay.result import Replayed
 from backfill.replay.settings import Settings, resolve
-from backfill.replay.setup import Setup
+from backfill.replay.setup import Operator, Setup
+from backfill.streaming import Streaming
 from backfill.time.durations import Fixed
+from backfill.triggers import AnyTrigger
 from backfill.windows import EventWindow, SessionWindow, Window
 
 
@@ -50,10 +52,10 @@ def replay(
     watermark_delay: object = None,
     watermark_every: int | None = None,
     allowed_lateness: object = None,
-    early: int | None = None,
+    early: int | AnyTrigger | None = None,
     early_after: object = None,
     early_once: bool | None = None,
-    late: int | None = None,
+    late: int | AnyTrigger | None = None,
     accumulation: str | None = None,
     batch_size: int | None = None,
     idle_batches: bool | None = None,
@@ -99,13 +101,15 @@ def replay(
         watermark_delay: the bound on disorder that derived watermarks wait for; Storm's lag.
         watermark_every: events of an input from one derived watermark to the next.
         allowed_lateness: how long after its end a window takes late events.
-        early: a pane after so many events of a window that is not complete.
+        early: a pane after so many events of a window that is not complete, again and again; or
+            whenever a trigger of `backfill.triggers` fires.
         early_after: a pane so long after the first event since the last one (Samza's
             timeSinceFirstMessage), instead.
         early_once: only the first of these panes (Samza's triggers that are not repeated).
-        late: a pane after so many late events; what is left comes when the window goes. The first
-            event of a window that begins late fires it immediately.
-        accumulation: accumulating panes repeat what was sent, discarding panes are deltas.
+        late: a pane after so many late events, or whenever a trigger fires; what is left comes when
+            the window goes. The first event of a window that begins late fires it immediately.
+        accumulation: accumulating panes repeat what was sent, discarding panes are deltas; with
+            retracting, the last pane is taken back before the next one repeats it.
         batch_size: events in a micro-batch (Spark) or a bundle (Beam), where they do not name
             theirs; 1 by default. Panes by count come at the end of a bundle, with all of it, and
             the watermark stands still within one.
@@ -143,15 +147,9 @@ def replay(
         >>> [(event.arrival, event.reason, event.late_by) for event in found.dropped]
         [(3, 'late', 100000000)]
     """
-    given = {name: value for name, value in locals().items() if name in _SETTINGS}
+    given = {name: value for name, value in locals().items() if name in SETTINGS}
     row = engine_named(engine) if isinstance(engine, str) else engine
-    row.check(window)
-    streaming, name = choose(row, window, api, rolling=bool(rolling))
-    kind = OPERATORS[name]
-    takes = kind.takes
-    if isinstance(window, SessionWindow):
-        takes -= streaming.not_of_sessions
-    settings = resolve(given, row, streaming, takes)
+    streaming, kind, settings = chosen(window, row, {**given, "api": api})
     ordered = _in_order(events)
     setup = Setup(
         window=window,
@@ -171,10 +169,32 @@ def replay(
         return feed(ordered, setup, machine)
 
 
-_SETTINGS = frozenset(each.name for each in fields(Settings))
+#: The arguments of `replay` that say how an operator runs.
+SETTINGS = frozenset(each.name for each in fields(Settings))
+
+
+def chosen(
+    window: Window | EventWindow, engine: Engine, given: Mapping[str, Any]
+) -> tuple[Streaming, type[Operator], Settings]:
+    """The interface, the operator and its settings; `given`: arguments of `replay`, and `api`.
+
+    Raises:
+        WindowError: if the engine has no such window.
+        ReplayError: if it has no such setting.
+    """
+    engine.check(window)
+    settings = dict(given)
+    api, rolling = settings.pop("api", None), bool(settings.get("rolling"))
+    streaming, name = choose(engine, window, api, rolling=rolling)
+    kind = OPERATORS[name]
+    takes = kind.takes
+    if isinstance(window, SessionWindow):
+        takes -= streaming.not_of_sessions
+    return streaming, kind, resolve(settings, engine, streaming, takes)
 
 
 def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
+    events = [each for each in events if not each.passes]
     clocked = sum(each.clock is not None for each in events)
     if clocked and not apart:
         raise ReplayError(

@@ -10,6 +10,7 @@ from backfill.engines import Engine
 from backfill.errors import ReplayError, did_you_mean
 from backfill.streaming import Streaming
 from backfill.time.durations import Fixed, fixed
+from backfill.triggers import AnyTrigger, delays_of
 
 _DURATIONS = (
     "grace",
@@ -22,9 +23,11 @@ _DURATIONS = (
     "emit_interval",
 )
 _COUNTS = {"segments": 2, "watermark_every": 1, "batch_size": 1, "early": 1, "late": 1}
+#: Of these counts, those that can be another trigger.
+_TRIGGERS = ("early", "late")
 _CHOICES = {
     "past_retention": ("drop", "forward"),
-    "accumulation": ("accumulating", "discarding"),
+    "accumulation": ("accumulating", "discarding", "retracting"),
     "store": ("disk", "memory"),
 }
 #: Two that can't be given together, and why.
@@ -56,11 +59,11 @@ class Settings:
     watermark_delay: int = 0
     watermark_every: int = 1
     allowed_lateness: int = 0
-    early: int | None = None
+    early: int | AnyTrigger | None = None
     early_after: int | None = None
     early_once: bool = False
-    late: int = 1
-    accumulation: Literal["accumulating", "discarding"] = "accumulating"
+    late: int | AnyTrigger = 1
+    accumulation: Literal["accumulating", "discarding", "retracting"] = "accumulating"
     batch_size: int | None = None
     idle_batches: bool = False
     allow_multiple: bool = True
@@ -131,8 +134,27 @@ def resolve(
             value=str(wanted["emit_interval"]),
             way_out="Leave it out, or give emit='on_close'",
         )
+    _check_triggers(wanted, engine, streaming)
     values = {name: streaming.settings[name] for name in allowed} | wanted
     return Settings(emit=emit, **{n: _checked(n, v, engine) for n, v in values.items()})
+
+
+def _check_triggers(wanted: Mapping[str, Any], engine: Engine, streaming: Streaming) -> None:
+    if wanted.get("accumulation") == "retracting" and not streaming.retracts:
+        raise ReplayError(
+            f"the engine {engine.name} retracts no panes",
+            field="accumulation",
+            value="retracting",
+            way_out="Use accumulating or discarding; Beam's model, and Flink's api='sql-group', "
+            "have retractions",
+        )
+    if isinstance(wanted.get("early"), AnyTrigger) and wanted.get("early_once"):
+        raise ReplayError(
+            "a trigger fires once anyway, unless it is Repeatedly",
+            field="early_once",
+            value=True,
+            way_out="Leave it out",
+        )
 
 
 def _checked(name: str, value: Any, engine: Engine) -> Any:
@@ -160,12 +182,15 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 way_out="Use a value such as 30s",
             )
         return span
+    if name in _TRIGGERS and isinstance(value, AnyTrigger):
+        return _checked_trigger(name, value, engine)
     if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):
         raise ReplayError(
             f"must be a whole number, at least {_COUNTS[name]}",
             field=name,
             value=value,
-            way_out="Use a value such as 10",
+            way_out="Use a value such as 10"
+            + (", or a trigger such as AfterCount(10)" if name in _TRIGGERS else ""),
         )
     if name in _CHOICES and value not in _CHOICES[name]:
         raise ReplayError(
@@ -175,3 +200,15 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
             way_out=did_you_mean(str(value), _CHOICES[name]),
         )
     return value
+
+
+def _checked_trigger(name: str, trigger: AnyTrigger, engine: Engine) -> AnyTrigger:
+    for each in delays_of(trigger):
+        if each.delay.us % engine.tick_us:
+            raise ReplayError(
+                "must be whole milliseconds",
+                field=f"{name}.{type(each).__name__}.delay",
+                value=str(each.delay),
+                way_out="Use a value such as 10s",
+            )
+    return trigger

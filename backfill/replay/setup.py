@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -129,8 +130,15 @@ class Operator(ABC):
         """The instance that a partition's events go to."""
         return self
 
+    def dues(self, time: int) -> Iterable[int]:
+        """The times of the clock at which something may be due for an event of this time."""
+        return ()
+
     def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
         """The time of the clock when an event of this time comes."""
+
+    def pass_wall_clock(self, now: int, arrival: Any) -> None:  # noqa: B027 - few look at it
+        """The wall clock when an event of this arrival comes."""
 
     @abstractmethod
     def process(self, event: Event, time: int) -> None:

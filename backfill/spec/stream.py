@@ -32,7 +32,7 @@ KEY_FORMATS = ("string", "long", "json", "struct")
 VALUE_FORMATS = ("long", "double", "string", "json", "struct")
 #: What a repeated row is; rows that do not repeat need no word.
 FIRINGS = ("accumulating", "delta")
-PANES = ("accumulating", "discarding")
+PANES = ("accumulating", "discarding", "retracting")
 STORES = ("disk", "memory")
 
 
@@ -184,7 +184,9 @@ class Stream(Part):
         default=None, description="Flink: whether repeated rows are accumulating or deltas."
     )
     panes: Annotated[str, one_of("pane type", PANES)] | None = Field(
-        default=None, description="Beam, Samza: whether panes are accumulating or discarding."
+        default=None,
+        description="Beam, Samza: whether panes are accumulating or discarding; Beam: or "
+        "retracting, with is_retraction true in rows that take a pane back.",
     )
     caching: bool | None = Field(
         default=None,

@@ -231,6 +231,28 @@ def test_repeated_sessions(spark: SparkSession, tmp_path: Path) -> None:
     assert reasons(parts) == {"pane_index is NULL or no whole number": 1}
 
 
+def test_panes_that_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
+    told = [
+        row("a", 0, 30_000, 1, pane_index=0, is_retraction=False),
+        row("a", 60_000, 90_000, 2, pane_index=0, is_retraction=False),
+        row("a", 0, 30_000, 1, pane_index=1, is_retraction=True),
+        row("a", 60_000, 90_000, 2, pane_index=1, is_retraction=True),
+        row("a", 0, 90_000, 4, pane_index=1, is_retraction=False),
+        row("b", 0, 30_000, 5, pane_index=0, is_retraction=False),
+        row("b", 0, 30_000, 5, pane_index=1, is_retraction=True),
+        row("b", 0, 30_000, 6, pane_index=1, is_retraction=False),
+        row("c", 0, 30_000, 7, pane_index=0, is_retraction=None),
+    ]
+    write_rows(tmp_path / "panes.json", told)
+    decoded = stream(spark, tmp_path / "panes.json", "beam", GAP, panes="retracting")
+    assert final(decoded) == {("a", 0, 60 * S): (4,), ("b", 0, 0): (6,)}
+    counts = decoded.counts()
+    assert (counts.rows, counts.tombstones, counts.undecoded, counts.windows) == (9, 3, 1, 2)
+    assert reasons(decoded) == {"is_retraction is NULL": 1}
+    with pytest.raises(JobFileError, match=r"stream\.panes: panes of samza are not taken back"):
+        stream(spark, tmp_path / "panes.json", "samza", GAP, panes="retracting")
+
+
 def test_changelog_in_an_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     told = [
         row("a", 0, 60_000, 2, op="+U", n=4),

@@ -15,6 +15,8 @@ from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Steps, Value, Written
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
+#: Whether a row takes a pane back.
+_BACK = "is_retraction"
 
 
 def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> Decoding:
@@ -44,13 +46,18 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     single = interchangeable(wanted.window)
     allowed = _ADDS[:1] if single else (*_ADDS, *_TAKES_BACK)
     known = F.coalesce(op.isin(*allowed), F.lit(False))
+    gone, problems = F.coalesce(op.isin(*_TAKES_BACK), F.lit(False)), []
+    if options.retracting:
+        back = converted(find(values, _BACK), T.BooleanType(), _BACK, zone, once)
+        gone = F.coalesce(back.value, F.lit(False))
+        problems = [back.problem, failing(back.value.isNull(), f"{_BACK} is NULL")]
     return Decoding(
         frame=steps.frame,
         key=[each.value for each in key],
         start=start.value,
         end=end.value,
         values={name: each.value for name, each in results.items()},
-        gone=F.coalesce(op.isin(*_TAKES_BACK), F.lit(False)),
+        gone=gone,
         order=F.struct(*(each.value.alias(name) for name, each in order.items()), *_place()),
         evidence=lambda row: F.concat_ws(
             ", ",
@@ -59,6 +66,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
         ),
         problems=[
             failing(~known, "op is not +I" if single else "op is none of +I, -U, +U and -D"),
+            *problems,
             *(each.problem for each in [*key, start, end, *results.values(), *order.values()]),
         ],
     )
@@ -77,13 +85,13 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
     found = [name for name in options.form.order if name in values and name not in taken]
     for name in options.form.needs:
         find(values, name)
-    if "pane_index" in found and not (options.deltas or options.repeats):
+    if "pane_index" in found and not (options.deltas or options.repeats or options.retracting):
         raise ColumnError(
             "windows have panes, but it is unknown whether a pane repeats the one before it",
             field="pane_index",
-            way_out="Set panes: accumulating or discarding",
+            way_out="Set panes: accumulating, discarding or retracting",
         )
-    repeats = options.repeats or (options.form.retracts and "op" in values)
+    repeats = options.repeats or options.retracting or (options.form.retracts and "op" in values)
     if written.kind == "delta" and repeats and not found:
         raise ColumnError(
             "rows repeat, but a Delta table does not keep their order",

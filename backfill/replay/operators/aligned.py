@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from backfill.replay.event import Event
@@ -36,6 +37,10 @@ class AlignedPanes(Panes):
             kept = True
         if not kept:
             self._output.drop(arrival, "no_window" if least is None else "late", least)
+
+    def ends(self, time: int) -> Iterable[int]:
+        """Of the windows that hold it."""
+        return (end for _, end in self._windows(time))
 
     def forget(self, pane: Pane) -> None:
         """Its state is cleared."""

@@ -122,6 +122,10 @@ class BatchedWindows(Batched):
         super().__init__(setup)
         self._windows = setup.assigner()
 
+    def dues(self, time: int) -> Iterable[int]:
+        """When the windows that hold it are evicted."""
+        return (end for _, end in self._windows(time))
+
     def update(self, event: Event, time: int) -> None:
         """Complete mode keeps everything, and so drops nothing."""
         key, least, kept = event.key, 0, False
@@ -158,6 +162,10 @@ class BatchedSessions(Batched):
             )
         self._gap = setup.window.gap.us
         self._by_key: dict[Any, Any] = {}  # of key: sorted dict of end: start
+
+    def dues(self, time: int) -> Iterable[int]:
+        """When a session is evicted: a gap after one of its events."""
+        return (time + self._gap,)
 
     def update(self, event: Event, time: int) -> None:
         """Merges the event's window with the state's that it overlaps or touches."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Any
 
 from backfill.replay.clocks import NEVER
@@ -57,6 +58,10 @@ class MergingPanes(Panes):
         self.schedule(pane)
         self.add(pane, event, time)
 
+    def ends(self, time: int) -> Iterable[int]:
+        """A session ends a gap after one of its events."""
+        return (time + self._gap,)
+
     def forget(self, pane: Pane) -> None:
         """Its state is cleared."""
         panes = self._open[pane.key]
@@ -67,17 +72,22 @@ class MergingPanes(Panes):
     def _merged(self, key: Any, start: int, end: int, met: list[Pane]) -> Pane:
         pane = Pane(key, start, end)
         count = 0
+        done = end + self._complete <= self._now
         for each in met:
             if each.emitted is not None:
                 self._output.superseded(key, each.start, each.end - self._behind)
             pane.total = self._join(pane.total, each.total)
             pane.fresh = self._join(pane.fresh, each.fresh)
             pane.unseen += each.unseen
+            pane.stands += each.stands
+            if each.since is not None:
+                pane.since = each.since if pane.since is None else pane.since.merged(each.since)
             count += self._touched.pop(each, 0)
-            each.deadline = NEVER  # its timers are void
-        if end + self._complete > self._now and any(each.done for each in met):
+            each.deadline, each.gone = NEVER, True  # its timers are void
+        pane.spent = any(each.spent for each in met if each.done == done)
+        if not done and any(each.done for each in met):
             # It is no longer complete, and counts its events again for the next early pane.
-            pane.unseen = count
+            pane.unseen, pane.since = count, pane.since if count else None
         if count:
             self._touched[pane] = count
         return pane

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from backfill.replay.clocks import NEVER
@@ -26,7 +27,7 @@ class OpenSessions(Panes):
         pane = self._open.get(event.key)
         if pane is not None and self._discards and pane.emitted is not None:
             # Nothing is left of what was sent: not its start, nor its deadline and its triggers.
-            pane.deadline = NEVER
+            pane.deadline, pane.gone = NEVER, True
             pane = None
         if pane is None:
             pane = self._open[event.key] = Pane(event.key, time, end)
@@ -34,6 +35,10 @@ class OpenSessions(Panes):
         else:
             self._extend(pane, time, end)
         self.add(pane, event, time)
+
+    def ends(self, time: int) -> Iterable[int]:
+        """A session ends a gap after one of its events."""
+        return (time + self._gap,)
 
     def _extend(self, pane: Pane, time: int, end: int) -> None:
         if pane.emitted is not None and pane.end != end:

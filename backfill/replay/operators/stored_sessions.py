@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from backfill.replay.clocks import StreamTime
@@ -92,6 +93,10 @@ class StoredSessions(InStore):
     def apart(cls, settings: Settings) -> bool:
         """Unless other keys' events decide when the cache is flushed, or segments deleted."""
         return not settings.caching and settings.emit != "on_close" and not settings.restarts
+
+    def dues(self, time: int) -> Iterable[int]:
+        """When a buffer sends a session whose last event it is."""
+        return (time + self._wait,)
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Hides and emits what other events did before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from backfill.replay.clocks import StreamTime
@@ -134,6 +135,10 @@ class StoredWindows(Stored):
     def apart(cls, settings: Settings) -> bool:
         """Unless other keys' events decide when the cache is flushed, or segments deleted."""
         return not settings.caching and settings.emit != "on_close" and not settings.restarts
+
+    def dues(self, time: int) -> Iterable[int]:
+        """When a buffer sends the windows that hold it."""
+        return (end + self._grace for _, end in self._windows(time))
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Emits what other events did before."""

@@ -1,0 +1,122 @@
+"""When a trigger fires, given what came to a window since its last pane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from backfill.replay.settings import Settings
+from backfill.time.durations import Fixed
+from backfill.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterSilence,
+    AnyTrigger,
+    Delayed,
+    Repeatedly,
+    delays_of,
+)
+
+
+class Since(NamedTuple):
+    """What came since a window's last pane.
+
+    Attributes:
+        first_time: the event time of what came first, µs.
+        first: the wall clock then, µs.
+        last: the wall clock as of what came last, µs.
+    """
+
+    first_time: int
+    first: int
+    last: int
+
+    def merged(self, other: Since) -> Since:
+        """Of two windows that become one, the earlier one's first and the later one's last."""
+        earlier = min(self, other, key=lambda each: each.first)
+        return earlier._replace(last=max(self.last, other.last))
+
+
+def early_trigger(settings: Settings) -> AnyTrigger | None:
+    """What sends panes of a window that is not complete."""
+    if settings.emit == "on_update":
+        return Repeatedly(AfterCount(1))
+    once: AfterCount | AfterProcessingTime
+    if settings.early_after is not None:
+        once = AfterProcessingTime(Fixed(settings.early_after))
+    elif isinstance(settings.early, int):
+        once = AfterCount(settings.early)
+    else:
+        return settings.early
+    return once if settings.early_once else Repeatedly(once)
+
+
+def late_trigger(settings: Settings) -> AnyTrigger:
+    """What sends panes of a window that has been complete."""
+    late = settings.late
+    return Repeatedly(AfterCount(late)) if isinstance(late, int) else late
+
+
+class Firing:
+    """A trigger as windows ask it.
+
+    Args:
+        trigger: which.
+        tick: a time has passed when the wall clock is so much beyond it, µs.
+    """
+
+    def __init__(self, trigger: AnyTrigger, tick: int) -> None:
+        self.once = not isinstance(trigger, Repeatedly)
+        self._trigger = trigger.trigger if isinstance(trigger, Repeatedly) else trigger
+        self._tick = tick
+        delays = list(delays_of(trigger))
+        self._by_event = [each for each in delays if isinstance(each, AfterEventTime)]
+        self._by_wall = [each for each in delays if not isinstance(each, AfterEventTime)]
+        #: How many events it waits for, if for nothing else.
+        self.count = self._trigger.count if isinstance(self._trigger, AfterCount) else None
+        #: It has to know when they came.
+        self.waits = self.count is None
+        #: Every event moves a time that it waits for.
+        self.moves = any(isinstance(each, AfterSilence) for each in delays)
+
+    def ready(self, count: int, since: Since, now: int, wall: int) -> bool:
+        """Whether it fires.
+
+        Args:
+            count: the number of events since the last pane.
+            since: when they came.
+            now: where the operator's clock stands, µs.
+            wall: where the wall clock stands, µs.
+        """
+        return self._ready(self._trigger, count, since, now, wall - self._tick)
+
+    def event_times(self, since: Since) -> Iterable[int]:
+        """The times of the operator's clock at which it may fire."""
+        return (since.first_time + each.delay.us for each in self._by_event)
+
+    def wall_times(self, since: Since) -> Iterable[int]:
+        """The times of the wall clock at which it may fire."""
+        for each in self._by_wall:
+            yield _from(each, since) + each.delay.us + self._tick
+
+    def _ready(self, trigger: AnyTrigger, count: int, since: Since, now: int, wall: int) -> bool:
+        match trigger:
+            case AfterCount():
+                return count >= trigger.count
+            case AfterEventTime():
+                return now >= since.first_time + trigger.delay.us
+            case AfterProcessingTime() | AfterSilence():
+                return wall >= _from(trigger, since) + trigger.delay.us
+            case AfterAny():
+                return any(self._ready(each, count, since, now, wall) for each in trigger.triggers)
+            case AfterAll():
+                return all(self._ready(each, count, since, now, wall) for each in trigger.triggers)
+            case Repeatedly():
+                return self._ready(trigger.trigger, count, since, now, wall)
+
+
+def _from(trigger: Delayed, since: Since) -> int:
+    return since.last if isinstance(trigger, AfterSilence) else since.first

@@ -1,0 +1,160 @@
+"""Where an operator's clocks stood as each event arrived, and when they reached a given time.
+
+Both are running maxima over all events in order of arrival. They are computed in blocks: the
+maximum of each block, of those before it, and within it; never by one task over everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+#: The stream's partition, where each has a clock of its own; its events' order of arrival; the
+#: same as one number, in which no two events are equal.
+PARTITION, PLACE, ORDER = "_partition", "_place", "_order"
+#: What an event makes of the clock if it is later: NULL for nothing.
+CLOCK_INPUT, WALL_INPUT = "_clock_input", "_wall_input"
+#: Where the operator's clock stood before an event and after it; the wall clock at the event, and
+#: before it.
+BEFORE, AFTER, WALL, WALL_BEFORE = "_before", "_after", "_wall", "_wall_before"
+#: A time that a key waits for, by which of the clocks (AFTER or WALL).
+DUE, BY = "_due", "_by"
+#: The time of a clock before all events: the least that a column of longs holds.
+BEGINNING = -(1 << 63)
+
+_BLOCK, _BLOCKS, _ROWS = "_block", 200, 1 << 40
+_LOW, _HIGH = "_low", "_high"
+_FROM, _TO = "_from", "_to"
+_VALUE, _AT, _IS_DUE = "_value", "_at", "_is_due"
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Events with the clocks.
+
+    Attributes:
+        frame: the events, with ORDER, BEFORE, AFTER, WALL and WALL_BEFORE.
+        known: for each block of a partition, where the clocks stood before and after it.
+    """
+
+    frame: DataFrame
+    known: DataFrame
+
+    def reached(self, dues: DataFrame, keys: Sequence[str], clocks: Sequence[str]) -> DataFrame:
+        """The events at which a clock reached the times that keys wait for.
+
+        Args:
+            dues: PARTITION, keys, DUE, µs, and BY, the clock.
+            keys: the key's columns.
+            clocks: AFTER or WALL, or both: those in BY.
+
+        Returns:
+            PARTITION and keys, and of the event ORDER, PLACE, AFTER and WALL; no row where the
+            clock did not come so far.
+        """
+        before = {AFTER: BEFORE, WALL: WALL_BEFORE}
+        at = F.struct(ORDER, PLACE, AFTER, WALL)
+        rises = (
+            _by_clock(self.frame, {each: (before[each], each) for each in clocks}, [at.alias(_AT)])
+            .where(F.col(_FROM) < F.col(_TO))
+            .select(PARTITION, BY, _BLOCK, F.col(_TO).alias(_VALUE), _AT, F.lit(0).alias(_IS_DUE))
+        )
+        known = {each: (f"{_FROM}{each}", f"{_TO}{each}") for each in clocks}
+        blocks = _by_clock(self.known, known, []).alias("blocks")
+        within = reduce(
+            and_,
+            (
+                *(dues[each] == F.col(f"blocks.{each}") for each in (PARTITION, BY)),
+                dues[DUE] > F.col(_FROM),
+                dues[DUE] <= F.col(_TO),
+            ),
+        )
+        asked = dues.join(F.broadcast(blocks), within).select(
+            *(dues[each] for each in (PARTITION, BY, *keys)),
+            _BLOCK,
+            dues[DUE].alias(_VALUE),
+            F.lit(1).alias(_IS_DUE),
+        )
+        both = rises.unionByName(asked, allowMissingColumns=True)
+        # From the latest time back: the last rise so far is the first one that is late enough.
+        back = (
+            Over.partitionBy(PARTITION, BY, _BLOCK)
+            .orderBy(F.col(_VALUE).desc(), _IS_DUE)
+            .rowsBetween(Over.unboundedPreceding, Over.currentRow)
+        )
+        found = both.withColumn(_AT, F.last(_AT, ignorenulls=True).over(back))
+        return found.where(F.col(_IS_DUE) == 1).select(PARTITION, *keys, f"{_AT}.*")
+
+
+def _by_clock(
+    rows: DataFrame, clocks: Mapping[str, tuple[str, str]], also: Sequence[Column]
+) -> DataFrame:
+    """A row for each clock: where it came from, and to."""
+    each = F.array(
+        *(
+            F.struct(F.lit(name).alias(BY), F.col(begin).alias(_FROM), F.col(end).alias(_TO))
+            for name, (begin, end) in clocks.items()
+        )
+    )
+    return rows.select(PARTITION, _BLOCK, *also, F.inline(each))
+
+
+def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
+    """The events with the clocks.
+
+    Args:
+        events: with PARTITION, PLACE, CLOCK_INPUT and WALL_INPUT.
+        ties: columns that put events of equal arrival in order; those that are equal in all of
+            them are alike.
+    """
+    bounds = events.agg(
+        F.min(PLACE).cast("double").alias(_LOW), F.max(PLACE).cast("double").alias(_HIGH)
+    )
+    # Doubles round, but never past each other, and do not overflow.
+    width = F.greatest(F.lit(1.0), (F.col(_HIGH) - F.col(_LOW)) / _BLOCKS)
+    block = F.floor((F.col(PLACE).cast("double") - F.col(_LOW)) / width)
+    blocked = (events.crossJoin(F.broadcast(bounds)).withColumn(_BLOCK, block.cast("bigint"))).drop(
+        _LOW, _HIGH
+    )
+    inputs = {AFTER: CLOCK_INPUT, WALL: WALL_INPUT}
+    # At most a few hundred rows for each partition, whatever there are of events.
+    most = blocked.groupBy(PARTITION, _BLOCK).agg(
+        *(F.max(given).alias(clock) for clock, given in inputs.items())
+    )
+    # Spark warns where all rows are one window, as if these few were many.
+    by_block = Over.partitionBy(PARTITION, F.col(_BLOCK) < 0).orderBy(_BLOCK)
+    earlier = by_block.rowsBetween(Over.unboundedPreceding, -1)
+    so_far = by_block.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    known = most.select(
+        PARTITION,
+        _BLOCK,
+        *(_known(F.max(clock).over(earlier)).alias(f"{_FROM}{clock}") for clock in inputs),
+        *(_known(F.max(clock).over(so_far)).alias(f"{_TO}{clock}") for clock in inputs),
+    )
+    within = Over.partitionBy(PARTITION, _BLOCK).orderBy(PLACE, *ties)
+    before = within.rowsBetween(Over.unboundedPreceding, -1)
+    until = within.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    placed = blocked.join(F.broadcast(known), [PARTITION, _BLOCK]).withColumns(
+        {
+            ORDER: F.col(_BLOCK) * _ROWS + F.row_number().over(within),
+            BEFORE: _later(F.max(CLOCK_INPUT).over(before), AFTER),
+            AFTER: _later(F.max(CLOCK_INPUT).over(until), AFTER),
+            WALL_BEFORE: _later(F.max(WALL_INPUT).over(before), WALL),
+            WALL: _later(F.max(WALL_INPUT).over(until), WALL),
+        }
+    )
+    return Arrived(placed, known)
+
+
+def _later(within: Column, clock: str) -> Column:
+    return F.greatest(within, F.col(f"{_FROM}{clock}"))
+
+
+def _known(time: Column) -> Column:
+    return F.coalesce(time, F.lit(BEGINNING))

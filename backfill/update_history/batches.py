@@ -1,0 +1,99 @@
+"""Micro-batches and bundles: when each ended, and where the clock stood."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from backfill.errors import ReplayError
+from backfill.replay import Event
+from backfill.replay.apart import Apart
+from backfill.replay.clocks import NEVER
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches that had events.
+
+    Attributes:
+        numbers: theirs, ascending.
+        ends: the arrivals of their last events.
+        before: where the clock stood that events are judged by.
+        after: where the clock stood by which a batch's end, or that of a batch without data that
+            followed it, let windows go.
+        last: the same at the end of the input; None where nothing more happens then.
+    """
+
+    numbers: Sequence[int]
+    ends: Sequence[int]
+    before: Sequence[int]
+    after: Sequence[int]
+    last: int | None
+
+    @classmethod
+    def of(
+        cls, found: Iterable[tuple[int, int, int, int | None]], apart: Apart, *, marked: bool
+    ) -> Batches:
+        """Runs the clock through the batches.
+
+        Args:
+            found: of each its number, its first and its last arrival, and the latest time, or
+                watermark, in µs.
+            apart: the operator.
+            marked: the last are watermarks.
+
+        Raises:
+            ReplayError: a batch's events did not arrive together.
+        """
+        rows = sorted(found)
+        for one, other in pairwise(rows):
+            if other[1] <= one[2]:
+                raise ReplayError(
+                    f"its events do not all arrive before those of batch {other[0]}",
+                    field="batch",
+                    value=one[0],
+                    way_out="Let arrivals follow the batches",
+                )
+        if apart.streaming.feed == "bundles":
+            return cls._of_bundles(rows)
+        clock = apart.batches(marked=marked)
+        idle = apart.settings.idle_batches
+        before, after = [], []
+        for (number, _, _, most), following in zip(
+            rows, [*(each[0] for each in rows[1:]), None], strict=True
+        ):
+            before.append(clock.late)
+            if most is not None:
+                time = None if marked else most
+                event = Event(key=None, time=time, arrival=0, watermark=most if marked else None)
+                clock.see(event, NEVER if time is None else time)
+            after.append(clock.now)
+            rose = clock.next_batch()
+            if following is not None:
+                for _ in range(following - number - 1 or int(idle and rose)):
+                    after[-1] = clock.now
+                    clock.next_batch()
+        numbers, ends = [each[0] for each in rows], [each[2] for each in rows]
+        return cls(numbers, ends, before, after, clock.now)
+
+    @classmethod
+    def _of_bundles(cls, rows: Sequence[tuple[int, int, int, int | None]]) -> Batches:
+        """The watermark moves at the end of each bundle; the end of the input completes all."""
+        now = NEVER
+        before, after = [], []
+        for *_, most in rows:
+            before.append(now)
+            now = now if most is None else max(now, most)
+            after.append(now)
+        return cls([each[0] for each in rows], [each[2] for each in rows], before, after, None)
+
+    def place_of(self, batch: int) -> int:
+        """Which of these a batch is."""
+        return bisect_left(self.numbers, batch)
+
+    def reaching(self, due: int) -> int | None:
+        """Which is the first one after which the clock had come so far; None if none is."""
+        place = bisect_left(self.after, due)
+        return place if place < len(self.after) else None

@@ -1,0 +1,111 @@
+"""The table that a stream's results made, as it was at some moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import column, names_of, quoted
+from backfill.errors import AggregateError, ColumnError, did_you_mean
+
+_BOUNDS = ("window_start", "window_end")
+_HOWS = {"sum": F.sum, "min": F.min, "max": F.max}
+_LAST = "_last"
+
+
+def table_as_of(
+    updates: DataFrame,
+    arrival: Any = None,
+    *,
+    key: str | Sequence[str],
+    deltas: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Returns the table as it was when the event of an arrival had been seen.
+
+    That is each window as it was sent last, without those that were taken back since. It is what a
+    reader of the stream had then: sessions that were merged into others stay in it, if nothing took
+    them back. (`as_of`, without the table, is the join that finds the latest event before.)
+
+    Args:
+        updates: what `updates` returned, or a part of it that has whole keys.
+        arrival: a value of the column `arrival`, which has been seen, or a Column; None for the
+            table when the input had ended.
+        key: the key columns.
+        deltas: where panes are discarding, for each aggregate how the results of a window are
+            combined: sum, min or max.
+
+    Returns:
+        A row for each window: the columns of `updates`, those of the last result that counts.
+
+    Raises:
+        ColumnError: if a column is missing.
+        AggregateError: if `deltas` names no aggregate, not all, or no way to combine them.
+
+    Example:
+        >>> from backfill import TumblingWindow, aggregates as agg, table_as_of, updates
+        >>> clicks = spark.sql(
+        ...     "SELECT user, timestamp_seconds(s) AS at, n FROM VALUES"
+        ...     "('a', 0, 1), ('a', 5, 2), ('a', 70, 3), ('a', 6, 4) t(user, s, n)"
+        ... )
+        >>> sent = updates(
+        ...     clicks,
+        ...     TumblingWindow(size="1m"),
+        ...     key="user",
+        ...     time="at",
+        ...     arrival="n",
+        ...     aggregates={"events": agg.count()},
+        ...     engine="kafka-streams",
+        ...     grace="1h",
+        ... )
+        >>> for seen in (2, 3, 4):
+        ...     print(sorted(row.events for row in table_as_of(sent, seen, key="user").collect()))
+        [2]
+        [1, 2]
+        [1, 3]
+    """
+    keys = names_of(key)
+    for name in (*keys, *_BOUNDS, "arrival", "number", "is_retraction"):
+        if name not in updates.columns:
+            raise ColumnError(
+                "no such column in the updates",
+                field="updates",
+                value=name,
+                way_out=did_you_mean(name, updates.columns),
+            )
+    seen = updates
+    if arrival is not None:
+        seen = updates.where(F.col("arrival") <= arrival)
+    of_window = Over.partitionBy(*map(column, (*keys, *_BOUNDS)))
+    placed = seen.withColumn(_LAST, F.max("number").over(of_window))
+    standing = (F.col("number") == F.col(_LAST)) & ~F.col("is_retraction")
+    if deltas is None:
+        return placed.where(standing).drop(_LAST)
+    own = updates.columns[updates.columns.index("is_retraction") + 1 :]
+    _check_deltas(deltas, own)
+    summed = placed.withColumns(
+        {name: _HOWS[how](column(name)).over(of_window) for name, how in deltas.items()}
+    )
+    return summed.where(standing).select(*map(quoted, updates.columns))
+
+
+def _check_deltas(deltas: Mapping[str, str], aggregates: Sequence[str]) -> None:
+    for name in (*deltas, *aggregates):
+        if name not in aggregates or name not in deltas:
+            raise AggregateError(
+                "is no aggregate of the updates"
+                if name in deltas
+                else "is missing: it is not said how its deltas are combined",
+                field=f"deltas.{name}",
+                way_out="Name each of " + ", ".join(aggregates),
+            )
+        if deltas[name] not in _HOWS:
+            raise AggregateError(
+                "deltas can't be combined this way",
+                field=f"deltas.{name}",
+                value=deltas[name],
+                way_out="Allowed: " + ", ".join(_HOWS),
+            )

@@ -1,0 +1,165 @@
+"""Beam's panes under triggers, as slowly and plainly as they can be written. Times in ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from backfill import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterSilence,
+    HoppingWindow,
+    Repeatedly,
+    SessionWindow,
+)
+from backfill.replay import Event
+
+MS = 1_000
+Sent = tuple[Any, Any, float, float, str, int | None]
+
+
+@dataclass(eq=False)
+class Held:
+    """A window: everything that came, and what of it came since the last pane."""
+
+    key: Any
+    start: int
+    end: int
+    done: bool = False
+    fired: bool = False
+    spent: bool = False
+    came: list[tuple[int, int]] = field(default_factory=list)  # time, wall clock
+    fresh: list[tuple[int, int]] = field(default_factory=list)
+    stands: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Beam:
+    """One run; `sent` is what went downstream."""
+
+    def __init__(
+        self, window: Any, *, delay: int, lateness: int, early: Any, late: Any, mode: str
+    ) -> None:
+        self.window, self.delay, self.lateness = window, delay, lateness
+        self.early, self.late, self.mode = early, late, mode
+        self.mark = self.wall = -(10**12)
+        self.held: list[Held] = []
+        self.sent: list[Sent] = []
+
+    def run(self, events: list[Event]) -> list[Sent]:
+        for event in events:
+            assert event.time is not None
+            time = event.time // MS
+            wall = time if event.wall_clock is None else event.wall_clock // MS
+            self.wall = max(self.wall, wall)
+            self.look(event.arrival)
+            self.put(event.key, time, event.arrival)
+            self.pass_mark(max(self.mark, time - self.delay), event.arrival)
+        for each in list(self.held):
+            if not each.done:
+                self.send(each, "on_time", None)
+            elif each.fresh:
+                self.send(each, "late", None)
+        return self.sent
+
+    def put(self, key: Any, time: int, arrival: Any) -> None:
+        for start, end in self.windows(time):
+            if end + self.lateness <= self.mark:
+                continue
+            held = self.of(key, start, end)
+            held.came.append((time, self.wall))
+            held.fresh.append((time, self.wall))
+            if held.done and len(held.fresh) == len(held.came):
+                self.send(held, "late", arrival)
+            else:
+                self.judge(held, arrival)
+
+    def windows(self, time: int) -> list[tuple[int, int]]:
+        if isinstance(self.window, SessionWindow):
+            return [(time, time + self.window.gap.us // MS)]
+        size = self.window.size.us // MS
+        hop = self.window.advance.us // MS if isinstance(self.window, HoppingWindow) else size
+        return [(s, s + size) for s in range(-200, 400) if s % hop == 0 and s <= time < s + size]
+
+    def of(self, key: Any, start: int, end: int) -> Held:
+        own = [each for each in self.held if each.key == key]
+        if not isinstance(self.window, SessionWindow):
+            for each in own:
+                if each.start == start:
+                    return each
+            found = Held(key, start, end)
+        else:
+            met = [each for each in own if each.start < end and start < each.end]
+            found = Held(
+                key, min([start, *(e.start for e in met)]), max([end, *(e.end for e in met)])
+            )
+            for each in met:
+                if (each.start, each.end) == (found.start, found.end):
+                    return each
+            complete = found.end <= self.mark
+            for each in sorted(met, key=lambda each: each.start):
+                self.held.remove(each)
+                found.came += each.came
+                found.stands += each.stands
+                if self.mode == "discarding" or complete or not any(e.done for e in met):
+                    found.fresh += each.fresh
+            found.spent = any(each.spent for each in met if each.done == complete)
+        if found.end <= self.mark:
+            found.done = True
+        self.held.append(found)
+        return found
+
+    def look(self, arrival: Any) -> None:
+        for each in list(self.held):
+            self.judge(each, arrival)
+
+    def pass_mark(self, mark: int, arrival: Any) -> None:
+        self.mark = mark
+        for each in list(self.held):
+            if each.done or each.end > mark:
+                continue
+            self.send(each, "on_time", arrival)
+            each.done, each.spent = True, False
+        for each in list(self.held):
+            if each.end + self.lateness <= mark:
+                if each.fresh:
+                    self.send(each, "late", arrival)
+                self.held.remove(each)
+        self.look(arrival)
+
+    def judge(self, held: Held, arrival: Any) -> None:
+        trigger = self.late if held.done else self.early
+        if trigger is None or held.spent or not held.fresh:
+            return
+        once = not isinstance(trigger, Repeatedly)
+        if self.ready(trigger if once else trigger.trigger, held):
+            held.spent = once
+            self.send(held, "late" if held.done else "early", arrival)
+
+    def ready(self, trigger: Any, held: Held) -> bool:
+        delay = trigger.delay.us // MS if hasattr(trigger, "delay") else 0
+        match trigger:
+            case AfterCount():
+                return len(held.fresh) >= trigger.count
+            case AfterEventTime():
+                return self.mark >= held.fresh[0][0] + delay
+            case AfterProcessingTime():
+                return self.wall > held.fresh[0][1] + delay
+            case AfterSilence():
+                return self.wall > held.fresh[-1][1] + delay
+            case AfterAny():
+                return any(self.ready(each, held) for each in trigger.triggers)
+            case AfterAll():
+                return all(self.ready(each, held) for each in trigger.triggers)
+        raise AssertionError(trigger)
+
+    def send(self, held: Held, op: str, arrival: Any) -> None:
+        for start, end in held.stands if self.mode == "retracting" else []:
+            self.sent.append((arrival, held.key, start, end, "retraction", None))
+        held.stands = [(held.start, held.end)]
+        count = len(held.fresh if self.mode == "discarding" else held.came)
+        self.sent.append((arrival, held.key, held.start, held.end, op, count))
+        held.fresh = []
