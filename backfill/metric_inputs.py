@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
@@ -18,6 +18,8 @@ from backfill.events import EventRules, normalise
 from backfill.metric import TIES, Metric, value_names
 from backfill.slices import distinct_by_hour
 
+#: A row as it was given.
+ROW = "_row"
 #: How many events are at a row's place in the order of time and arrival.
 TIED = "_ties"
 
@@ -41,7 +43,7 @@ class BoundMetrics:
 
     def usable(self, by: Sequence[str]) -> DataFrame:
         """The events, without those whose dimensions are all NULL."""
-        return having(self.frame, self.inner(by))
+        return self.frame.where(has_key(self.inner(by)))
 
     def aggregates(self, metrics: Iterable[Metric]) -> dict[str, Bound]:
         """By the metrics' names."""
@@ -56,8 +58,13 @@ def bind_metrics(
     timezone: str,
     id: str | None,
     arrival: tuple[str, ...],
+    *,
+    whole: bool = False,
 ) -> BoundMetrics:
     """Evaluates what the metrics need of each event.
+
+    `whole`: all rows are kept, also those that can't be used, each with ROW, and with no ties yet.
+    Of those that can't be used everything else is NULL.
 
     Raises:
         AggregateError: if metrics do not go together, or an aggregate does not fit the events.
@@ -74,44 +81,28 @@ def bind_metrics(
         # A row without one dimension may have others.
         null_key=True,
     )
+    usable = F.col(REASON).isNull()
+    placed = normalise(events, rules)
+    if whole:
+        row = F.struct(*map(column, events.columns)).alias(ROW)
+        names = (*events.columns, TIME)
+        placed = placed.select(row, *(F.when(usable, column(each)).alias(each) for each in names))
+    else:
+        placed = placed.where(usable)
     found = with_inputs(
-        normalise(events, rules).where(F.col(REASON).isNull()),
+        placed,
         [each.aggregate for each in metrics],
         key=dimensions,
         id=id,
         arrival=arrival,
+        also=[F.col(ROW), F.lit(0).cast("long").alias(TIED)] if whole else [],
     )
     frame = found.frame if id is None else distinct_by_hour(found.frame, found.key.inner)
     return BoundMetrics(frame, found)
 
 
-def place_rows(
-    rows: DataFrame,
-    found: BoundMetrics,
-    metrics: Sequence[Metric],
-    time: str,
-    time_format: str | None,
-    timezone: str,
-    arrival: tuple[str, ...],
-) -> tuple[DataFrame, tuple[str, ...]]:
-    """Adds to rows when and of what dimensions they are.
-
-    Args:
-        rows: as of which metrics are asked for.
-        found: the events.
-        metrics: what is asked for.
-        time: as for the events.
-        time_format: the same.
-        timezone: the same.
-        arrival: the columns of the events' arrival.
-
-    Returns:
-        The rows with the dimensions, TIME (NULL where it can't be used) and arrival under inner
-        names, and no ties yet; and the inner names of the arrival columns, none if one is missing.
-
-    Raises:
-        ColumnError: if a column is missing or unsuitable, or has the name of a result's.
-    """
+def check_names(rows: DataFrame, metrics: Sequence[Metric]) -> None:
+    """Raises ColumnError if rows already have a column that they are to be given."""
     for name in (*value_names(metrics), TIES):
         if name in rows.columns:
             raise ColumnError(
@@ -120,6 +111,33 @@ def place_rows(
                 value=name,
                 way_out="Drop or rename it",
             )
+
+
+def place_rows(
+    rows: DataFrame,
+    found: BoundMetrics,
+    time: str,
+    time_format: str | None,
+    timezone: str,
+    arrival: tuple[str, ...],
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """Finds when and of what dimensions rows are that metrics are asked for.
+
+    Args:
+        rows: as of which metrics are asked for.
+        found: the events.
+        time: as for the events.
+        time_format: the same.
+        timezone: the same.
+        arrival: the columns of the events' arrival.
+
+    Returns:
+        ROW, the dimensions, TIME (NULL where it can't be used) and arrival under inner names, and
+        no ties yet; and the inner names of the arrival columns, none if one is missing.
+
+    Raises:
+        ColumnError: if a column is missing or unsuitable.
+    """
     known = all(each in rows.columns for each in arrival)
     named = dict(zip(found.events.key.names, found.events.key.inner, strict=True))
     arrived = dict(zip(arrival, found.events.arrival, strict=True)) if known else {}
@@ -133,7 +151,7 @@ def place_rows(
     )
     usable = F.col(REASON).isNull()
     placed = normalise(rows, rules).select(
-        *map(column, rows.columns),
+        F.struct(*map(column, rows.columns)).alias(ROW),
         *(column(name).alias(inner) for name, inner in (named | arrived).items()),
         F.when(usable, F.col(TIME)).alias(TIME),
         F.lit(0).cast("long").alias(TIED),
@@ -141,11 +159,9 @@ def place_rows(
     return placed, tuple(arrived.values())
 
 
-def having(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The rows that have a key."""
-    if not keys:
-        return rows
-    return rows.where(~reduce(and_, [F.col(each).isNull() for each in keys]))
+def has_key(keys: Sequence[str]) -> Column:
+    """Whether a row has a key."""
+    return ~reduce(and_, [F.col(each).isNull() for each in keys]) if keys else F.lit(True)
 
 
 def _dimensions(metrics: Sequence[Metric]) -> list[str]:

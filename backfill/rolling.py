@@ -19,9 +19,10 @@ from backfill.errors import ColumnError, WindowError
 from backfill.events import time_column
 from backfill.metric import AT as GIVEN
 from backfill.metric import BY, STEP, TIES, VALID_FROM, WINDOW, Metric, value_name, value_names
+from backfill.metric_inputs import ROW, BoundMetrics, bind_metrics, check_names, has_key, place_rows
 from backfill.metric_inputs import TIED as _TIES
-from backfill.metric_inputs import BoundMetrics, bind_metrics, having, place_rows
 from backfill.operators.grids import floor_to
+from backfill.operators.rolling_rows import PEERS, rolling_rows
 from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import INSTANT, at_instants, changes, every_step
@@ -30,8 +31,8 @@ from backfill.windows import SlidingWindow
 
 #: The time of an event, µs, where TIME is the step at which it begins to count.
 _OWN_TIME = "_own_time"
-#: Whether a row only asks for values, and is no event itself.
-_ASKS = "_asks_only"
+#: Whether a row is an event, and does not only ask for values.
+_COUNTS = "_counts"
 
 
 def metrics(
@@ -185,16 +186,19 @@ def metrics_at(
         [('x', 0), ('x', 2), ('y', 1)]
     """
     arrived = names_of(arrival or ())
-    found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
     rows = events if at is None else at
-    placed, known = place_rows(rows, found, metrics, time, time_format, timezone, arrived)
+    # Copies of an event are rows, too, at places where no event is.
+    itself = at is None and id is None
+    found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived, whole=itself)
+    check_names(rows, metrics)
+    placed, known = found.frame, found.events.arrival
+    if not itself:
+        placed, known = place_rows(rows, found, time, time_format, timezone, arrived)
     for by in dict.fromkeys(by for each in metrics for by in each.by):
-        # Copies of an event are rows, too, at places where no event is.
-        itself = at is None and id is None
         placed = _with_values(placed, found, by, metrics, known, before, itself)
     ties = F.greatest(F.lit(0), F.col(_TIES) - F.lit(1 if at is None else 0))
     return placed.select(
-        *map(column, rows.columns),
+        *(F.col(ROW)[name].alias(name) for name in rows.columns),
         *(column(name) for name in value_names(metrics)),
         F.when(F.col(TIME).isNotNull(), ties).alias(TIES),
     )
@@ -290,45 +294,24 @@ def _with_values(
     `itself`: the rows are the events.
     """
     keys = found.inner(by)
-    place = [*keys, TIME, *arrival]
-    events = both = found.usable(by)
-    if not itself:
-        asked = having(rows, keys).where(F.col(TIME).isNotNull()).select(*place).distinct()
-        both = events.withColumn(_ASKS, F.lit(False)).unionByName(
-            asked.withColumn(_ASKS, F.lit(True)), allowMissingColumns=True
-        )
     own = [each for each in metrics if by in each.by]
-    for window in dict.fromkeys(window for each in own for window in each.windows):
-        bound = found.aggregates(each for each in own if window in each.windows)
-        values = sliding(
-            both,
-            SlidingWindow(size=window, before=before),
-            keys,
-            list({each.index: each for each in bound.values()}.values()),
-            arrival=arrival,
-            also=[*arrival],
-            tick=1,
-            clips=False,
-            null_key=len(keys) > 1,
-            asks=None if itself else _ASKS,
-            ordered=True,
-        )
-        named = {each.name: value_name(each, by, window) for each in own}
-        finished = [bound[name].finish(named[name]) for name in bound]
-        values = values.select(*place, *finished)
-        # Events at the same place have the same values.
-        rows = _joined(rows, values.dropDuplicates(place) if itself else values, place)
-    ties = events.groupBy(*place).agg(F.count(F.lit(1)).alias("_tied"))
-    rows = _joined(rows, ties, place)
-    most = F.greatest(F.coalesce("_tied", F.lit(0)), F.col(_TIES))
-    return rows.withColumn(_TIES, most).drop("_tied")
-
-
-def _joined(rows: DataFrame, values: DataFrame, place: Sequence[str]) -> DataFrame:
-    """The rows with the columns of `values`, which has one row for each place."""
-    other = {each: f"_of{each}" for each in place}
-    same = reduce(and_, [F.col(each).eqNullSafe(F.col(of)) for each, of in other.items()])
-    return rows.join(values.withColumnsRenamed(other), same, "left").drop(*other.values())
+    bound = found.aggregates(own)
+    values: dict[int, dict[str, Bound]] = {}
+    for each in own:
+        for window in each.windows:
+            values.setdefault(window.us, {})[value_name(each, by, window)] = bound[each.name]
+    usable = F.col(TIME).isNotNull() & has_key(keys)
+    both = rows.withColumn(_COUNTS, usable)
+    if not itself:
+        events = found.usable(by).withColumn(_COUNTS, F.lit(True))
+        both = rows.withColumn(_COUNTS, F.lit(False)).unionByName(events, allowMissingColumns=True)
+    placed = rolling_rows(both, values, keys, arrival, counts=_COUNTS, before=before)
+    if not itself:
+        placed = placed.where(~F.col(_COUNTS))
+    names = [name for named in values.values() for name in named]
+    told = {name: F.when(usable, column(name)) for name in names}
+    most = F.greatest(F.when(usable, F.col(PEERS)).otherwise(0), F.col(_TIES))
+    return placed.withColumns({**told, _TIES: most}).drop(PEERS, _COUNTS)
 
 
 def _all_empty(family: _Family, found: BoundMetrics) -> Column:

@@ -76,7 +76,14 @@ def _bounded(found: DataFrame) -> DataFrame:
     return found.select("user_id", *bounds, *names, *day)
 
 
+def _in_cents(events: DataFrame) -> DataFrame:
+    """With whole amounts, whose sums can be subtracted."""
+    return events.withColumn("amount", F.round(F.col("amount") * 100).cast("long"))
+
+
 TEN = Contender("backfill", written(_ten))
 EVERY_HOUR = Contender("backfill", written(_every_hour))
 SEEN = Contender("backfill", written(_seen))
 FRAMES = Contender("RANGE frames", written(_frames))
+SEEN_IN_CENTS = Contender("backfill", written(lambda events: _seen(_in_cents(events))))
+FRAMES_IN_CENTS = Contender("RANGE frames", written(lambda events: _frames(_in_cents(events))))

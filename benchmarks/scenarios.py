@@ -213,6 +213,21 @@ SCENARIOS = (
         rivals=(Rival(contender=metrics.FRAMES, at_least=10),),
     ),
     Scenario(
+        name="metrics-at-cents",
+        title="the same, of whole amounts",
+        dataset=data.DENSE_QUARTER,
+        ours=metrics.SEEN_IN_CENTS,
+        rivals=(Rival(contender=metrics.FRAMES_IN_CENTS, at_least=10),),
+    ),
+    Scenario(
+        name="metrics-at-visits",
+        # So few events to a key that a frame has little to add up.
+        title="the same, of 12 events to a session in 90 days",
+        dataset=data.QUARTER,
+        ours=metrics.SEEN_IN_CENTS,
+        rivals=(Rival(contender=metrics.FRAMES_IN_CENTS),),
+    ),
+    Scenario(
         name="job",
         title="a job with sessions, hourly and daily windows",
         dataset=data.VISITS,

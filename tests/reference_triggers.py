@@ -24,7 +24,11 @@ Sent = tuple[Any, Any, float, float, str, int | None]
 
 @dataclass(eq=False)
 class Held:
-    """A window: everything that came, and what of it came since the last pane."""
+    """A window: everything that came, and what of it came since the last pane.
+
+    `unsent` is what a delta holds. `fresh` is what triggers look at: they begin anew where a
+    session that was complete grows and no longer is.
+    """
 
     key: Any
     start: int
@@ -34,6 +38,7 @@ class Held:
     spent: bool = False
     came: list[tuple[int, int]] = field(default_factory=list)  # time, wall clock
     fresh: list[tuple[int, int]] = field(default_factory=list)
+    unsent: list[tuple[int, int]] = field(default_factory=list)
     stands: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -72,6 +77,7 @@ class Beam:
             held = self.of(key, start, end)
             held.came.append((time, self.wall))
             held.fresh.append((time, self.wall))
+            held.unsent.append((time, self.wall))
             if held.done and len(held.fresh) == len(held.came):
                 self.send(held, "late", arrival)
             else:
@@ -104,7 +110,8 @@ class Beam:
                 self.held.remove(each)
                 found.came += each.came
                 found.stands += each.stands
-                if self.mode == "discarding" or complete or not any(e.done for e in met):
+                found.unsent += each.unsent
+                if complete or not any(e.done for e in met):
                     found.fresh += each.fresh
             found.spent = any(each.spent for each in met if each.done == complete)
         if found.end <= self.mark:
@@ -160,6 +167,6 @@ class Beam:
         for start, end in held.stands if self.mode == "retracting" else []:
             self.sent.append((arrival, held.key, start, end, "retraction", None))
         held.stands = [(held.start, held.end)]
-        count = len(held.fresh if self.mode == "discarding" else held.came)
+        count = len(held.unsent if self.mode == "discarding" else held.came)
         self.sent.append((arrival, held.key, held.start, held.end, op, count))
-        held.fresh = []
+        held.fresh, held.unsent = [], []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -306,6 +310,85 @@ def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
     for time, amount, total, *_ in rows(seen):
         if time >= 16:
             assert total == pytest.approx(1.1, abs=1e-14), (time, amount)
+
+
+LARGEST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_totals_of_a_key_may_exceed_what_those_of_a_window_may_not(
+    spark: SparkSession, before: bool
+) -> None:
+    """Integers and decimals are exact to the last digit, however much has left a window."""
+    nines, less = Decimal("9" * 38), Decimal("-" + "9" * 38)
+    values = [LARGEST, -5, None, LARGEST - 1, 1, -LARGEST, 3, -LARGEST]
+    amounts = [nines, Decimal(-5), None, nines, Decimal(0), less, Decimal(3), less]
+    small = [None if each is None else Decimal(each % 1000) / 8 for each in values]
+    times = [number * 10 for number in range(len(values))]
+    events = spark.createDataFrame(
+        list(zip(times, values, amounts, small, strict=True)),
+        "time bigint, whole bigint, widest decimal(38, 0), small decimal(28, 3)",
+    )
+    own = [
+        Metric(name, f"{function}({name})", by=[], windows=["12us", "2us"], step="1us")
+        for name, function in (("whole", "sum"), ("widest", "sum"), ("small", "sum"))
+    ]
+    result = metrics_at(events, own, time="time", time_format="epoch_us", before=before)
+    for at, _, _, _, *found in rows(result):
+        inside = [
+            number
+            for number, time in enumerate(times)
+            if at - 12 <= time and (time < at if before else time <= at)
+        ]
+        alone = [number for number in inside if times[number] >= at - 2]
+
+        def total(of: Sequence[Any], numbers: Sequence[int]) -> Any:
+            known = [of[number] for number in numbers if of[number] is not None]
+            with localcontext(Context(prec=60)):
+                return functools.reduce(operator.add, known) if known else None
+
+        assert found[:-1] == [
+            total(of, numbers) for of in (values, amounts, small) for numbers in (inside, alone)
+        ]
+
+
+def test_a_window_that_overflows_raises(spark: SparkSession) -> None:
+    events = spark.createDataFrame([(0, LARGEST), (5, 1), (60, 1)], "time bigint, amount bigint")
+
+    def totals(window: str) -> DataFrame:
+        own = [Metric("total", "sum(amount)", by=[], windows=[window], step="1us")]
+        return metrics_at(events, own, time="time", time_format="epoch_us")
+
+    assert [row[2] for row in rows(totals("4us"))] == [LARGEST, 1, 1]
+    with pytest.raises(ArithmeticException, match="overflow"):
+        rows(totals("5us"))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_rows_that_cannot_be_used_change_no_others(spark: SparkSession, before: bool) -> None:
+    """They come back without values."""
+    given = [(account, time, n) for account in ("a", None) for n, time in enumerate([3, None, 5])]
+    events = spark.createDataFrame(given, "account string, time bigint, amount bigint")
+    own = all_of(["account"], ["2us", "9us"], "1us")
+    common: dict[str, Any] = {"time": "time", "time_format": "epoch_us", "before": before}
+    values = [f"{name}_{window}" for name in FOLDS for window in ("2us", "9us")]
+    for at, others in ((None, 0), (events, 1)):
+        result = metrics_at(events, own, at=at, **common)
+        found = {(row[0], row[1]): row[3:] for row in rows(result)}
+        assert len(found) == 6
+        known = [Payment("a", None, time, amount) for time, amount in ((3, 0), (5, 2))]
+        for (account, time), (*seen, ties) in found.items():
+            if account is None or time is None:
+                assert (seen, ties) == ([None] * len(values), None if time is None else 0)
+                continue
+            assert ties == others
+            asked = Payment("a", None, time, None)
+            expected = [
+                plain(fold(as_of(asked, known, span, before=before, ordered=False)))
+                for _, fold in FOLDS.values()
+                for span in (2, 9)
+            ]
+            assert [plain(each) for each in seen] == expected
 
 
 @pytest.mark.parametrize(

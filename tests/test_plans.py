@@ -21,6 +21,7 @@ from backfill import (
     TumblingWindow,
     aggregate,
     metrics,
+    metrics_at,
     sessionize,
 )
 from backfill import aggregates as agg
@@ -344,3 +345,35 @@ def test_step_functions_sort_slices_up_and_down_however_many_windows(events: Dat
         assert plan["Expand"] == 0
         # Distinct values: each once, by value, counted for each slice.
         assert found(windows, {"d": agg.count_distinct("page")})["Exchange"] == 5
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "windows", "sorts"),
+    [
+        # By time.
+        ({"n": agg.count(), "units": agg.sum("units")}, 5, 1),
+        # By value and by time.
+        ({"n": agg.count(), "pages": agg.count_distinct("page")}, 5, 2),
+        # By time, and in blocks of each window backward and forward.
+        ({"total": agg.sum("amount"), "most": agg.max("units")}, 1, 3),
+        # The same, and once more for 7 days, which do not divide 30.
+        ({"total": agg.sum("amount"), "most": agg.max("units")}, 5, 5),
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_values_as_of_events_exchange_them_once_and_join_nothing(
+    events: DataFrame, aggregates: dict[str, Aggregate], windows: int, sorts: int, before: bool
+) -> None:
+    own = [
+        Metric(
+            name, each, by=["user"], windows=["1h", "1d", "7d", "30d", "90d"][:windows], step="5m"
+        )
+        for name, each in aggregates.items()
+    ]
+    found = nodes(metrics_at(events, own, time="at", before=before))
+    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (1, sorts, 1)
+    assert not [each for each in found if "Join" in each or "Aggregate" in each]
+    labels = events.select("user", "at", "unused")
+    found = nodes(metrics_at(events, own, time="at", at=labels, before=before))
+    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (1, sorts, 2)
+    assert not [each for each in found if "Join" in each or "Aggregate" in each]

@@ -137,6 +137,20 @@ class Aggregate(ABC):
             way_out="Use an aggregate such as sum, mean, max, stddev, last, count_distinct",
         )
 
+    def subtracts(self, type: T.DataType) -> bool:
+        """Whether states of values of this type can be subtracted.
+
+        They can if that is exact, and if the total of a key does not overflow before a window does.
+        """
+        return False
+
+    def subtract(self, whole: States, rest: States) -> dict[str, Column]:
+        """The states of what is not in the rest; only asked if states can be subtracted.
+
+        A rest without values has no state, or none of its own.
+        """
+        return {name: state - F.coalesce(rest[name], F.lit(0)) for name, state in whole.items()}
+
     def revert(self, value: Column, states: Sequence[str]) -> dict[str, Column]:
         """The states of a published value; not asked of those that are `kept`."""
         return dict.fromkeys(states, value)

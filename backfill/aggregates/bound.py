@@ -100,9 +100,25 @@ class Bound:
             }
         )
 
-    def finish(self, name: str) -> Column:
-        """The value, under its name."""
-        return self.aggregate.finish(self._current(), F.col(EVENTS)).alias(name)
+    @property
+    def subtracts(self) -> bool:
+        """Whether states can be subtracted, exactly."""
+        return self.aggregate.subtracts(self.type)
+
+    def subtract(
+        self, whole: Mapping[str, Column], rest: Mapping[str, Column]
+    ) -> dict[str, Column]:
+        """The state columns of a part that has values, from those of the whole and of the rest."""
+        own = self._partial()
+        given = [{each: part[self._name(each)] for each in own} for part in (whole, rest)]
+        return self._named(self.aggregate.subtract(*given))
+
+    def finish(self, name: str, part: Part | None = None) -> Column:
+        """The value, under its name: of a part of a row, or of the row."""
+        if part is None:
+            return self.aggregate.finish(self._current(), F.col(EVENTS)).alias(name)
+        states = {each: part.states[self._name(each)] for each in self._partial()}
+        return self.aggregate.finish(states, part.events).alias(name)
 
     def kept(self, name: str) -> list[Column]:
         """The states that a table keeps next to the value of this name."""

@@ -26,6 +26,9 @@ class Count(Running):
     def lift(self, given: Input) -> dict[str, Column]:
         return {"n": one(given.value)}
 
+    def subtracts(self, type: T.DataType) -> bool:
+        return True
+
     def finish(self, states: States, events: Column) -> Column:
         return F.coalesce(states["n"], F.lit(0)) if states else events
 
@@ -72,6 +75,13 @@ class Sum(Running):
         merged = super().combine(left, right)
         return {name: _as_first(state, name) for name, state in merged.items()}
 
+    def subtracts(self, type: T.DataType) -> bool:
+        return isinstance(type, T.IntegralType) or _has_room(type)
+
+    def subtract(self, whole: States, rest: States) -> dict[str, Column]:
+        less = super().subtract(whole, rest)
+        return {name: _as_first(state, name) for name, state in less.items()}
+
     def finish(self, states: States, events: Column) -> Column:
         if "high" in states:
             carry = F.shiftright(states["low"], 32)
@@ -93,6 +103,11 @@ def _total(type: T.DataType) -> T.DataType:
     if not isinstance(type, T.DecimalType):
         return T.DoubleType()
     return T.DecimalType(min(type.precision + 10, _MOST_DIGITS), type.scale)
+
+
+def _has_room(type: T.DataType) -> bool:
+    """Whether decimals are summed up in ten digits more: no total of a key is too long for it."""
+    return isinstance(type, T.DecimalType) and type.precision + 10 <= _MOST_DIGITS
 
 
 def one(value: Column) -> Column:

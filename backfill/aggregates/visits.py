@@ -138,5 +138,8 @@ class Bounce(_OfEvents, Running):
     def lift(self, given: Input) -> dict[str, Column]:
         return {"events": given.value}
 
+    def subtracts(self, type: T.DataType) -> bool:
+        return True
+
     def finish(self, states: States, events: Column) -> Column:
         return states["events"] == 1

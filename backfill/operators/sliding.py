@@ -55,8 +55,6 @@ def sliding(
     clips: bool,
     null_key: bool,
     empty: bool = False,
-    asks: str | None = None,
-    ordered: bool | None = None,
 ) -> DataFrame:
     """Aggregates, for each event, over the window that belongs to it.
 
@@ -71,9 +69,6 @@ def sliding(
         clips: windows that would start before 1970 start there.
         null_key: a key column can be NULL.
         empty: keep distinct windows that hold no event: they are where others have ended.
-        asks: a boolean column: rows for which it is true only ask, and the others only count.
-        ordered: events of equal times are before or after each other by arrival; None: if the
-            window is of what came before.
 
     Returns:
         A row for each event, or for each distinct window: key, AT (the window's end, µs), TIME,
@@ -85,7 +80,7 @@ def sliding(
     aggregates = [each for each in aggregates if each not in seen]
     about = max((each.aggregate.slices for each in aggregates), default=Aggregate.slices)
     width, count = _slices(total, about)
-    rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival, asks)
+    rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival)
     if null_key and keys:
         # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
         group = [_GROUP]
@@ -93,10 +88,10 @@ def sliding(
     rows = rows.withColumn(_SLICE, floor_to(F.col(AT), width, 0))
     placed = rows.repartition(*group, _SLICE)
     within = [*group, _SLICE]
-    by_arrival = window.before if ordered is None else ordered
-    order = [F.when(F.col(_KIND) != _LEAVES, F.col(each)) for each in arrival if by_arrival]
     # At the same instant events leave together.
-    order += [F.when(F.col(_KIND) != _LEAVES, F.col(_KIND))] if window.before else []
+    order = [
+        F.when(F.col(_KIND) != _LEAVES, F.col(each)) for each in (*arrival, _KIND) if window.before
+    ]
     found = _with_running(placed, within, order, aggregates, seen)
     parts = [_HEAD]
     if total is not None:
@@ -145,7 +140,6 @@ def _rows(
     clips: bool,
     seen: Sequence[Bound],
     arrival: Sequence[str],
-    asks: str | None,
 ) -> DataFrame:
     """The events, once for each instant at which they count, leave, or ask for a window.
 
@@ -158,7 +152,7 @@ def _rows(
         assert total is not None
         end = F.greatest(time, F.lit(total)) if clips else time
         row += [(_COUNTS, time), (_ASKS, end), (_ASKS, time + tick + total)]
-    elif asks is not None or window.before or window.following is not None:
+    elif window.before or window.following is not None:
         ahead = 0 if window.following is None else window.following.us
         row += [(_COUNTS, time), (_ASKS, time + ahead)]
     else:
@@ -177,8 +171,6 @@ def _rows(
     ]
     rest = [each for each in events.columns if each not in arrival]
     exploded = events.withColumn("_row", F.explode(F.array(*kinds))).select(*rest, "_row.*")
-    if asks is not None:
-        exploded = exploded.where(F.col(asks) == (F.col(_KIND) == _ASKS))
     return exploded.where(F.col(AT).isNotNull()) if seen else exploded
 
 

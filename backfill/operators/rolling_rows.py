@@ -1,0 +1,204 @@
+"""Values of all windows of a grouping as of each row, in the order of time and arrival.
+
+Rows are exchanged by key once, and never joined: what is computed travels with them. Each frame
+below grows as rows pass, and Spark only adds rows to such a frame, also where it ends a fixed span
+before the row. So a row costs the same however many events its windows hold.
+
+Where subtracting is exact (counts, sums of integers and decimals), a window is the total up to the
+row less the total of what it has left behind. Distinct values are counted by the spans in which
+they are present, as in `operators.rolling_steps`: an event begins one unless another one with the
+same value came at most a window's length before, and ends one unless another comes at most so long
+after. Other aggregates are merged from two parts (`operators.rolling_parts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.aggregates.base import positive_zero
+from backfill.aggregates.bound import Bound, Part
+from backfill.aggregates.numbers import one
+from backfill.columns import EVENTS, TIME
+from backfill.operators.last_seen import last_seen
+from backfill.operators.rolling_parts import (
+    Order,
+    Windows,
+    at_start,
+    joined,
+    of_next,
+    with_begun,
+    with_lasting,
+)
+from backfill.operators.sliding import with_states
+
+#: How many events are at the row's place.
+PEERS = "_peers"
+#: Keeps rows without a key from gathering in one task.
+_APART = "_apart"
+# Before an input: how long before, and after, another event had the same value, µs.
+_SINCE, _UNTIL = "_since", "_until"
+# Before a window's length and a state: totals up to the row, and of what a window has left behind.
+_TOTAL, _LEFT = "_total", "_left"
+# After an aggregate's states: the number of its values.
+_PRESENT = "_present"
+
+
+def rolling_rows(
+    rows: DataFrame,
+    values: Mapping[int, Mapping[str, Bound]],
+    keys: Sequence[str],
+    arrival: Sequence[str],
+    *,
+    counts: str,
+    before: bool,
+) -> DataFrame:
+    """Adds values as of each row: of events up to it, and from a window's length before it on.
+
+    Args:
+        rows: the key columns, TIME (µs), `arrival`, the aggregates' inputs.
+        values: for each window's length, µs, the aggregates by the names of their values.
+        keys: the key columns.
+        arrival: the columns that order rows of equal times.
+        counts: a boolean column: whether the row is an event. Rows that are none have values, too.
+        before: without the events at the row's own place in the order.
+
+    Returns:
+        The rows with PEERS and the values.
+    """
+    kept = rows.columns
+    windows = {span: _distinct(named) for span, named in values.items()}
+    subtracted = {span: [each for each in own if each.subtracts] for span, own in windows.items()}
+    seen = {span: last_seen(own) for span, own in windows.items()}
+    merged = {
+        span: rest
+        for span, own in windows.items()
+        if (rest := [each for each in own if each not in (*subtracted[span], *seen[span])])
+    }
+    counted = F.col(counts)
+    rows = _exchanged(rows, keys)
+    order = Order((*keys, _APART), (TIME, *arrival), before)
+    for each in {each.input: each for own in seen.values() for each in own}.values():
+        rows = _with_apart(rows, each, order)
+    rows = with_lasting(rows, merged, order, counted)
+    rows = _with_totals(rows, subtracted, seen, merged, order, counted)
+    rows = with_begun(rows, merged, order, counted)
+    finished = []
+    for span, named in values.items():
+        events = _since(span, EVENTS, EVENTS)
+        parts = joined(span, merged[span], events, order) if span in merged else None
+        for name, each in named.items():
+            if span in merged and each in merged[span]:
+                finished.append(each.finish(name, parts))
+            else:
+                finished.append(each.finish(name, Part(events, _less(span, each))))
+    return rows.select(*kept, PEERS, *finished)
+
+
+def _distinct(named: Mapping[str, Bound]) -> list[Bound]:
+    return list({each.index: each for each in named.values()}.values())
+
+
+def _exchanged(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """By key; rows without one each by itself."""
+    without = F.lit(bool(keys))
+    for each in keys:
+        without &= F.col(each).isNull()
+    apart = rows.withColumn(_APART, F.when(without, F.col(TIME)))
+    return apart.repartition(*keys, _APART) if keys else apart.coalesce(1)
+
+
+def _with_apart(rows: DataFrame, seen: Bound, order: Order) -> DataFrame:
+    """How far the events with the same value are from each other."""
+    assert seen.input is not None
+    value = F.col(seen.input)
+    # Rows without a value are not looked at.
+    same = Over.partitionBy(*order.group, positive_zero(value, seen.type))
+    same = same.orderBy(*order.place)
+    time = F.col(TIME)
+    return rows.withColumns(
+        {
+            f"{_SINCE}{seen.input}": time - F.lag(TIME).over(same),
+            f"{_UNTIL}{seen.input}": F.lead(TIME).over(same) - time,
+        }
+    )
+
+
+def _with_totals(
+    rows: DataFrame,
+    subtracted: Windows,
+    seen: Windows,
+    merged: Windows,
+    order: Order,
+    counted: Column,
+) -> DataFrame:
+    """Adds the totals up to each row, and those at the start of its windows; and PEERS."""
+    up_to = {EVENTS: F.count(F.when(counted, F.lit(1))).over(order.so_far())}
+    for own in subtracted.values():
+        for each in own:
+            up_to |= _totals(each, counted, order.so_far())
+    for span, own in seen.items():
+        for each in own:
+            [name] = each.states()
+            begun = _ends(each, _SINCE, span, counted)
+            up_to[f"{name}_{span}"] = F.count(F.when(begun, F.lit(1))).over(order.so_far())
+    up_to = {f"{_TOTAL}{name}": state for name, state in up_to.items()}
+    rows = with_states(rows, "", up_to | of_next(merged, order))
+    by_time = Over.partitionBy(*order.group).orderBy(TIME)
+    left = {
+        span: by_time.rangeBetween(Over.unboundedPreceding, -span - 1)
+        for span in {**subtracted, **seen, **merged}
+    }
+    behind = at_start(merged, order, left)
+    for span, frame in left.items():
+        states = {EVENTS: F.count(F.when(counted, F.lit(1))).over(frame)}
+        for each in subtracted[span]:
+            states |= _totals(each, counted, frame)
+        for each in seen[span]:
+            [name] = each.states()
+            ended = _ends(each, _UNTIL, span, counted)
+            states[name] = F.count(F.when(ended, F.lit(1))).over(frame)
+        behind |= {f"{_LEFT}{span}{name}": state for name, state in states.items()}
+    rows = with_states(rows, "", behind)
+    peers = Over.partitionBy(*order.group, *order.place)
+    rows = order.spread(rows, up_to)
+    return rows.withColumn(PEERS, F.count(F.when(counted, F.lit(1))).over(peers))
+
+
+def _totals(each: Bound, counted: Column, frame: WindowSpec) -> dict[str, Column]:
+    """The states over a frame, and how many values there are."""
+    if each.input is None:
+        return {}
+    value = F.when(counted, F.col(each.input))
+    present = F.sum(one(value)).over(frame)
+    return {**each.over(counted, frame), f"_{each.index}{_PRESENT}": present}
+
+
+def _ends(seen: Bound, apart: str, span: int, counted: Column) -> Column:
+    """Whether an event begins (_SINCE) or ends (_UNTIL) a span in which its value is present."""
+    assert seen.input is not None
+    distance = F.col(f"{apart}{seen.input}")
+    return counted & F.col(seen.input).isNotNull() & (distance.isNull() | (distance > span))
+
+
+def _since(span: int, up_to: str, behind: str) -> Column:
+    """A number: up to the row, less what its window has left behind."""
+    numbers = (F.col(_TOTAL + up_to), F.col(f"{_LEFT}{span}{behind}"))
+    total, left = (F.coalesce(each, F.lit(0)) for each in numbers)
+    return total - left
+
+
+def _less(span: int, each: Bound) -> dict[str, Column]:
+    """The states of a window, from the totals."""
+    states = each.states()
+    if not each.subtracts:
+        return {name: _since(span, f"{name}_{span}", name) for name in states}
+    if not states:
+        return {}
+    whole = {name: F.col(_TOTAL + name) for name in states}
+    rest = {name: F.col(f"{_LEFT}{span}{name}") for name in states}
+    present = _since(span, *[f"_{each.index}{_PRESENT}"] * 2) > 0
+    return {name: F.when(present, state) for name, state in each.subtract(whole, rest).items()}
