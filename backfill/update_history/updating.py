@@ -6,61 +6,24 @@ In the examples, `spark` is a session such as `backfill.spark.session()`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import or_
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame
 
-from backfill.aggregates.base import Aggregate, positive_zero
-from backfill.api import aggregate
-from backfill.columns import END, REASON, START, TIME, column, key_name, names_of
-from backfill.compute import Key
+from backfill.aggregates.base import Aggregate
+from backfill.columns import names_of
 from backfill.engines import engine as engine_named
-from backfill.errors import AggregateError, ColumnError, ReplayError, WindowError, did_you_mean
-from backfill.events import EventRules, normalise, time_column
-from backfill.operators.rule_inputs import sortable
+from backfill.errors import ReplayError, WindowError, did_you_mean
 from backfill.replay.apart import Apart
 from backfill.replay.replaying import SETTINGS
-from backfill.update_history.arrivals import (
-    AFTER,
-    BEFORE,
-    BY,
-    CLOCK_INPUT,
-    DUE,
-    ORDER,
-    PARTITION,
-    PLACE,
-    WALL,
-    WALL_INPUT,
-    with_clocks,
-)
-from backfill.update_history.batches import Batches
-from backfill.update_history.fields import fields_of
-from backfill.update_history.worker import (
-    BATCH,
-    NUMBER,
-    OP,
-    PASSES,
-    TAKES_BACK,
-    Dues,
-    Replaying,
-    value_name,
-)
-from backfill.windows import EventWindow, SessionWindow, TumblingWindow, Window
+from backfill.update_history.history import History
+from backfill.windows import EventWindow, Window
 
-ARRIVAL, IN_KEY, KIND, RETRACTION = "arrival", "number", "op", "is_retraction"
-#: Columns of the result that are neither the key's nor aggregates.
-ADDED = ("session_id", "window_start", "window_end", ARRIVAL, IN_KEY, KIND, RETRACTION)
 #: Settings of `replay` that mean nothing here, and what does instead.
 _INSTEAD = {
     "batch_size": "Give the column of each event's `batch`",
     "watermark_every": "Give the column of the `watermark` after each event",
 }
-_USABLE = "_usable"
 
 
 def updates(
@@ -176,241 +139,11 @@ def updates(
     system = engine_named(engine)
     apart = Apart.of(window, system, timezone, settings)
     _check_columns(apart, partition=partition, batch=batch, watermark=watermark)
-    history = _History(
+    history = History(
         events, apart, names_of(key), time, arrival, aggregates, partition, batch, watermark,
         wall_clock, time_format, settings,
     )  # fmt: skip
     return history.result()
-
-
-@dataclass(frozen=True)
-class _History:
-    """What `updates` is given, checked."""
-
-    events: DataFrame
-    apart: Apart
-    key: tuple[str, ...]
-    time: str
-    arrival: str
-    aggregates: Mapping[str, Aggregate]
-    partition: str | None
-    batch: str | None
-    watermark: str | None
-    wall_clock: str | None
-    time_format: str | None
-    settings: Mapping[str, Any]
-
-    def result(self) -> DataFrame:
-        """The rows of `updates`."""
-        fields, columns = fields_of(self.aggregates)
-        self._check_aggregates(columns)
-        rows, batches = self._rows(columns)
-        replaying = Replaying(
-            apart=self.apart,
-            settings=self.settings,
-            aggregates=fields,
-            keys=self.inner,
-            fields=tuple(columns),
-            batches=batches,
-        )
-        types = rows.select(*self.inner).schema.fields
-        schema = T.StructType(
-            [
-                *types,
-                *(T.StructField(name, T.LongType()) for name in (START, END, PLACE, NUMBER)),
-                T.StructField(OP, T.StringType()),
-                T.StructField(TAKES_BACK, T.BooleanType()),
-                *(T.StructField(value_name(i), each) for i, each in enumerate(self.types)),
-            ]
-        )
-        typed = rows.withColumns(
-            {value_name(i): F.lit(None).cast(each) for i, each in enumerate(self.types)}
-        )
-        together = typed.repartition(PARTITION, *self.inner).sortWithinPartitions(
-            PARTITION, *self.inner, ORDER, PASSES
-        )
-        return self._told(together.mapInArrow(replaying, schema))
-
-    @cached_property
-    def inner(self) -> tuple[str, ...]:
-        """The key columns."""
-        return tuple(key_name(i) for i in range(len(self.key)))
-
-    @cached_property
-    def types(self) -> list[T.DataType]:
-        """The aggregates' types, as `aggregate` gives them."""
-        window = TumblingWindow(size="1h")
-        made = aggregate(
-            self.events,
-            window,
-            key=self.key,
-            time=self.time,
-            aggregates=self.aggregates,
-            time_format=self.time_format,
-            timezone=self.apart.zone,
-        )
-        found = {field.name: field.dataType for field in made.schema.fields}
-        return [found[each] for each in self.aggregates]
-
-    def _rows(self, columns: Mapping[str, Column]) -> tuple[DataFrame, Batches | None]:
-        """Events, and moments at which the clocks moved; or events, and their batches."""
-        placed = self._placed(columns)
-        names = [PARTITION, *self.inner]
-        if self.batch is not None:
-            return self._in_batches(placed, columns)
-        ties = [TIME, *(each for each in [*self.inner, *columns] if _sorts(placed, each))]
-        arrived = with_clocks(placed, ties)
-        used = arrived.frame.where(_USABLE)
-        kept = [*names, ORDER, PLACE, TIME, BEFORE, AFTER, WALL]
-        rows = used.select(*kept, *columns, F.lit(False).alias(PASSES))
-        clocks = [AFTER] if self.apart.ticks else []
-        clocks += [WALL] if self.apart.delays() else []
-        if not clocks:
-            return rows, None
-        schema = T.StructType(
-            [
-                *placed.select(*names).schema.fields,
-                T.StructField(DUE, T.LongType()),
-                T.StructField(BY, T.StringType()),
-            ]
-        )
-        asked = used.select(*names, TIME, WALL).mapInArrow(Dues(self.apart, self.inner), schema)
-        passing = arrived.reached(asked, self.inner, clocks).withColumn(PASSES, F.lit(True))
-        rows = rows.unionByName(passing, allowMissingColumns=True)
-        return rows, None
-
-    def _in_batches(
-        self, placed: DataFrame, columns: Mapping[str, Column]
-    ) -> tuple[DataFrame, Batches]:
-        ties = [TIME, *(each for each in columns if _sorts(placed, each))]
-        found = placed.groupBy(BATCH).agg(F.min(PLACE), F.max(PLACE), F.max(CLOCK_INPUT)).collect()
-        batches = Batches.of(
-            [tuple(row) for row in found], self.apart, marked=self.watermark is not None
-        )
-        names = [PARTITION, *self.inner, PLACE, TIME, BATCH, *columns]
-        # In place of ORDER, by which they are sorted.
-        order = F.struct(PLACE, *ties).alias(ORDER)
-        return placed.where(_USABLE).select(*names, order, F.lit(False).alias(PASSES)), batches
-
-    def _placed(self, columns: Mapping[str, Column]) -> DataFrame:
-        """Events with their place in the order of arrival, and what moves the clocks."""
-        apart, streaming = self.apart, self.apart.streaming
-        rules = EventRules(
-            key=self.key,
-            time=self.time,
-            time_format=self.time_format,
-            timezone=apart.zone,
-            arrival=(self.arrival,),
-            null_key=True,
-        )
-        normal = normalise(self.events, rules)
-        types = {field.name: field.dataType for field in self.events.schema.fields}
-        for name in (self.partition, self.batch, self.watermark, self.wall_clock):
-            if name is not None and name not in types:
-                raise ColumnError(
-                    "no such column", field="events", value=name, way_out=did_you_mean(name, types)
-                )
-        usable = F.col(REASON).isNull()
-        if self.key and streaming.null_key != "group":
-            usable &= reduce(or_, (column(each).isNotNull() for each in self.key))
-        if not apart.engine.before_epoch:
-            usable &= F.col(TIME) >= 0
-        wall = F.col(TIME)
-        if self.wall_clock is not None:
-            wall = F.coalesce(self._instant(normal, self.wall_clock), wall)
-        partition = F.lit("") if self.partition is None else column(self.partition).cast("string")
-        number = [] if self.batch is None else [column(self.batch).cast("bigint").alias(BATCH)]
-        found = normal.select(
-            *(
-                positive_zero(column(name), types[name]).alias(inner)
-                for name, inner in zip(self.key, self.inner, strict=True)
-            ),
-            F.coalesce(partition, F.lit("")).alias(PARTITION),
-            _place(self.arrival, types[self.arrival]).alias(PLACE),
-            F.col(TIME),
-            usable.alias(_USABLE),
-            *number,
-            wall.alias(WALL_INPUT),
-            *(each.alias(name) for name, each in columns.items()),
-            *self._mark(normal),
-        )
-        return found.where(F.col(PLACE).isNotNull()).withColumn(CLOCK_INPUT, self._clock())
-
-    def _mark(self, normal: DataFrame) -> list[Column]:
-        if self.watermark is None:
-            return []
-        return [self._instant(normal, self.watermark).alias(CLOCK_INPUT)]
-
-    def _clock(self) -> Column:
-        """What an event makes of the clock."""
-        apart, streaming = self.apart, self.apart.streaming
-        tick = apart.engine.tick_us
-        if self.watermark is not None:
-            return _floored(F.col(CLOCK_INPUT), tick)
-        time = F.when(F.col(_USABLE), F.col(TIME))
-        if streaming.feed == "batches":
-            # The batches' clock floors it itself.
-            return time
-        if streaming.clock == "processing_time":
-            return _floored(_floored(time, tick), apart.settings.timer_interval or tick)
-        behind = 0
-        if streaming.clock == "watermark":
-            behind = apart.settings.watermark_delay + streaming.lag_ticks * tick
-        return _floored(time, tick) - behind
-
-    def _instant(self, normal: DataFrame, name: str) -> Column:
-        type = normal.schema[name].dataType
-        instant = isinstance(type, T.TimestampType | T.TimestampNTZType)
-        return time_column(normal, name, None if instant else self.time_format, self.apart.zone)
-
-    def _check_aggregates(self, columns: Mapping[str, Column]) -> None:
-        for name, each in self.aggregates.items():
-            if each.python is None:
-                raise AggregateError(
-                    "has no form in plain Python, in which results are replayed",
-                    field=f"aggregates.{name}",
-                    value=str(each),
-                    way_out="Use count, sum, min, max, mean, variance, stddev, an exact "
-                    "count_distinct, first, last, funnel, path, duration or bounce",
-                )
-        taken = {*(each.lower() for each in self.key), *ADDED}
-        for name in self.aggregates:
-            if name.lower() in taken:
-                raise AggregateError(
-                    "the result has another column of this name",
-                    field=f"aggregates.{name}",
-                    value=name,
-                    way_out="Choose another one",
-                )
-        for name in self.key:
-            if name.lower() in ADDED:
-                raise ColumnError(
-                    "the result has another column of this name",
-                    field="key",
-                    value=name,
-                    way_out="Rename it in the events",
-                )
-
-    def _told(self, results: DataFrame) -> DataFrame:
-        types = {field.name: field.dataType for field in self.events.schema.fields}
-        keys = Key(self.key, tuple(types[each] for each in self.key))
-        sessions = isinstance(self.apart.window, SessionWindow)
-        at: Column = F.col(PLACE)
-        arrived = types[self.arrival]
-        arrival = (
-            F.timestamp_micros(at) if isinstance(arrived, T.TimestampType) else at.cast(arrived)
-        )
-        return results.select(
-            *keys.named(),
-            *([keys.session_id(F.col(START)).alias("session_id")] if sessions else []),
-            F.timestamp_micros(START).alias("window_start"),
-            F.timestamp_micros(END).alias("window_end"),
-            arrival.alias(ARRIVAL),
-            F.col(NUMBER).alias(IN_KEY),
-            F.col(OP).alias(KIND),
-            F.col(TAKES_BACK).alias(RETRACTION),
-            *(F.col(value_name(i)).alias(name) for i, name in enumerate(self.aggregates)),
-        )
 
 
 def _check_columns(
@@ -453,24 +186,3 @@ def _check_columns(
             value="complete",
             way_out="Use update or append, and table_as_of for the table",
         )
-
-
-def _place(name: str, type: T.DataType) -> Column:
-    if isinstance(type, T.IntegralType):
-        return column(name).cast("bigint")
-    if isinstance(type, T.TimestampType):
-        return F.unix_micros(column(name))
-    raise ColumnError(
-        "the arrival has to be a whole number or a timestamp",
-        field=name,
-        value=type.simpleString(),
-        way_out="Cast it",
-    )
-
-
-def _floored(time: Column, tick: int) -> Column:
-    return time if tick == 1 else time - F.pmod(time, F.lit(tick).cast("bigint"))
-
-
-def _sorts(frame: DataFrame, name: str) -> bool:
-    return sortable(frame.schema[name].dataType)
