@@ -106,16 +106,16 @@ def _stddev(state: _Moments) -> float | None:
 
 
 def _seen(state: set[Any], value: Any, place: object = None) -> set[Any]:
-    state.add(_hashable(value))
+    state.add(hashable(value))
     return state
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
     """Equal for values that are one to SQL: NaN is itself, and lists and structs compare."""
     if isinstance(value, list | tuple):
-        return tuple(_hashable(each) for each in value)
+        return tuple(hashable(each) for each in value)
     if isinstance(value, Mapping):
-        return frozenset((name, _hashable(each)) for name, each in value.items())
+        return frozenset((name, hashable(each)) for name, each in value.items())
     return _NAN if _is_nan(value) else value
 
 

@@ -119,9 +119,8 @@ def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
     # Doubles round, but never past each other, and do not overflow.
     width = F.greatest(F.lit(1.0), (F.col(_HIGH) - F.col(_LOW)) / _BLOCKS)
     block = F.floor((F.col(PLACE).cast("double") - F.col(_LOW)) / width)
-    blocked = (events.crossJoin(F.broadcast(bounds)).withColumn(_BLOCK, block.cast("bigint"))).drop(
-        _LOW, _HIGH
-    )
+    placed = events.crossJoin(F.broadcast(bounds)).withColumn(_BLOCK, block.cast("bigint"))
+    blocked = placed.drop(_LOW, _HIGH)
     inputs = {AFTER: CLOCK_INPUT, WALL: WALL_INPUT}
     # At most a few hundred rows for each partition, whatever there are of events.
     most = blocked.groupBy(PARTITION, _BLOCK).agg(
@@ -140,7 +139,7 @@ def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
     within = Over.partitionBy(PARTITION, _BLOCK).orderBy(PLACE, *ties)
     before = within.rowsBetween(Over.unboundedPreceding, -1)
     until = within.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    placed = blocked.join(F.broadcast(known), [PARTITION, _BLOCK]).withColumns(
+    clocked = blocked.join(F.broadcast(known), [PARTITION, _BLOCK]).withColumns(
         {
             ORDER: F.col(_BLOCK) * _ROWS + F.row_number().over(within),
             BEFORE: _later(F.max(CLOCK_INPUT).over(before), AFTER),
@@ -149,7 +148,7 @@ def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
             WALL: _later(F.max(WALL_INPUT).over(until), WALL),
         }
     )
-    return Arrived(placed, known)
+    return Arrived(clocked, known)
 
 
 def _later(within: Column, clock: str) -> Column:

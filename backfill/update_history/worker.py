@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
@@ -13,6 +12,7 @@ import pyarrow as pa
 from backfill.columns import END, START, TIME
 from backfill.replay import Aggregated, Event, replay
 from backfill.replay.apart import Apart
+from backfill.replay.forms import hashable
 from backfill.update_history.arrivals import (
     AFTER,
     BEFORE,
@@ -247,21 +247,12 @@ def _rows(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterable[_Row]:
     partition = names.index(PARTITION)
     for values in zip(*columns, strict=True):
         values_of_key = tuple(values[i] for i in own)
-        key = (values[partition], *(_hashable(each) for each in values_of_key))
+        key = (values[partition], *(hashable(each) for each in values_of_key))
         yield _Row(key, values_of_key, dict(zip(names, values, strict=True)))
 
 
 def _is_instant(type: pa.DataType) -> bool:
     return pa.types.is_timestamp(type) and type.tz is not None
-
-
-def _hashable(value: Any) -> Any:
-    """NaN is a key like others, but equal to itself only as one object."""
-    if isinstance(value, dict):
-        return tuple(_hashable(each) for each in value.values())
-    if isinstance(value, list):
-        return tuple(_hashable(each) for each in value)
-    return math.nan if isinstance(value, float) and value != value else value
 
 
 def _fitting(value: Any, type: pa.DataType) -> Any:
