@@ -57,7 +57,8 @@ def _make(
             raise AggregateError(
                 f"{argument.strip()!r} is not a parameter",
                 value=text,
-                way_out="Parameters are numbers, true or false, with or without a name",
+                way_out="Parameters are numbers, true or false, with or without a name; "
+                "several columns or predicates are one argument, [a, b]",
             )
         value = _literal(match[2])
         if match[1]:
