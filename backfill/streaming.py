@@ -31,7 +31,7 @@ class Streaming:
         timer_ticks: a trigger by the wall clock fires so many ticks after its time.
         late: lateness is judged of the window after merging, or of the event's own window before
             it; or nothing is late.
-        flushes: the end of the input completes all windows.
+        flushes: the end of the input completes all windows, unless the operator is not `drained`.
         null_key: what becomes of events without a key: they are dropped, an ordinary group, or
             the operator fails.
         null_time: the same for events without a time.
@@ -104,7 +104,7 @@ _FLINK_SQL = Streaming(
     flushes=True,
     null_key="group",
     strides=False,
-    settings={**_DELAY, "restarts": ()},
+    settings={**_DELAY, "restarts": (), "drained": True},
 )
 
 #: The interfaces of each engine, by name; of several, the first that has a window computes it.
@@ -223,6 +223,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                     "late": 1,
                     "accumulation": "discarding",
                     "batch_size": None,
+                    "drained": True,
                 },
             )
         },
@@ -255,6 +256,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                     "early_once": False,
                     "late": 1,
                     "accumulation": "accumulating",
+                    "drained": True,
                 },
             )
         },

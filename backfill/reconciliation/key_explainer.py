@@ -48,6 +48,8 @@ class KeyExplainer:
         doubles: those of the operator's aggregates that are doubles.
         keys: the columns of the key.
         expired: what ended before it is past the batch's retention, µs.
+        latest: when the last window that the stream has was complete, µs; if the clock had not come
+            so far, the end of the input completed it. None if the settings say whether it did.
     """
 
     operator: Operator
@@ -57,6 +59,7 @@ class KeyExplainer:
     doubles: frozenset[str]
     keys: tuple[str, ...]
     expired: int | None
+    latest: int | None
     joint: bool = False
 
     def explained(self, windows: pa.Table, events: pa.Table) -> Part:
@@ -83,7 +86,7 @@ class KeyExplainer:
             stream = windows_of([each for each in both if each[SIDE]])
             count += len(batch)
             operator = replace(
-                own_operator,
+                self._ended(own_operator, ends.get(key)),
                 end_clock=ends.get(key),
                 among=SharedKey(joint, key) if self.joint else None,
             )
@@ -128,6 +131,12 @@ class KeyExplainer:
             )
             own = by_arrival(settings, [row for _, row in pairs], [place for place, _ in pairs])
         return replace(self.operator, settings=own)
+
+    def _ended(self, operator: Operator, clock: int | None) -> Operator:
+        """The operator, drained or not, where its clock stood there at the end of the input."""
+        if self.latest is None or clock is None:
+            return operator
+        return replace(operator, settings={**operator.settings, "drained": self.latest > clock})
 
     def _told(self, key: Key) -> Key | None:
         """The key as the operator sees it."""

@@ -22,7 +22,7 @@ from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import floored
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
-from backfill.reconciliation.clocks import CLOCK, END_CLOCK
+from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK
 from backfill.reconciliation.compare import Sides
 from backfill.reconciliation.decoded import decode
 from backfill.reconciliation.key_explainer import KeyExplainer
@@ -37,10 +37,11 @@ from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
+from backfill.replay.triggering import delays, early_trigger
 from backfill.store import Table
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of
-from backfill.windows import AnyWindow, CountWindow, is_distinct
+from backfill.windows import AnyWindow, CountWindow, SessionWindow, is_distinct
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
 #: replayed by Spark's workers.
@@ -184,8 +185,22 @@ class _Reconciling:
         api = self.settings.get("api")
         self.streaming, kind = choose(engine, self.definition.window, api, rolling=False)
         resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
-        # With a cache, or emission on close, a key's output depends on other keys' events.
-        self.apart = OPERATORS[kind].apart(resolved)
+        # With a cache, emission on close, or a trigger that waits for a clock, a key's output
+        # depends on other keys' events; so does what is pending where they are the clock.
+        shares = self.streaming.shares_its_clock
+        self.apart = (
+            OPERATORS[kind].apart(resolved)
+            and not delays(resolved)
+            and (resolved.drained or shares)
+        )
+        # Early panes are of windows that are not complete, so they do not tell.
+        self.shows_its_end = (
+            shares
+            and "drained" in OPERATORS[kind].takes
+            and "drained" in self.streaming.settings
+            and "drained" not in self.settings
+            and early_trigger(resolved) is None
+        )
         self._check_places()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
@@ -204,7 +219,8 @@ class _Reconciling:
             if off.keys:
                 windows = self._held(off.windows)
                 received = self._received()
-                parts, ordered = self._parts(sides, windows, received)
+                latest = self._latest(stream) if self.shows_its_end else None
+                parts, ordered = self._parts(sides, windows, received, latest)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.context.spark, parts, bound)
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
@@ -262,6 +278,17 @@ class _Reconciling:
             batch, theirs = batch.where(part), theirs.where(part)
         return Sides(batch, theirs, keys, values)
 
+    def _latest(self, stream: DataFrame) -> int:
+        """When the last window that the stream has was complete, µs."""
+        window, single = self.definition.window, interchangeable(self.definition.window)
+        (last,) = stream.agg(F.max(START if single else END)).collect()[0]
+        if last is None:
+            return BEGINNING
+        if single:
+            return int(last)
+        gap = window.gap.us if isinstance(window, SessionWindow) else 0
+        return int(last) + gap + self.streaming.complete_ticks * self.system.tick_us
+
     def _received(self) -> Received:
         """All events, as the operator received them."""
         delay = fixed(self.settings.get("watermark_delay", "0s"), field="watermark_delay").us
@@ -277,7 +304,7 @@ class _Reconciling:
         )
 
     def _parts(
-        self, sides: Sides, windows: DataFrame, received: Received
+        self, sides: Sides, windows: DataFrame, received: Received, latest: int | None
     ) -> tuple[list[Part], bool]:
         """What came of the keys that differ, and whether the order of their events counted."""
         every, ordered = received.frame, received.ordered
@@ -286,9 +313,10 @@ class _Reconciling:
             tables = _gathered(windows, every) if ordered else None
             if tables is not None:
                 self.progress(f"replaying {tables[1].num_rows:,} events of all keys together")
-                return [self._keyed(sides, ordered=True, joint=True).explained(*tables)], True
+                together = self._keyed(sides, latest, ordered=True, joint=True)
+                return [together.explained(*tables)], True
             ordered = False
-        keyed = self._keyed(sides, ordered=ordered, joint=False)
+        keyed = self._keyed(sides, latest, ordered=ordered, joint=False)
         differing = windows.select(*sides.keys).distinct()
         events = of_keys(every, differing, sides.keys, "left_semi")
         tables = _gathered(windows, events)
@@ -299,7 +327,9 @@ class _Reconciling:
         self.progress(f"replaying keys of more than {MOST_EVENTS:,} events in {parts:,} parts")
         return in_parts(keyed, windows, events, parts), ordered
 
-    def _keyed(self, sides: Sides, *, ordered: bool, joint: bool) -> KeyExplainer:
+    def _keyed(
+        self, sides: Sides, latest: int | None, *, ordered: bool, joint: bool
+    ) -> KeyExplainer:
         record = self.context.tables[self.name].record
         operator = Operator(
             window=self.definition.window,
@@ -325,6 +355,7 @@ class _Reconciling:
             ),
             keys=tuple(sides.keys),
             expired=self.context.limit(None if record is None else record.horizon),
+            latest=latest,
             joint=joint,
         )
 

@@ -20,9 +20,9 @@ from backfill.replay.output import Output
 from backfill.replay.replaying import chosen
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
-from backfill.replay.triggering import early_trigger, late_trigger
+from backfill.replay.triggering import delays
 from backfill.streaming import Streaming
-from backfill.triggers import AfterEventTime, delays_of
+from backfill.triggers import AfterEventTime
 from backfill.windows import Window
 
 
@@ -99,9 +99,7 @@ class Apart:
         tick = self.streaming.timer_ticks * self.engine.tick_us
         found = {
             each.delay.us + tick
-            for trigger in (early_trigger(self.settings), late_trigger(self.settings))
-            if trigger is not None
-            for each in delays_of(trigger)
+            for each in delays(self.settings)
             if not isinstance(each, AfterEventTime)
         }
         return sorted(found)

@@ -14,9 +14,9 @@ from backfill.replay.event import Event
 from backfill.replay.result import Replayed
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
-from backfill.replay.triggering import early_trigger, late_trigger
+from backfill.replay.triggering import delays
 from backfill.time.durations import DAY_US, Calendar, Fixed
-from backfill.triggers import AfterEventTime, delays_of
+from backfill.triggers import AfterEventTime
 from backfill.windows import CountWindow, durations_of
 
 #: From the beginning of year 2 to the end of 9998, µs since the epoch.
@@ -153,12 +153,7 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
 
 def waits_for_wall_clock(settings: Settings) -> bool:
     """Whether a trigger waits for the wall clock."""
-    return any(
-        not isinstance(each, AfterEventTime)
-        for trigger in (early_trigger(settings), late_trigger(settings))
-        if trigger is not None
-        for each in delays_of(trigger)
-    )
+    return any(not isinstance(each, AfterEventTime) for each in delays(settings))
 
 
 def _pass(machine: Operator, event: Event, tick: int) -> None:

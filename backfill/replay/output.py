@@ -82,6 +82,15 @@ class Output:
         """A window of an event's does not count it."""
         self.dropped_windows.append(DroppedWindow(arrival, key, start, end, late_by))
 
+    def withhold(self, sent: int) -> None:
+        """All results but the first so many are not sent: their windows are pending."""
+        self.pending += [
+            Window(each.key, each.start, each.end, each.values, None, each.events)
+            for each in self.emissions[sent:]
+            if each.values is not None
+        ]
+        del self.emissions[sent:]
+
     def window(self, key: Any, start: int, end: int, state: State) -> Window:
         """The window as it is now."""
         return Window(key, start, end, self.folding.values(state), None, self.folding.events(state))

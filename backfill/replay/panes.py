@@ -75,6 +75,7 @@ class Panes(Operator):
             "restarts",
             "timer_interval",
             "batch_size",
+            "drained",
         }
     )
 
@@ -210,15 +211,16 @@ class Panes(Operator):
             self._clock.restart()
 
     def finish(self) -> None:
-        """Completes all windows, where the engine does."""
-        if self._setup.streaming.flushes:
+        """Completes all windows, where the engine does and the operator was drained."""
+        if self._setup.streaming.flushes and self._setup.settings.drained:
             self._fire(ALWAYS, None, flush=True)
-        else:
-            for _, _, completes, pane in sorted(self._timers, key=itemgetter(0, 1)):
-                assert pane.total is not None
-                if not completes:
-                    continue
-                window = self._output.window(pane.key, pane.start, pane.end, pane.total)
+            return
+        in_order = (pane for *_, pane in sorted(self._timers, key=itemgetter(0, 1)))
+        for pane in dict.fromkeys(in_order):
+            # A session that was merged into another is gone.
+            if pane.total is not None and not pane.gone and (pane.unseen or not pane.done):
+                end = pane.end - self._behind
+                window = self._output.window(pane.key, pane.start, end, pane.total)
                 self._output.pending.append(window)
 
     def fired(self, pane: Pane) -> None:

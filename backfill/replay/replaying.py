@@ -62,6 +62,7 @@ def replay(
     allow_multiple: bool | None = None,
     timer_interval: object = None,
     rolling: bool | None = None,
+    drained: bool | None = None,
     end_clock: int | None = None,
 ) -> Replayed:
     """What a streaming operator makes of these events.
@@ -118,6 +119,9 @@ def replay(
         allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple.
         timer_interval: how often timers run in processing time; all the time by default.
         rolling: a hopping window is a rolling counter of processing time.
+        drained: the end of the input completes all windows (Flink, Beam, Samza; the default), as
+            where the input is bounded or the job was drained. False: it still runs, or was stopped,
+            and windows that its clock has not completed are pending.
         end_clock: where events bring the clock: where it stood when the input ended, in µs.
 
     Returns:

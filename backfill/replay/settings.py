@@ -69,6 +69,7 @@ class Settings:
     allow_multiple: bool = True
     timer_interval: int | None = None
     rolling: bool = False
+    drained: bool = True
 
 
 def resolve(

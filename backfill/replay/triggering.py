@@ -60,6 +60,12 @@ def late_trigger(settings: Settings) -> AnyTrigger:
     return Repeatedly(AfterCount(late)) if isinstance(late, int) else late
 
 
+def delays(settings: Settings) -> list[Delayed]:
+    """The triggers of a replay that wait for a time."""
+    triggers = (early_trigger(settings), late_trigger(settings))
+    return [each for trigger in triggers if trigger is not None for each in delays_of(trigger)]
+
+
 class Firing:
     """A trigger as windows ask it.
 

@@ -11,8 +11,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from backfill.errors import BackfillError, JobFileError, WindowError, did_you_mean
-from backfill.spec.parts import Part, Text, number, one_of
+from backfill.spec.parts import Flag, Part, Text, number, one_of
+from backfill.spec.triggers import read_trigger
 from backfill.time.durations import Fixed, fixed
+from backfill.triggers import AnyTrigger
 
 STREAM_FORMATS = (
     "kafka-streams",
@@ -125,6 +127,7 @@ def _renames(value: dict[str, str]) -> dict[str, str]:
 
 
 Lateness = Annotated[Fixed, PlainValidator(lateness)]
+Trigger = Annotated[int | AnyTrigger, PlainValidator(read_trigger)]
 
 
 class Stream(Part):
@@ -152,6 +155,15 @@ class Stream(Part):
     allowed_lateness: Lateness | None = Field(
         default=None,
         description="Flink, Beam: how long after its end a window still accepts events.",
+    )
+    early: Trigger | None = Field(
+        default=None,
+        description="Flink, Beam, Samza: when a window sends panes before it is complete: after "
+        "every so many events, such as 100, or a trigger such as Repeatedly(AfterCount(100)).",
+    )
+    late: Trigger | None = Field(
+        default=None,
+        description="Beam, Samza: when it sends panes of late events; by default of each.",
     )
     retention: Lateness | None = Field(
         default=None, description="Kafka Streams: how long its store keeps windows."
@@ -207,6 +219,11 @@ class Stream(Part):
     emit_interval: Lateness | None = Field(
         default=None,
         description="Kafka Streams: how often it looks for windows to emit on close, such as 1s.",
+    )
+    drained: Flag | None = Field(
+        default=None,
+        description="Flink, Beam, Samza: whether the end of the input completed the last windows; "
+        "if not, the job still runs. By default its output decides.",
     )
     wall_clock: Text | None = Field(
         default=None,

@@ -12,6 +12,7 @@ from backfill.message_gaps import messages
 from backfill.spec import JobSpec
 from backfill.spec.stream import Stream
 from backfill.time.durations import Calendar, Fixed
+from backfill.triggers import AfterCount, Repeatedly
 from backfill.windows import (
     CountWindow,
     CumulatingWindow,
@@ -67,6 +68,9 @@ stream:
   restarts: [[0, 1200], [1, 7]]
   store: memory
   emit_interval: 5s
+  early: Repeatedly(AfterCount(100))
+  late: 3
+  drained: false
   wall_clock: read_at
 """
 
@@ -135,6 +139,9 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "restarts": ((0, 1200), (1, 7)),
         "store": "memory",
         "emit_interval": Fixed(5_000_000),
+        "early": Repeatedly(AfterCount(100)),
+        "late": 3,
+        "drained": False,
         "wall_clock": "read_at",
     }
     hour = Fixed(3_600_000_000)

@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
+from backfill import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterSilence,
+    Repeatedly,
+)
 from backfill.cli.reconcile import reconcile
 from backfill.errors import BackfillError, JobFileError
 from backfill.reconciliation.stream_description import described
 from backfill.replay import replay
 from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, Stream
+from backfill.spec.triggers import read_trigger
 from tests.spec.test_job_file import SMALL
 
 pytestmark = pytest.mark.one_lane
@@ -25,6 +35,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "grace": ("10s", "10"),
     "watermark_delay": ("5s", "-5s"),
     "allowed_lateness": ("1m", "1 day"),
+    "early": ("Repeatedly(AfterCount(100))", "Sometimes(100)"),
+    "late": ("AfterAny(AfterCount(2), AfterSilence('5s'))", 0),
     "retention": ("1h", "1us"),
     "emit": ("on_close", "sometimes"),
     "api": ("sql", "table"),
@@ -40,6 +52,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "restarts": ([[0, 1200]], [[0]]),
     "store": ("memory", "rocksdb"),
     "emit_interval": ("1s", "-1s"),
+    "drained": (False, "perhaps"),
     "wall_clock": ("received_at", ""),
 }
 #: Formats that take what describes the output.
@@ -98,6 +111,42 @@ def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
     arguments = set(inspect.signature(replay).parameters)
     # Of the wall clock each event tells.
     assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format", "wall_clock"} <= arguments
+
+
+def test_triggers_are_read_as_python_writes_them() -> None:
+    often = Repeatedly(AfterAny(AfterCount(100), AfterProcessingTime("10s")))
+    assert read_trigger(often) is often
+    text = "Repeatedly( AfterAny(AfterCount(100), AfterProcessingTime('10s')) )"
+    assert read_trigger(text) == often
+    assert read_trigger("AfterAll(AfterSilence('1m'), AfterEventTime('1h'))") == AfterAll(
+        AfterSilence("1m"), AfterEventTime("1h")
+    )
+    assert read_trigger("12") == read_trigger(12) == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is no trigger"),
+        ("0", "must be at least 1"),
+        (True, "is no trigger"),
+        (1.5, "is no trigger"),
+        ("soon", "is no trigger"),
+        ("AfterCount", "is no trigger"),
+        ("AfterCount()", "is no trigger"),
+        ("AfterCount(100", "is no trigger"),
+        ("AfterCount(count=100)", "is no trigger"),
+        ("AfterCount(__import__('os').getpid())", "is no trigger"),
+        ("AfterCounts(100)", "there is no such trigger.*Did you mean 'AfterCount'"),
+        ("AfterCount(0)", "count: "),
+        ("AfterSilence('soon')", "delay: "),
+        ("AfterAny()", "AfterAny: combines at least one trigger"),
+        ("Repeatedly(Repeatedly(AfterCount(1)))", "Repeatedly: is repeated already"),
+    ],
+)
+def test_what_is_no_trigger_is_refused(text: object, problem: str) -> None:
+    with pytest.raises(BackfillError, match=problem):
+        read_trigger(text)
 
 
 def test_places_in_a_file_and_in_short(tmp_path: Path) -> None:

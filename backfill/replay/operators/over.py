@@ -38,7 +38,9 @@ class _Rows:
 
 
 class _Over(Operator):
-    takes: ClassVar[frozenset[str]] = frozenset({"watermark_delay", "watermark_every", "restarts"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"watermark_delay", "watermark_every", "restarts", "drained"}
+    )
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -110,8 +112,11 @@ class _Over(Operator):
         self._clock.restart()
 
     def finish(self) -> None:
-        """All rows' time has come."""
+        """All rows' time has come, or they wait for it."""
+        sent = len(self._output.emissions)
         self._fire(ALWAYS, None)
+        if not self._setup.settings.drained:
+            self._output.withhold(sent)
 
     def _fire(self, now: int, arrival: Any) -> None:
         while self._timers and self._timers[0][0] <= now:

@@ -1,0 +1,79 @@
+"""Triggers as text, in the form that they have in Python."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from backfill.errors import JobFileError, did_you_mean
+from backfill.spec.parts import number
+from backfill.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterSilence,
+    AnyTrigger,
+    Repeatedly,
+)
+
+_KINDS: dict[str, Callable[..., AnyTrigger]] = {
+    kind.__name__: kind
+    for kind in (
+        AfterCount,
+        AfterProcessingTime,
+        AfterSilence,
+        AfterEventTime,
+        AfterAny,
+        AfterAll,
+        Repeatedly,
+    )
+}
+_WAY_OUT = (
+    "Give a number of events, or a trigger such as "
+    'Repeatedly(AfterAny(AfterCount(100), AfterProcessingTime("10s")))'
+)
+
+
+def read_trigger(value: object) -> int | AnyTrigger:
+    """Reads when a window sends another pane.
+
+    Args:
+        value: a number, for a pane after every so many events; a trigger; or a trigger's text, such
+            as `Repeatedly(AfterCount(100))`.
+
+    Raises:
+        JobFileError: it is none of these.
+        WindowError: an argument of a trigger is not valid.
+    """
+    if isinstance(value, AnyTrigger):
+        return value
+    given = number(value)
+    if type(given) is int:
+        if given >= 1:
+            return given
+        raise JobFileError("must be at least 1", value=given, way_out=_WAY_OUT)
+    if not isinstance(value, str):
+        raise JobFileError("is no trigger", value=value, way_out=_WAY_OUT)
+    try:
+        found = _made(ast.parse(value.strip(), mode="eval").body)
+    except (SyntaxError, TypeError, RecursionError):
+        found = None
+    if isinstance(found, AnyTrigger):
+        return found
+    raise JobFileError("is no trigger", value=value, way_out=_WAY_OUT)
+
+
+def _made(node: ast.expr) -> object:
+    """A trigger, or the value of an argument; nothing of the text is executed."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+        raise SyntaxError(ast.unparse(node))
+    name = node.func.id
+    if name not in _KINDS:
+        raise JobFileError(
+            "there is no such trigger", value=name, way_out=did_you_mean(name, _KINDS)
+        )
+    return _KINDS[name](*map(_made, node.args))
