@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.reference import Event
 
 SCHEMA = "key string, time bigint, value {}, id string, arrival bigint"
 
 
+def from_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -> DataFrame:
+    """Rows of plain Python as a frame, by Arrow.
+
+    Spark lets a worker in Python unpack rows that it is given as tuples, for each query anew.
+    """
+    arrow = to_arrow_schema(T.StructType.fromDDL(schema), timezone="UTC")
+    values = [list(row) for row in rows]
+    columns = [
+        pa.array([row[place] for row in values], each.type) for place, each in enumerate(arrow)
+    ]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow))
+
+
 def frame(spark: SparkSession, events: Iterable[Event], type: str = "bigint") -> DataFrame:
     """The events, their time in µs (`time_format="epoch_us"`)."""
     rows = [(e.key, e.time, e.value, e.id, e.arrival) for e in events]
-    return spark.createDataFrame(rows, SCHEMA.format(type))
+    return from_rows(spark, rows, SCHEMA.format(type))
 
 
 def rows(result: DataFrame) -> list[tuple[Any, ...]]:

@@ -253,7 +253,8 @@ def _frame(
         for each in files
     ]
     if not parts:
-        empty = spark.createDataFrame([], schema)
+        nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
+        empty = spark.range(0).select(*nothing)
         return empty.withColumn(FILE, F.lit("")) if with_file else empty
     rows = spark.createDataFrame(pa.concat_tables(parts))
     return rows if with_file else rows.drop(FILE)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore
+from tests.frames import from_rows
 from tests.tables import paths_of, version_of
 
 JOB = """\
@@ -37,7 +38,7 @@ class Published:
 
     def sessions(self, rows: Sequence[Row]) -> DataFrame:
         schema = "user string, day int, first string, last string, n bigint"
-        return self.spark.createDataFrame(list(rows), schema).selectExpr(
+        return from_rows(self.spark, rows, schema).selectExpr(
             "user",
             "concat(coalesce(user, ''), ' ', day, ' ', first) session_id",
             "timestamp(concat('2026-03-', day, ' ', first, ':00Z')) window_start",

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill import SessionWindow
 from tests import reference
+from tests.frames import from_rows
 
 SCHEMA = (
     "key string, time bigint, arrival bigint, campaign string, referrer string, "
@@ -38,7 +39,7 @@ def frame(spark: SparkSession, visits: Iterable[Visit]) -> DataFrame:
         (v.key, v.time, v.arrival, v.campaign, v.referrer, v.login, v.logout, v.value)
         for v in visits
     ]
-    return spark.createDataFrame(rows, SCHEMA)
+    return from_rows(spark, rows, SCHEMA)
 
 
 def _rank(value: Any) -> Any:

@@ -18,7 +18,7 @@ from backfill.errors import WindowError
 from backfill.message_gaps import Messages
 from backfill.replay import Event, replay
 from tests import drawn
-from tests.frames import rows
+from tests.frames import from_rows, rows
 
 COMMON: dict[str, Any] = {"key": "key", "time": "time", "time_format": "epoch_us"}
 AGGREGATES = {
@@ -87,7 +87,8 @@ def folded(session: Sequence[Sent]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("gap", [5, 1])
 def test_a_session_ends_when_so_many_messages_have_passed(spark: SparkSession, gap: int) -> None:
     cases = drawn.cases(sent(), 100)
-    given = spark.createDataFrame(
+    given = from_rows(
+        spark,
         [
             (f"{number}:a", e.time, e.value, e.partition, e.offset)
             for number, events in enumerate(cases)
@@ -122,8 +123,8 @@ def test_a_session_ends_when_so_many_messages_have_passed(spark: SparkSession, g
 
 
 def test_a_copy_is_no_second_event(spark: SparkSession) -> None:
-    events = spark.createDataFrame(
-        [("a", 10, 1, 0, 100), ("a", 10, 1, 0, 103), ("a", 20, 2, 0, 105)], SCHEMA
+    events = from_rows(
+        spark, [("a", 10, 1, 0, 100), ("a", 10, 1, 0, 103), ("a", 20, 2, 0, 105)], SCHEMA
     )
     result = aggregate(
         events,
@@ -147,7 +148,7 @@ def test_a_gap_in_messages_is_refused_elsewhere(spark: SparkSession) -> None:
             messages(count)  # type: ignore[arg-type]
     with pytest.raises(WindowError, match="gap: must be a whole number of messages"):
         SessionWindow(gap="0 messages")
-    events = spark.createDataFrame([("a", 1, 1, 0, 0)], SCHEMA)
+    events = from_rows(spark, [("a", 1, 1, 0, 0)], SCHEMA)
     counted: dict[str, Any] = {"aggregates": {"n": agg.count()}, **COMMON}
     for arrival in (None, "key", ["offset", "key"]):
         with pytest.raises(WindowError, match="gap: a gap of messages needs events with offsets"):

@@ -19,7 +19,7 @@ from backfill import Metric, metrics, metrics_at
 from backfill import aggregates as agg
 from backfill.errors import AggregateError, ColumnError, WindowError
 from tests import drawn
-from tests.frames import rows
+from tests.frames import from_rows, rows
 from tests.reference_metrics import FOLDS, Payment, as_of, at_step, groups, order, steps_of
 
 COMMON: dict[str, Any] = {"time": "time", "time_format": "epoch_us", "arrival": "arrival"}
@@ -30,7 +30,7 @@ DAY = 86_400_000_000
 
 def frame(spark: SparkSession, payments: Iterable[Payment]) -> DataFrame:
     listed = [(p.account, p.country, p.time, p.amount, p.arrival, p.id) for p in payments]
-    return spark.createDataFrame(listed, SCHEMA)
+    return from_rows(spark, listed, SCHEMA)
 
 
 def payments(unit: int, most: int) -> st.SearchStrategy[list[Payment]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -36,14 +37,14 @@ class FileBitmap:
 
     def with_bits(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
         """The rows of these files, which have FILE, with the bit of their file."""
-        width = len(self.columns)
-        bits = []
-        for place, file in enumerate(self.files):
-            words = [0] * width
-            words[place // _BITS] = 1 << place % _BITS
-            bits.append((file, *words))
-        schema = ", ".join([f"{FILE} string", *(f"{each} bigint" for each in self.columns)])
-        return rows.join(F.broadcast(spark.createDataFrame(bits, schema)), FILE)
+        places = range(len(self.files))
+        words = {
+            name: pa.array([1 << n % _BITS if n // _BITS == i else 0 for n in places], pa.int64())
+            for i, name in enumerate(self.columns)
+        }
+        # By Arrow: rows in Python would be unpacked by workers in Python.
+        bits = pa.table({FILE: pa.array(self.files, pa.string()), **words})
+        return rows.join(F.broadcast(spark.createDataFrame(bits)), FILE)
 
     def joined(self, where: Column | None = None) -> list[Column]:
         """The union of sets, of all rows or of some, as aggregates."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from tests import drawn
+from tests.frames import from_rows
 
 HOWS = ("inner", "left", "full", "semi", "anti")
 SCHEMA = "key string, part int, time bigint, value int, arrival int"
@@ -36,7 +37,7 @@ NO_RIGHT = (None, None, None)
 
 
 def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
-    return spark.createDataFrame([each.whole for each in rows], SCHEMA)
+    return from_rows(spark, [each.whole for each in rows], SCHEMA)
 
 
 def same_key(a: Row, b: Row) -> bool:

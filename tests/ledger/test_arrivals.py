@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.errors import SourceError
 from tests.execution.world import at
+from tests.frames import from_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -39,7 +40,7 @@ def rows(job: Job, spark: SparkSession) -> set[tuple[str, int, int, int]]:
 
 
 def events(spark: SparkSession, rows: list[Row]):
-    frame = spark.createDataFrame(rows, "user string, us bigint, value bigint, came bigint")
+    frame = from_rows(spark, rows, "user string, us bigint, value bigint, came bigint")
     return frame.withColumn("at", F.timestamp_micros("us")).drop("us")
 
 

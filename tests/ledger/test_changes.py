@@ -20,6 +20,7 @@ from backfill.errors import ColumnError
 from backfill.ledger.changes import KINDS, changes, first_changes
 from backfill.windows import Window
 from tests import drawn
+from tests.frames import from_rows
 from tests.plans import explained, nodes
 from tests.reference import instant
 
@@ -53,7 +54,7 @@ def table(spark: SparkSession, sessions: Sequence[Session], behind: int = 0) -> 
         "key string, session_id string, start bigint, last bigint, value double, "
         "pages array<string>, is_open boolean, _events int"
     )
-    return spark.createDataFrame(rows, schema).selectExpr(
+    return from_rows(spark, rows, schema).selectExpr(
         "key",
         "session_id",
         "timestamp_micros(start) window_start",
@@ -234,7 +235,7 @@ def test_a_session_with_very_many_parts(spark: SparkSession) -> None:
 
 def aligned(spark: SparkSession, rows: Sequence[Any]) -> DataFrame:
     schema = "shop int, user string, start bigint, end bigint, n bigint"
-    return spark.createDataFrame(rows, schema).selectExpr(
+    return from_rows(spark, rows, schema).selectExpr(
         "shop",
         "user",
         "timestamp_micros(start) window_start",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from backfill.columns import column
 from backfill.errors import TableError
@@ -57,7 +58,8 @@ def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
 def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[str]) -> DataFrame:
     schema = spark_schema(delta)
     if not paths:
-        return spark.createDataFrame([], schema)
+        nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
+        return spark.range(0).select(*nothing)
     with local_listing(spark):
         return (
             spark.read.schema(schema)
