@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill import slices as slicing
 from backfill.aggregates.bound import running
-from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
+from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME, column
 from backfill.compute import Definition, Sliced
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
-from backfill.fitting import check_arrival, check_names
+from backfill.fitting import check_arrival, check_dimensions, check_names
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.last_seen import last_seen, with_next
 from backfill.operators.rule_inputs import rule_inputs
 from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
-from backfill.windows import AnyWindow, EventWindow, SessionWindow, SlidingWindow, by_place
+from backfill.windows import (
+    AnyWindow,
+    EventWindow,
+    RollingWindow,
+    SessionWindow,
+    SlidingWindow,
+    by_place,
+    key_of,
+)
 
 
 def slice_events(
@@ -59,9 +68,11 @@ def slice_events(
     for each in definitions:
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)
+        check_dimensions(events, each.window)
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
-    found = inputs()
+    dimensions = {name: f"_by{i}" for i, name in enumerate(_dimensions(definitions, key))}
+    found = inputs(also=[column(name).alias(inner) for name, inner in dimensions.items()])
     frame, keys, bound = found.frame, found.key, found.bound
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
@@ -96,13 +107,14 @@ def slice_events(
         events=single,
         id=id,
         arrival=found.arrival,
+        dimensions=dimensions,
         singles=singles,
     )
     if combine is None:
         window = definitions[0].window
         combine = (
             id is not None
-            or isinstance(window, EventWindow | SessionWindow)
+            or isinstance(window, EventWindow | SessionWindow | RollingWindow)
             or not takes_events(layout(window, engine, zone), aggregates)
         )
     if not combine and single is None and running(aggregates) is not None:
@@ -133,12 +145,18 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
     return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
 
 
+def _dimensions(definitions: Sequence[Definition], key: Sequence[str]) -> list[str]:
+    """The dimensions of metrics that are not columns of the key."""
+    every = (key_of(each.window, ()) for each in definitions)
+    return [each for each in dict.fromkeys(chain.from_iterable(every)) if each not in key]
+
+
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
     """The fewest grids that serve all the definitions."""
     every = [
         layout(each.window, engine, zone).cutting()
         for each in definitions
-        if not isinstance(each.window, SessionWindow | EventWindow)
+        if not isinstance(each.window, SessionWindow | EventWindow | RollingWindow)
     ]
     gaps = [
         each.window.gap.us

@@ -86,7 +86,7 @@ def compute_range(
         ConservationError: events were lost in the computation.
         TableError: a table is stale.
     """
-    horizon = _horizon(context)
+    horizon = context.latest_event()
     if horizon is None:
         raise nothing_usable(context, context.reader.rows(list(context.inputs)))
     zone = context.spec.timezone
@@ -136,21 +136,6 @@ def _range_text(dates: Range) -> str:
     if low == dt.date.min:
         return "all dates" if high == dt.date.max else f"dates before {high}"
     return f"dates from {low}" if high == dt.date.max else f"[{low}, {high})"
-
-
-def _horizon(context: Context) -> int | None:
-    """The largest event time in the snapshot, µs; only new inputs are looked at if they can."""
-    inputs, reader = context.inputs, context.reader
-    known, seen = None, set()
-    for name in context.definitions:
-        record = context.tables[name].record
-        if record is None or any(
-            path not in inputs or replace(inputs[path], counted=each.counted) != each
-            for path, each in record.inputs.items()
-        ):
-            return reader.horizon(list(inputs), None)
-        known, seen = record.horizon, set(record.inputs)
-    return reader.horizon([each for each in inputs if each not in seen], known)
 
 
 def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon: int) -> _Computed:

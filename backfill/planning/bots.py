@@ -140,7 +140,9 @@ def people_within(
     """
     if context.spec.bots is None:
         return events_within(context.reader.events(counted, span), key, windows)
-    found = people(context, counted, span, (key, windows.select(*key.inner)))
+    # What makes a bot has the job's key; a metric's dimensions can split it.
+    whole = set(key.names) <= set(context.spec.key)
+    found = people(context, counted, span, (key, windows.select(*key.inner)) if whole else None)
     return events_within(found.events, key, windows)
 
 

@@ -40,7 +40,14 @@ from backfill.replay.settings import resolve
 from backfill.store import Table
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of
-from backfill.windows import AnyWindow, CountWindow, is_distinct
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    RollingWindow,
+    Window,
+    is_distinct,
+)
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
 #: replayed by Spark's workers.
@@ -71,7 +78,7 @@ def compare_with(
         TableError: nothing is published, or the table is stale.
     """
     spec = context.spec
-    check_keyed(name, spec.windows[name].window)
+    window = compared(name, spec.windows[name].window)
     schema = published_table(context, name).read(context.spark).schema
     types = {field.name: field.dataType for field in schema.fields}
     definition = spec.windows[name]
@@ -79,7 +86,7 @@ def compare_with(
     decoded = decode(
         context.spark,
         given.options,
-        definition.window,
+        window,
         key=KeyColumns(spec.key, tuple(types[each] for each in spec.key)),
         aggregates={each: types[each] for each in definition.aggregates},
         engine=spec.engine,
@@ -128,16 +135,27 @@ def compare(
     return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample)
 
 
-def check_keyed(name: str, window: AnyWindow) -> None:
-    """Refuses windows whose rows have no key to be compared by.
+def compared(name: str, window: AnyWindow) -> Window | EventWindow:
+    """Refuses windows that no stream's output can be compared with.
 
     Args:
         name: the window's, for the message.
         window: its definition.
 
+    Returns:
+        The same window.
+
     Raises:
-        WindowError: it is of the whole stream.
+        WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
+            metric's.
     """
+    if isinstance(window, RollingWindow):
+        raise WindowError(
+            "no streaming operator writes the rows of a metric, which stand where a value changes",
+            field=f"metrics ({name})",
+            value=str(window),
+            way_out="Compare a sliding or hopping window of the job with the stream",
+        )
     if isinstance(window, CountWindow) and window.per == "stream":
         raise WindowError(
             "windows of the whole stream are not compared with a stream's output",
@@ -145,6 +163,7 @@ def check_keyed(name: str, window: AnyWindow) -> None:
             value=str(window),
             way_out="In a job with key: [], a window per: key is the same, and is compared",
         )
+    return window
 
 
 def published_table(context: Context, name: str) -> Table:
@@ -172,6 +191,7 @@ class _Reconciling:
     ) -> None:
         self.context, self.name, self.system = context, name, engine
         self.definition: Definition = context.definitions[name]
+        self.window = compared(name, self.definition.window)
         self.spec, self.progress = context.spec, context.progress
         self.stack = ExitStack()
         self.fields, self.columns = fields_of(self.definition.aggregates)
@@ -182,7 +202,7 @@ class _Reconciling:
         self.wall_clock: str | None = self.settings.pop("wall_clock", None)
         own = {k: v for k, v in self.settings.items() if k != "api"}
         api = self.settings.get("api")
-        self.streaming, kind = choose(engine, self.definition.window, api, rolling=False)
+        self.streaming, kind = choose(engine, self.window, api, rolling=False)
         resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
         # With a cache, or emission on close, a key's output depends on other keys' events.
         self.apart = OPERATORS[kind].apart(resolved)
@@ -244,7 +264,7 @@ class _Reconciling:
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
         keys, tick = keys_of(self.context), self.system.tick_us
         rows = published_table(self.context, self.name).read(self.context.spark)
-        start, end = kind_of(self.definition.window, self.spec.engine, self.spec.timezone).bounds()
+        start, end = kind_of(self.window, self.spec.engine, self.spec.timezone).bounds()
         names = list(self.definition.aggregates)
         batch = rows.select(
             *(column(own).alias(inner) for own, inner in zip(self.spec.key, keys, strict=True)),
@@ -254,7 +274,7 @@ class _Reconciling:
         )
         values = {f.name: f.dataType for f in batch.schema.fields if f.name in names}
         theirs = stream.select(*batch.columns)
-        if interchangeable(self.definition.window):
+        if interchangeable(self.window):
             batch, theirs = (numbered(each, keys, names) for each in (batch, theirs))
         if sample is not None:
             share = round(sample * _PARTS)
@@ -302,7 +322,7 @@ class _Reconciling:
     def _keyed(self, sides: Sides, *, ordered: bool, joint: bool) -> KeyExplainer:
         record = self.context.tables[self.name].record
         operator = Operator(
-            window=self.definition.window,
+            window=self.window,
             engine=self.system,
             aggregates=self.fields,
             timezone=self.spec.timezone,
@@ -313,8 +333,8 @@ class _Reconciling:
             operator=operator,
             batch=replace(
                 operator,
-                engine=without_loss(self.spec.engine, self.definition.window),
-                settings=ENDLESS if is_distinct(self.definition.window) else {},
+                engine=without_loss(self.spec.engine, self.window),
+                settings=ENDLESS if is_distinct(self.window) else {},
             ),
             others=tuple(self.others),
             columns=tuple(self.columns),
