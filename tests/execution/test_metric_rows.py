@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 
+from tests.execution.test_invariant import SEQUENCES, TIMES, machine, steps
 from tests.execution.world import World, at
 from tests.memory_store import MemoryStore
 from tests.reference import Event
@@ -36,3 +40,20 @@ def test_values_fall_on_quiet_days(spark: SparkSession, tmp_path: Path) -> None:
     world.run_all()
     world.check()
     assert before == {name: set(world.rows(name)) for name in world.windows}
+
+
+@pytest.mark.slow
+def test_any_sequence_of_runs_with_quiet_days(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = itertools.count()
+    tables = ("busy_by_value", "best", "kinds")
+    few = st.lists(
+        st.builds(Event, st.sampled_from("ab"), TIMES, st.none() | st.integers(0, 1), st.none()),
+        min_size=1,
+        max_size=3,
+    )
+
+    def make() -> World:
+        folder = tmp_path / str(next(numbers))
+        return World(folder, spark, windows=tables, store=MemoryStore())
+
+    run_state_machine_as_test(machine(make, few), settings=steps(SEQUENCES))
