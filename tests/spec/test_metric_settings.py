@@ -129,8 +129,8 @@ BAD = [
             "tables:",
             f"checks: {{cards_by_account: [{{{given}}}]}}\ntables:",
             [
-                f"10: checks.cards_by_account: is about a column that a metric's table does not have "
-                f"(got '{value}'). Use at"
+                "10: checks.cards_by_account: is about a column that a metric's table does not "
+                f"have (got '{value}'). Use at"
             ],
         )
         for given, value in (

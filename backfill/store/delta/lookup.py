@@ -74,7 +74,7 @@ def look_up(
     dataset = _dataset(local_folder(path), run)
     columns = [name for name in dataset.schema.names if name != _DATE and name[:1] != "_"]
     conditions = [_key_condition(dataset.schema, columns, *pair) for pair in key.items()]
-    start, end = next(pair for pair in _TIMES if pair[0] in columns)
+    start, end = next((pair for pair in _TIMES if pair[0] in columns), _TIMES[0])
     single = start == end
     conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or single)
     conditions += [*_between(start, starts), *_between(end, ends)]
