@@ -81,7 +81,8 @@ def slice_events(
     if len(spans) < len(definitions):
         if not id:
             single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
-        elif any(by_place(each.window) for each in definitions):
+        elif any(by_place(each.window) or each.steps for each in definitions):
+            # Needed together by another key than the events', or by none.
             single = slicing.distinct_by_hour(frame, keys.inner)
         else:
             single = slicing.distinct(frame, keys.inner)

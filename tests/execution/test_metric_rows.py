@@ -16,19 +16,24 @@ from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import Job
+from backfill import Job, compute
 from backfill.cli import main
-from backfill.errors import WindowError
+from backfill.errors import ConservationError, WindowError
+from backfill.execution import late
 from tests.execution.test_invariant import SEQUENCES, TIMES, machine, steps
-from tests.execution.world import World, at, day
+from tests.execution.world import HOUR, METRICS, World, at, day
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-def test_values_fall_on_quiet_days(spark: SparkSession, tmp_path: Path) -> None:
-    tables = ("busy_by_user", "best")
+def test_values_fall_on_quiet_days(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The gate looks at computed rows only, as it does where a file has many.
+    monkeypatch.setattr(late, "MANY", 0)
+    tables = ("users", "best")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), gate=True)
     midnight = [Event("a", at(1), 1, "1"), Event("a", at(2, 23, 59), 2, "2")]
     world.write("all", [*midnight, Event("b", at(0, 12), 3), Event("b", at(5, 12), None, "1")])
@@ -38,7 +43,7 @@ def test_values_fall_on_quiet_days(spark: SparkSession, tmp_path: Path) -> None:
     # No event is on the fourth day; values of the third fall on it.
     assert world.run(3, 4) == {3}
     world.check()
-    assert world.rows("busy_by_user")
+    assert world.rows("users")
     # The seventh is after the last event.
     assert world.run(1, 7) == {1, 2, 3, 4, 5}
     world.check()
@@ -49,6 +54,59 @@ def test_values_fall_on_quiet_days(spark: SparkSession, tmp_path: Path) -> None:
     world.run_all()
     world.check()
     assert before == {name: set(world.rows(name)) for name in world.windows}
+
+
+def test_retention(spark: SparkSession, tmp_path: Path) -> None:
+    tables = ("users", "best")
+    world = World(tmp_path, spark, windows=tables, store=MemoryStore(), retention="24h", gate=True)
+    limit = at(3, 12)
+    old = [Event("a", limit - each, 1) for each in (40 * HOUR, 31 * HOUR, HOUR, 1)]
+    world.write("all", [*old, Event("a", limit, 2), Event("a", at(4, 12), 3)])
+    result = world.job.run(spark)
+    # Of the first no row stands within retention, by the longest window and a step.
+    assert result.quarantined == {"beyond_retention": 1}
+    check_lasting(world, limit)
+    world.write("late", [Event("a", limit - 10, 5), Event("b", limit - 30 * HOUR, 5)])
+    world.job.recompute(spark)
+    check_lasting(world, limit)
+    world.retention = "12h"
+    world.write_job()
+    done = world.job.expire(spark)
+    assert all(done[name].rows for name in tables)
+    check_lasting(world, limit + 12 * HOUR)
+
+
+def check_lasting(world: World, limit: int) -> None:
+    """Every row from the limit on is there, as of all events."""
+    expected = world.expected(world.usable())
+    for name in world.windows:
+        place = len(METRICS[name][0])
+        wanted = [row for row in world.on_covered(name, expected[name]) if row[place] >= limit]
+        assert sorted(world.rows(name), key=repr) == sorted(wanted, key=repr), name
+
+
+def test_rows_that_get_lost_are_not_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, spark, windows=("values",), store=MemoryStore())
+    # The second changes no value at its own step: one goes as it comes.
+    same = [Event("a", at(0, 10), 1), Event("a", at(0, 12), 1), Event("b", at(0, 12), 1)]
+    world.write("all", [*same, Event("a", at(0, 12), None)])
+    real = compute.metric_rows
+
+    def forgetful(*arguments: Any, **more: Any) -> Any:
+        return real(*arguments, **more).where(F.col("_start") != at(0, 13))
+
+    monkeypatch.setattr(compute, "metric_rows", forgetful)
+    for run in (world.run_all, lambda: world.run(0, 1)):
+        with pytest.raises(ConservationError, match="its windows hold 1 events, of 3 assigned"):
+            run()
+    monkeypatch.undo()
+    world.run_all()
+    monkeypatch.setattr(compute, "metric_rows", forgetful)
+    world.write("late", [Event("a", at(0, 12, 1), 1)])
+    with pytest.raises(ConservationError, match="its windows hold 0 events, of 1 assigned"):
+        world.recompute()
 
 
 CARDS = """
@@ -171,7 +229,7 @@ def test_on_the_command_line(
 @pytest.mark.slow
 def test_any_sequence_of_runs_with_quiet_days(spark: SparkSession, tmp_path: Path) -> None:
     numbers = itertools.count()
-    tables = ("busy_by_value", "best", "kinds")
+    tables = ("values", "best", "kinds")
     few = st.lists(
         st.builds(Event, st.sampled_from("ab"), TIMES, st.none() | st.integers(0, 1), st.none()),
         min_size=1,

@@ -69,8 +69,8 @@ COUNTED: Mapping[str, CountWindow] = {
 MESSAGES = 3
 #: Others, of metrics: dimensions, windows, step and offset in µs, and what is counted.
 METRICS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...], int, int]] = {
-    "busy_by_user": (("user",), (2 * HOUR, 30 * HOUR), HOUR, 0),
-    "busy_by_value": (("value",), (2 * HOUR, 30 * HOUR), HOUR, 0),
+    "users": (("user",), (2 * HOUR, 30 * HOUR), HOUR, 0),
+    "values": (("value",), (2 * HOUR, 30 * HOUR), HOUR, 0),
     "best": ((), (90 * MINUTE, 12 * HOUR), GAP, 10 * MINUTE),
     "kinds": (("user", "value"), (DAY,), 8 * HOUR, 0),
 }
@@ -107,7 +107,8 @@ windows:
           start_when: value = -3, end_when: value = 3, min_events: 2},
           aggregates: {n: count, total: sum(value)}}
 metrics:
-  busy: {by: [[user], [value]], value: count, windows: [2h, 30h], step: 1h}
+  users: {by: [user], value: count, windows: [2h, 30h], step: 1h}
+  values: {by: [value], value: count, windows: [2h, 30h], step: 1h}
   best: {by: [], value: max(value), windows: [90m, 12h], step: 30m, offset: 10m}
   kinds: {by: [user, value], value: count_distinct(id), windows: [1d], step: 8h}
 tables: {path: out}
@@ -180,15 +181,14 @@ class World:
         )
         for name in {*WINDOWS, *SLIDING, *COUNTS} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
-        lines = text.splitlines(keepends=True)
-        metrics = {each.partition("_by_")[0] for each in self.metrics}
-        unwanted = {f"  {name}: {{by" for name in {"busy", "best", "kinds"} - metrics}
-        lines = [each for each in lines if not each.startswith(tuple(unwanted))]
-        if not metrics:
-            lines.remove("metrics:\n")
-        if metrics == {each.partition("_by_")[0] for each in self.windows}:
-            lines.remove("windows:\n")
-        (self.folder / "job.yaml").write_text("".join(lines))
+        unwanted = tuple(f"  {name}: {{by" for name in METRICS if name not in self.windows)
+        lines = [each for each in text.splitlines() if not each.startswith(unwanted)]
+        if not self.metrics:
+            lines.remove("metrics:")
+        if len(self.metrics) == len(self.windows):
+            lines.remove("windows:")
+        text = "\n".join(lines)
+        (self.folder / "job.yaml").write_text(text)
         spec = JobSpec.load(self.folder / "job.yaml")
         self.job = Job(spec, self.store or DeltaStore(spec.tables))
 
@@ -455,11 +455,8 @@ class World:
             key = tuple({"user": e.key, "value": e.value}[each] for each in by)
             if not by or any(each is not None for each in key):
                 groups.setdefault(key, []).append(e)
-        fold = {
-            "busy": len,
-            "best": _largest,
-            "kinds": lambda own: len({e.id for e in own} - {None}),
-        }[name.partition("_by_")[0]]
+        folds = {"best": _largest, "kinds": lambda own: len({e.id for e in own} - {None})}
+        fold = folds.get(name, len)
         found = []
         for key, own in groups.items():
             begins = {(e.time - offset) // step * step + step + offset for e in own}
