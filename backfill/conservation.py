@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, FIRST, LAST, ROWS
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
+from backfill.definition import Definition
 from backfill.errors import ConservationError
 from backfill.kinds import kind_of
 from backfill.placed_kinds import CountRows

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from backfill import slices as slicing
 from backfill.aggregates.bound import running
 from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME, column
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.fitting import check_arrival, check_dimensions, check_names

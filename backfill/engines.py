@@ -88,24 +88,20 @@ class Engine:
                 not a whole number of its ticks.
         """
         self.check(window)
-        if isinstance(window, SlidingWindow | RollingWindow):
+        if isinstance(window, SlidingWindow):
             return self.rules
+        if isinstance(window, RollingWindow):
+            # No engine has an operator with such rows.
+            return PLAIN.rules
         return self.rules if self._has_kind(window) else PLAIN.rules
 
     def check(self, window: AnyWindow) -> None:
         """Raises WindowError if the engine's constructor would refuse the window.
 
-        Or if a duration is not a whole number of the engine's ticks, or it has no such window.
+        Or if a duration is not a whole number of the engine's ticks.
         """
         self._check_ticks(window)
         self._check_advance(window)
-        if isinstance(window, RollingWindow) and self.name != "plain":
-            raise WindowError(
-                "the engine has no operator with such rows, so metrics have the plain rules only",
-                field="engine",
-                value=self.name,
-                way_out="Use the engine plain; give metrics a job file of their own",
-            )
 
     def has(self, window: Window | CountWindow) -> bool:
         """Whether the engine itself has such windows; rules that cut sessions no engine has."""

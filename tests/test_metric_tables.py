@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 
 from backfill import Metric, metrics
 from backfill import aggregates as agg
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
 from backfill.conservation import assigned_to
 from backfill.cutting import slice_events
+from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError
 from backfill.events import EventRules, normalise

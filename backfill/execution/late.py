@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME, column
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
+from backfill.definition import Definition
 from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.changed_windows import changed_windows

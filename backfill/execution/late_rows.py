@@ -72,8 +72,9 @@ def late_rows(
     extents = computed_once(reached_rows(changed, kind))
     span: Span = (0, 0)
     if went is not None:
-        row = _events(changed).agg(F.min(TIME), F.max(TIME)).collect()[0]
-        span = kind.reach.rows((row[0], row[1] + 1))
+        first, last = _events(changed).agg(F.min(TIME), F.max(TIME)).collect()[0]
+        if first is not None:
+            span = kind.reach.rows((first, last + 1))
     else:
         if sums.first is not None and sums.horizon is not None:
             span = kind.reach.rows((sums.first, sums.horizon + 1))

@@ -11,8 +11,9 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
 from backfill.conservation import Totals, assigned_to, check_held
+from backfill.definition import Definition
 from backfill.execution.bot_rows import BotRows, bots_of_range
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of

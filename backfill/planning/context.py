@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.events import EventRules, Source, open_source, rewrites
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over

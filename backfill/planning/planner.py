@@ -77,7 +77,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
         plan = replace(plan, stages=stages)
     if explain:
         plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
-    looked_at = with_events | covered if selection.dates is None else wanted
+    looked_at = with_rows | covered if selection.dates is None else wanted
     if selection.missing:
         looked_at = wanted
     holes = _hull(with_events | known) if selection.dates is None else wanted
@@ -94,7 +94,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
                 date_states(
                     each,
                     looked_at,
-                    with_events,
+                    with_rows,
                     kept,
                     counts,
                     late[each.name],

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.kinds import reach
 from backfill.ledger.reader import inside_span
 from backfill.operators.aligned import layout

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, EVENTS, FIRST_EVENT, LAST_EVENT, START, column
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import layout

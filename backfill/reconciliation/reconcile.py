@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.compute import Definition
 from backfill.compute import Key as KeyColumns
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.errors import JobFileError, WindowError
 from backfill.kinds import kind_of

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, PlainValidator, ValidationInfo, model_validator
 
 from backfill.aggregates import Aggregate
-from backfill.errors import BackfillError, JobFileError, WindowError
+from backfill.errors import BackfillError, JobFileError
 from backfill.metric import Metric
 from backfill.spec import names
 from backfill.spec.parts import AggregateText, Part, Text, number
@@ -34,8 +34,9 @@ class MetricTable(Part):
     where: Text | None = None
 
     @model_validator(mode="after")
-    def _a_metric(self) -> MetricTable:
-        _ = self.metric("metric")
+    def _a_metric(self, info: ValidationInfo[Any]) -> MetricTable:
+        metric = self.metric("metric")
+        info.context.engine.check(_window(metric, metric.by[0]))
         return self
 
     def metric(self, name: str) -> Metric:
@@ -86,10 +87,11 @@ def _tables(name: str, metric: Metric) -> Iterator[tuple[str, RollingWindow, dic
                 way_out = "Give this grouping a metric of its own: the table has its name"
             raise JobFileError(error.problem, value=name + grouping, way_out=way_out) from None
         names.check_key(by)
-        window = RollingWindow(
-            by=by, windows=metric.windows, step=metric.step, offset=metric.offset
-        )
-        yield table, window, dict.fromkeys(columns, metric.aggregate)
+        yield table, _window(metric, by), dict.fromkeys(columns, metric.aggregate)
+
+
+def _window(metric: Metric, by: tuple[str, ...]) -> RollingWindow:
+    return RollingWindow(by=by, windows=metric.windows, step=metric.step, offset=metric.offset)
 
 
 def _twice(table: str) -> JobFileError:
@@ -103,13 +105,9 @@ def _twice(table: str) -> JobFileError:
 def _checked(value: dict[str, MetricTable], info: ValidationInfo[Any]) -> dict[str, MetricTable]:
     tables = metric_tables(value)
     windows = [each.lower() for each in info.data.get("windows", ())]
-    for table, (window, _) in tables.items():
+    for table in tables:
         if table.lower() in windows:
             raise _twice(table)
-        try:
-            info.context.engine.check(window)
-        except WindowError as error:
-            raise JobFileError(error.problem, value=error.value, way_out=error.way_out) from None
     return value
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import bind
 from backfill.columns import EVENTS, TIME, column, key_name
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
 from backfill.time.durations import Fixed

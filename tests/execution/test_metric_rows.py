@@ -170,6 +170,8 @@ def test_on_the_command_line(
     text, found = call("plan", "--missing")
     [stage] = found["stages"]
     assert (stage["from"], stage["to"]) == ("2026-01-02", "2026-01-04")
+    states = found["windows"]["cards_by_account"]
+    assert [(each["state"], each["events"]) for each in states] == [("missing", 2)]
     assert "Compute [2026-01-02, 2026-01-04): 2 events" in text
     assert main(["run", path, "--missing"]) == 0
     whole = [*first, ("a", at(1, 11), 0, 0), ("a", at(2, 9), 1, 1), ("a", at(2, 11), 0, 1)]

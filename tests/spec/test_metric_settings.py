@@ -48,11 +48,29 @@ def named(tmp_path: Path, by: str) -> list[str]:
     return list(spec.windows)
 
 
+def test_the_documented_job_file(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
+    spec = load(tmp_path, text.split("```yaml\n")[1].split("```")[0])
+    assert list(spec.windows) == ["cards_by_account", "cards_by_account_country", "all"]
+
+
 def test_the_names_of_tables(tmp_path: Path) -> None:
     assert named(tmp_path, "[account]") == ["cards"]
     assert named(tmp_path, "[[account]]") == ["cards"]
     assert named(tmp_path, "[]") == ["cards"]
     assert named(tmp_path, "[[], [account]]") == ["cards_by_all", "cards_by_account"]
+
+
+@pytest.mark.parametrize("name", ["kafka-streams", "spark", "flink", "beam", "storm", "samza"])
+def test_engines_have_the_plain_metrics_at_their_own_ticks(tmp_path: Path, name: str) -> None:
+    text = JOB.replace("tables:", f"engine: {name}\ntables:")
+    assert len(load(tmp_path, text).windows) == 2
+    text = text.replace("step: 5m", "step: 5m\n    offset: 100us")
+    if name == "spark":
+        assert len(load(tmp_path, text).windows) == 2
+        return
+    (only,) = problems(tmp_path, text)
+    assert f"9: metrics.cards.offset: must be whole milliseconds under the engine {name}" in only
 
 
 def test_windows_and_metrics_stand_side_by_side(tmp_path: Path) -> None:
@@ -107,17 +125,6 @@ BAD = [
         "tables:",
         "windows: {Cards_by_account: {tumbling: {size: 1h}, aggregates: {n: count}}}\ntables:",
         ["3: metrics: two tables would have this name (got 'cards_by_account')", "Rename the m"],
-    ),
-    *(
-        (
-            "tables:",
-            f"engine: {name}\ntables:",
-            [
-                f"3: metrics: the engine has no operator with such rows, so metrics have the plain "
-                f"rules only (got '{name}'). Use the engine plain; give metrics a job file"
-            ],
-        )
-        for name in ("kafka-streams", "spark", "flink", "beam", "storm", "samza")
     ),
     (
         "tables:",
