@@ -93,8 +93,11 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         if definition.steps:
             built = replace(built, frame=staging.persisted(built.frame))
             computed = built.frame.agg(F.sum(built.kind.held)).collect()[0][0] or 0
-            # Values fall back to nothing long after the last event.
-            built = replace(built, frame=built.frame.where(starts_on(covered, zone)))
+            # Values fall back to nothing long after the last event. Dates stay covered on which
+            # there were events before.
+            record = context.tables[name].record
+            dates = covered if record is None else covered | record.covered
+            built = replace(built, frame=built.frame.where(starts_on(dates, zone)))
         staged = staging.windows(name, built.table(horizon))
         count = staged.sum_of(EVENTS)
         held = count if built.kind.held == EVENTS else staged.sum_of(built.kind.held)

@@ -36,12 +36,15 @@ def test_values_fall_on_quiet_days(
     tables = ("users", "best")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), gate=True)
     midnight = [Event("a", at(1), 1, "1"), Event("a", at(2, 23, 59), 2, "2")]
-    world.write("all", [*midnight, Event("b", at(0, 12), 3), Event("b", at(5, 12), None, "1")])
+    # The last is at a step, at which it does not count yet.
+    end = [Event("b", at(5, 11, 30), 3), Event("b", at(5, 12), None, "1")]
+    world.write("all", [*midnight, Event("b", at(0, 12), 3), *end])
     # Of the first day alone: later dates are not covered.
     assert world.run(0, 1) == {0}
     world.check()
     # No event is on the fourth day; values of the third fall on it.
     assert world.run(3, 4) == {3}
+    assert day(3) in world.covered("users")
     world.check()
     assert world.rows("users")
     # The seventh is after the last event.
@@ -54,6 +57,10 @@ def test_values_fall_on_quiet_days(
     world.run_all()
     world.check()
     assert before == {name: set(world.rows(name)) for name in world.windows}
+    # The last dates stay covered without the events that were on them.
+    world.write("all", [*midnight, Event("b", at(0, 12), 3)])
+    world.run_all()
+    world.check()
 
 
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
