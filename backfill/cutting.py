@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -45,6 +45,7 @@ def slice_events(
     id: str | None,
     arrival: Sequence[str],
     combine: bool | None = True,
+    dimensions: Sequence[str] = (),
     keep: Callable[[DataFrame], DataFrame] = lambda events: events,
 ) -> Sliced:
     """Cuts usable events into the slices that all the definitions are built from.
@@ -59,6 +60,7 @@ def slice_events(
         arrival: columns that give the order of arrival.
         combine: put the events of a slice together first; if not, each is a slice by itself,
             where all aggregates have states of a single event; None: as the only window asks.
+        dimensions: columns to keep besides those of the definitions' metrics.
         keep: keeps the events that windows around single events are computed from, which the
             slices are cut from as well: so the source is read once.
 
@@ -72,8 +74,9 @@ def slice_events(
         check_dimensions(events, each.window)
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
-    dimensions = {name: f"_by{i}" for i, name in enumerate(_dimensions(definitions, key))}
-    found = inputs(also=[column(name).alias(inner) for name, inner in dimensions.items()])
+    wanted_by = [*dimensions, *dimensions_of(definitions)]
+    by = {name: f"_by{i}" for i, name in enumerate(dict.fromkeys(wanted_by)) if name not in key}
+    found = inputs(also=[column(name).alias(inner) for name, inner in by.items()])
     frame, keys, bound = found.frame, found.key, found.bound
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
@@ -109,7 +112,7 @@ def slice_events(
         events=single,
         id=id,
         arrival=found.arrival,
-        dimensions=dimensions,
+        dimensions=by,
         singles=singles,
     )
     if combine is None:
@@ -147,10 +150,10 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
     return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
 
 
-def _dimensions(definitions: Sequence[Definition], key: Sequence[str]) -> list[str]:
-    """The dimensions of metrics that are not columns of the key."""
+def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
+    """The dimensions of metrics, each once."""
     every = (key_of(each.window, ()) for each in definitions)
-    return [each for each in dict.fromkeys(chain.from_iterable(every)) if each not in key]
+    return list(dict.fromkeys(chain.from_iterable(every)))
 
 
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:

@@ -23,13 +23,12 @@ from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
-from backfill.planning.bots import people_within
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.reached import reached_rows
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
-from backfill.planning.slicing import slices
+from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.reach import Span
 from backfill.standing_kinds import Standing
@@ -106,12 +105,10 @@ def _computed(
     went: Sliced | None,
 ) -> Built:
     """The rows that stand in extents, from the events that they need and no others."""
-    definition = context.definitions[state.name]
     start, end = kind.needs(F.col(START), F.col(END))
     wanted = extents.withColumns({START: start, END: end})
     counted = dict.fromkeys(context.inputs, ALL)
-    own = people_within(context, counted, kind.reach.events(span), late.key, wanted)
-    built = slices(context, own, [state.name], computed_once).build(definition)
+    built = rows_of(context, state.name, counted, kind.reach.events(span), late.key, wanted)
     gone = _gone(context, state, built, wanted, kind.reach.events(span), went)
     if gone is not None:
         check_none_gone(context, gone)

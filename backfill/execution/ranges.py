@@ -229,7 +229,7 @@ def _needed_events(
     assert sliced.events is not None
     own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
     events = sliced.events.where(own)
-    near = replace(sliced, events=events, count=events.count())
+    near = replace(sliced, events=events, count=None if definition.steps else events.count())
     return near, assigned_to(near, definition)
 
 

@@ -140,9 +140,7 @@ def people_within(
     """
     if context.spec.bots is None:
         return events_within(context.reader.events(counted, span), key, windows)
-    # What makes a bot has the job's key; a metric's dimensions can split it.
-    whole = set(key.names) <= set(context.spec.key)
-    found = people(context, counted, span, (key, windows.select(*key.inner)) if whole else None)
+    found = people(context, counted, span, (key, windows.select(*key.inner)))
     return events_within(found.events, key, windows)
 
 

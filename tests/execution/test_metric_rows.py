@@ -116,6 +116,17 @@ def test_rows_that_get_lost_are_not_published(
         world.recompute()
 
 
+def test_a_copy_with_another_dimension(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(tmp_path, spark, True, ("values", "kinds"), store=MemoryStore())
+    others = [Event("a", at(1, 11), 3, "2"), Event("b", at(1, 10), 1, "1")]
+    world.write("0", [Event("a", at(1, 10), 3, "1"), *others])
+    world.run_all()
+    # The copy is the smaller one, so that the event is in no row of its old dimension now.
+    world.write("1", [Event("a", at(1, 10), -3, "1")])
+    world.run(1, 2)
+    world.check()
+
+
 CARDS = """
 source: {path: src, format: parquet}
 events: {key: user, time: at, id: id}

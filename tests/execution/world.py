@@ -249,6 +249,7 @@ class World:
         for each in result.skipped:
             if each.why.startswith("committed"):
                 days -= {d for d in days if each.dates[0] <= day(d) < each.dates[1]}
+        assert not result.failures, result.failures
         assert bool(result.chunks) == bool(days)
         if days and self.counted is None:
             self._count_all()
