@@ -25,9 +25,10 @@ from backfill.columns import (
     key_name,
     names_of,
 )
-from backfill.compute import Definition, Key
+from backfill.compute import Key
 from backfill.count_windows import count
 from backfill.cutting import slice_events
+from backfill.definition import Definition
 from backfill.engines import Engine, Rules
 from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,12 +22,16 @@ ORDINAL = "_ordinal"
 
 #: The time of the event that a sliding window belongs to.
 EVENT_TIME = "event_time"
+#: The step from which on the values of a metric's row hold.
+HOLDS_FROM = "at"
 #: Columns that results and tables have of their own, besides the key's.
 RESERVED = frozenset({"date", "event_time", "is_open", "session_id", "window_end", "window_start"})
 ROWS = "_rows"
 #: How many events have this row as their own, in a table of windows around single events or by
-#: number of events.
+#: number of events; in a metric's, how many count from this row's step on.
 OWN = "_own"
+#: Of a metric's rows: a value is not what it was a step before.
+CHANGED = "_changed"
 #: Of windows by number or offset: the least event time in it, µs; START and END are the largest.
 BEGIN = "_begin"
 #: Of count windows: the numbers of the first and last event, from 1.
@@ -52,3 +58,8 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
 def key_name(index: int) -> str:
     """What the key columns are called between reading and publishing, whatever their names."""
     return f"_key{index}"
+
+
+def any_given(columns: Sequence[str]) -> Column:
+    """Whether not all of these columns are NULL; so it is where there are none."""
+    return reduce(or_, [F.col(each).isNotNull() for each in columns]) if columns else F.lit(True)

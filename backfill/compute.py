@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
@@ -13,15 +13,20 @@ from backfill import slices as slicing
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, running
 from backfill.columns import (
+    CHANGED,
     CLOSED,
     EVENTS,
     FIRST,
     LAST,
     ORDINAL,
     START,
+    TIME,
+    any_given,
+    column,
     key_name,
 )
 from backfill.count_rows import count_rows
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_rows import event_rows, with_own
 from backfill.kinds import Kind, kind_of, of_each_event
@@ -33,47 +38,17 @@ from backfill.operators.rule_inputs import sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
+from backfill.step_rows import metric_rows
 from backfill.windows import (
     AnyWindow,
     CountWindow,
     EventWindow,
+    RollingWindow,
     SessionWindow,
     SlidingWindow,
     by_place,
     key_of,
 )
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A window of a job, and its aggregates by the names of their columns."""
-
-    window: AnyWindow
-    aggregates: Mapping[str, Aggregate]
-
-    @property
-    def mergeable(self) -> bool:
-        """Late events can be merged into published windows without the events of these."""
-        return (
-            not self.of_events
-            and not self.ruled
-            and all(each.mergeable for each in self.aggregates.values())
-        )
-
-    @property
-    def of_events(self) -> bool:
-        """Its rows are computed from the events themselves, each time, and not from slices."""
-        return isinstance(self.window, SlidingWindow) or by_place(self.window)
-
-    @property
-    def ruled(self) -> bool:
-        """It is a session with rules, which look at single events."""
-        return isinstance(self.window, SessionWindow) and self.window.has_rules
-
-    @property
-    def drops(self) -> bool:
-        """Sessions that are too short are not published."""
-        return isinstance(self.window, SessionWindow) and self.window.drops
 
 
 @dataclass(frozen=True)
@@ -115,6 +90,7 @@ class Sliced:
         id: the name of the events' id.
         arrival: the columns of the order of arrival, among those of `events`.
         count: how many events there are; None where nobody has counted them.
+        dimensions: the columns of `events` that hold dimensions of metrics, by their names.
         singles: the events by themselves, for each session with rules: the columns of slices, those
             of the rules, and the aggregates' inputs. Lazy, and read when such a session is built.
     """
@@ -129,12 +105,37 @@ class Sliced:
     id: str | None = None
     arrival: tuple[str, ...] = ()
     count: int | None = None
+    dimensions: Mapping[str, str] = field(default_factory=dict)
     singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
 
     def of(self, definition: Definition) -> Sliced:
-        """The same, with the key that the rows of a definition have."""
+        """The same, with the key that the rows of a definition have.
+
+        Of a metric only with the events that have one of its dimensions.
+        """
+        if isinstance(definition.window, RollingWindow):
+            return self._by_dimensions(definition.window.by)
         names = key_of(definition.window, self.key.names)
         return replace(self, key=Key(names, self.key.types[: len(names)]))
+
+    def with_dimension(self, by: Sequence[str]) -> Column:
+        """Whether an event has one of these dimensions; so it is where there are none."""
+        return any_given([self._inner[each] for each in by])
+
+    @property
+    def _inner(self) -> dict[str, str]:
+        """The columns of `events` that hold the key and dimensions."""
+        return {**dict(zip(self.key.names, self.key.inner, strict=True)), **self.dimensions}
+
+    def _by_dimensions(self, by: tuple[str, ...]) -> Sliced:
+        assert self.events is not None
+        own = [self._inner[each] for each in by]
+        kept = [each for each in self.events.columns if each not in self._inner.values()]
+        events = self.events.where(self.with_dimension(by)).select(
+            *(F.col(each).alias(key_name(i)) for i, each in enumerate(own)), *kept
+        )
+        key = Key(by, tuple(events.schema[key_name(i)].dataType for i in range(len(by))))
+        return replace(self, key=key, events=events, count=None, dimensions={})
 
     def by_key(self) -> Sliced:
         """The same, each key in one partition and in order of time, once for all windows.
@@ -157,7 +158,9 @@ class Sliced:
     def takes_events(self, definition: Definition) -> bool:
         """Whether its windows are built from slices of single events as well as of more."""
         own, window = self._bound(definition), definition.window
-        if isinstance(window, EventWindow) or definition.of_events or running(own) is None:
+        if isinstance(window, EventWindow | RollingWindow) or running(own) is None:
+            return False
+        if definition.of_events:
             return False
         if isinstance(window, SessionWindow):
             return True
@@ -167,6 +170,8 @@ class Sliced:
         """Merges the slices into one definition's windows, or computes its rows from events."""
         window = definition.window
         own = self._bound(definition)
+        if isinstance(window, RollingWindow):
+            return self._metric(window, definition, own)
         if isinstance(window, SlidingWindow):
             merged = self._rows(window, own)
         elif isinstance(window, CountWindow) or by_place(window):
@@ -205,6 +210,25 @@ class Sliced:
         )
         return Built(rows, definition, sliced)
 
+    def _metric(
+        self, window: RollingWindow, definition: Definition, aggregates: list[Bound]
+    ) -> Built:
+        # One aggregate, of all windows.
+        [aggregate] = aggregates
+        sliced = self.of(definition)
+        assert sliced.events is not None
+        keys = sliced.key.inner
+        inputs = [] if aggregate.input is None else [aggregate.input]
+        rows = metric_rows(
+            sliced.events.select(*keys, TIME, *self.arrival, *inputs),
+            window,
+            list(definition.aggregates),
+            keys,
+            aggregate,
+            arrival=self.arrival,
+        )
+        return Built(rows, definition, sliced)
+
     def _rows(self, window: SlidingWindow, aggregates: list[Bound]) -> DataFrame:
         assert self.events is not None
         keys = self.key.inner
@@ -222,7 +246,7 @@ class Sliced:
     def bound_for(self, definition: Definition) -> dict[Aggregate, Bound]:
         """The definition's aggregates, as its window computes them."""
         found = {each: self.bound[each] for each in definition.aggregates.values()}
-        if isinstance(definition.window, SlidingWindow):
+        if isinstance(definition.window, SlidingWindow | RollingWindow):
             return {aggregate: each.sliding() for aggregate, each in found.items()}
         return found
 
@@ -257,11 +281,11 @@ class Built:
         return self.published().select(*self._result_columns())
 
     def published(self) -> DataFrame:
-        """The windows without those that a rule drops."""
+        """The windows without those that a rule drops, of a metric the rows with a change."""
         window = self.definition.window
         if isinstance(window, SessionWindow) and window.drops:
             return self.frame.where(long_enough(window))
-        return self.frame
+        return self.frame.where(CHANGED) if self.definition.steps else self.frame
 
     def table(self, horizon: int) -> DataFrame:
         """What a table holds: the result, is_open, `_events`, states that are kept, the date.
@@ -297,13 +321,12 @@ class Built:
         own = []
         if id is not None and id not in self.sliced.key.names and of_each_event(window):
             own = [F.col(slicing.ID).alias(id)]
-        return [
-            *self.sliced.key.named(),
-            *ids,
-            *self.kind.reported(),
-            *own,
-            *(bound[each].finish(name) for name, each in self.definition.aggregates.items()),
-        ]
+        aggregates = self.definition.aggregates
+        values = [bound[each].finish(name) for name, each in aggregates.items()]
+        if self.definition.steps:
+            # States of several windows would be in one another's way.
+            values = [column(name) for name in aggregates]
+        return [*self.sliced.key.named(), *ids, *self.kind.reported(), *own, *values]
 
 
 def ties(key: Key, id: str | None) -> list[str]:

@@ -10,11 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, FIRST, LAST, ROWS
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
+from backfill.definition import Definition
 from backfill.errors import ConservationError
 from backfill.kinds import kind_of
 from backfill.placed_kinds import CountRows
-from backfill.windows import CountWindow
+from backfill.windows import CountWindow, key_of
 
 _WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"
 
@@ -52,7 +53,8 @@ def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
         for name, each in definitions.items()
         if isinstance(each.window, CountWindow)
     }
-    return replace(found, assigned={**found.assigned, **owned})
+    usable = _usable(sliced, definitions)
+    return replace(found, assigned={**found.assigned, **owned, **usable})
 
 
 def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list[Column]:
@@ -70,7 +72,8 @@ def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list
 def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -> Totals:
     """As `totals`, from the values of `total_columns`.
 
-    Of count windows not all events that this assigns need have one: `assigned_to` says how many.
+    Of count windows and metrics not all events that this assigns need have one: `assigned_to` says
+    how many.
     """
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
     for name, first in assigned.items():
@@ -90,7 +93,23 @@ def assigned_to(sliced: Sliced, definition: Definition) -> int:
     assert sliced.events is not None
     if isinstance(definition.window, CountWindow):
         return _owned(sliced, definition, sliced.events, F.count(F.lit(1)))
+    if definition.steps:
+        return _usable(sliced, {"": definition})[""]
     return sliced.events.count() if sliced.count is None else sliced.count
+
+
+def _usable(sliced: Sliced, definitions: Mapping[str, Definition]) -> dict[str, int]:
+    """For each metric how many events have one of its dimensions."""
+    wanted = {
+        name: sliced.with_dimension(key_of(each.window, ()))
+        for name, each in definitions.items()
+        if each.steps
+    }
+    if not wanted:
+        return {}
+    assert sliced.events is not None
+    counts = [F.count_if(each).alias(name) for name, each in wanted.items()]
+    return sliced.events.agg(*counts).collect()[0].asDict()
 
 
 def _owned(sliced: Sliced, definition: Definition, rows: DataFrame, events: Column) -> int:

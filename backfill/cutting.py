@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill import slices as slicing
 from backfill.aggregates.bound import running
-from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
-from backfill.compute import Definition, Sliced
+from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME, column
+from backfill.compute import Sliced
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
-from backfill.fitting import check_arrival, check_names
+from backfill.fitting import check_arrival, check_dimensions, check_names
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.last_seen import last_seen, with_next
 from backfill.operators.rule_inputs import rule_inputs
 from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
-from backfill.windows import AnyWindow, EventWindow, SessionWindow, SlidingWindow, by_place
+from backfill.windows import (
+    AnyWindow,
+    EventWindow,
+    RollingWindow,
+    SessionWindow,
+    SlidingWindow,
+    by_place,
+    key_of,
+)
 
 
 def slice_events(
@@ -35,6 +45,7 @@ def slice_events(
     id: str | None,
     arrival: Sequence[str],
     combine: bool | None = True,
+    dimensions: Sequence[str] = (),
     keep: Callable[[DataFrame], DataFrame] = lambda events: events,
 ) -> Sliced:
     """Cuts usable events into the slices that all the definitions are built from.
@@ -49,6 +60,7 @@ def slice_events(
         arrival: columns that give the order of arrival.
         combine: put the events of a slice together first; if not, each is a slice by itself,
             where all aggregates have states of a single event; None: as the only window asks.
+        dimensions: columns to keep besides those of the definitions' metrics.
         keep: keeps the events that windows around single events are computed from, which the
             slices are cut from as well: so the source is read once.
 
@@ -59,9 +71,12 @@ def slice_events(
     for each in definitions:
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)
+        check_dimensions(events, each.window)
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
-    found = inputs()
+    wanted_by = [*dimensions, *dimensions_of(definitions)]
+    by = {name: f"_by{i}" for i, name in enumerate(dict.fromkeys(wanted_by)) if name not in key}
+    found = inputs(also=[column(name).alias(inner) for name, inner in by.items()])
     frame, keys, bound = found.frame, found.key, found.bound
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
@@ -70,7 +85,8 @@ def slice_events(
     if len(spans) < len(definitions):
         if not id:
             single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
-        elif any(by_place(each.window) for each in definitions):
+        elif any(by_place(each.window) or each.steps for each in definitions):
+            # Needed together by another key than the events', or by none.
             single = slicing.distinct_by_hour(frame, keys.inner)
         else:
             single = slicing.distinct(frame, keys.inner)
@@ -96,13 +112,14 @@ def slice_events(
         events=single,
         id=id,
         arrival=found.arrival,
+        dimensions=by,
         singles=singles,
     )
     if combine is None:
         window = definitions[0].window
         combine = (
             id is not None
-            or isinstance(window, EventWindow | SessionWindow)
+            or isinstance(window, EventWindow | SessionWindow | RollingWindow)
             or not takes_events(layout(window, engine, zone), aggregates)
         )
     if not combine and single is None and running(aggregates) is not None:
@@ -133,12 +150,18 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
     return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
 
 
+def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
+    """The dimensions of metrics, each once."""
+    every = (key_of(each.window, ()) for each in definitions)
+    return list(dict.fromkeys(chain.from_iterable(every)))
+
+
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
     """The fewest grids that serve all the definitions."""
     every = [
         layout(each.window, engine, zone).cutting()
         for each in definitions
-        if not isinstance(each.window, SessionWindow | EventWindow)
+        if not isinstance(each.window, SessionWindow | EventWindow | RollingWindow)
     ]
     gaps = [
         each.window.gap.us

@@ -21,6 +21,7 @@ from backfill.windows import (
     CountWindow,
     CumulatingWindow,
     HoppingWindow,
+    RollingWindow,
     SessionWindow,
     SlidingWindow,
     Window,
@@ -89,6 +90,9 @@ class Engine:
         self.check(window)
         if isinstance(window, SlidingWindow):
             return self.rules
+        if isinstance(window, RollingWindow):
+            # No engine has an operator with such rows.
+            return PLAIN.rules
         return self.rules if self._has_kind(window) else PLAIN.rules
 
     def check(self, window: AnyWindow) -> None:

@@ -13,7 +13,8 @@ from backfill.aggregates.bound import Bound
 from backfill.columns import END, OWN, START, TIME
 from backfill.engines import Engine
 from backfill.operators.sliding import AT, sliding
-from backfill.windows import SlidingWindow
+from backfill.step_rows import begins
+from backfill.windows import RollingWindow, SlidingWindow
 
 _OTHER = "_other"
 
@@ -60,8 +61,10 @@ def event_rows(
     return found.withColumns({START: F.col(TIME), END: F.col(TIME)})
 
 
-def own_end(window: SlidingWindow, engine: Engine) -> Column:
+def own_end(window: SlidingWindow | RollingWindow, engine: Engine) -> Column:
     """END of the row that is an event's own, from its TIME."""
+    if isinstance(window, RollingWindow):
+        return begins(window.step.us, window.offset.us)
     if window.distinct and engine.rules.clips_at_epoch:
         assert window.size is not None
         return F.greatest(F.col(TIME), F.lit(window.size.us))

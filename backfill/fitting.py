@@ -9,13 +9,21 @@ from pyspark.sql import types as T
 
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
 from backfill.errors import AggregateError, ColumnError, WindowError
+from backfill.events import check_column
 from backfill.message_gaps import Messages
-from backfill.windows import AnyWindow, CountWindow, SessionWindow
+from backfill.windows import AnyWindow, CountWindow, RollingWindow, SessionWindow, key_of
+
+
+def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
+    """Raises ColumnError if events lack a column that is a metric's dimension, or can't be it."""
+    if isinstance(window, RollingWindow):
+        for name in window.by:
+            check_column(events, "by", name)
 
 
 def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:
     """Raises AggregateError where a result would have two columns of one name."""
-    taken = {*RESERVED, *key}
+    taken = {*RESERVED, *key_of(window, tuple(key))}
     if isinstance(window, CountWindow):
         taken |= {FIRST_EVENT, LAST_EVENT}
     for name in aggregates:

@@ -3,8 +3,8 @@
 Sessions, aligned windows and windows around single events differ in this alone, once they are
 computed. START and END are the columns of a row's bounds in µs: of a session its first and last
 event, of an aligned window its start and end, of a window around an event twice the time of that
-event (of distinct windows, which events share, the first and last instant). Count windows stand at
-the largest time in them, twice.
+event (of distinct windows, which events share, the first and last instant), of a metric's row twice
+its step. Count windows stand at the largest time in them, twice.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from typing import Protocol
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENT_TIME, EVENTS, OWN, START
+from backfill.columns import END, EVENT_TIME, EVENTS, HOLDS_FROM, START
 from backfill.engines import Engine, Rules
 from backfill.operators.aligned import Layout, layout
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import last_event, reported_end, session_is_open
 from backfill.operators.session_rules import ruled_session_is_open
-from backfill.placed_kinds import FAR, CountRows, MessageSessions
+from backfill.placed_kinds import CountRows, MessageSessions
 from backfill.reach import Reach, Span, reach_of
+from backfill.standing_kinds import Standing, StepRows
 from backfill.windows import (
     AnyWindow,
     CountWindow,
+    RollingWindow,
     SessionWindow,
     SlidingWindow,
     by_place,
@@ -40,6 +42,8 @@ def times_of(window: AnyWindow) -> tuple[str, str]:
     """The columns of a table that hold a row's first and last instant; perhaps the same one."""
     if isinstance(window, CountWindow):
         return "window_end", "window_end"
+    if isinstance(window, RollingWindow):
+        return HOLDS_FROM, HOLDS_FROM
     return (EVENT_TIME, EVENT_TIME) if of_each_event(window) else _START_AND_END
 
 
@@ -233,29 +237,15 @@ class AlignedWindows:
 
 
 @dataclass(frozen=True)
-class EventRows:
-    """Windows around single events; an extent replaces the rows that stand in it.
-
-    A row stands at its END.
-    """
+class EventRows(Standing):
+    """Windows around single events."""
 
     window: SlidingWindow
-    reach: Reach
-    held: str = OWN
 
     @property
     def open_us(self) -> int:
         """As `Kind` has it."""
-        return self._behind
-
-    @property
-    def _behind(self) -> int:
-        assert self.reach.behind is not None
-        return self.reach.behind
-
-    def windows_each(self, at: Column) -> Column:
-        """As `Kind` has it: each event is counted in the row that is its own."""
-        return F.lit(1)
+        return self.behind
 
     def bounds(self) -> tuple[Column, Column]:
         """As `Kind` has it."""
@@ -268,53 +258,11 @@ class EventRows:
             return [F.timestamp_micros(END).alias(EVENT_TIME)]
         return _reported(F.col(END))
 
-    def reported_end(self) -> Column:
-        """As `Kind` has it."""
-        return F.col(END)
-
-    def last(self, end: int) -> int:
-        """As `Kind` has it."""
-        return end
-
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: what comes at the time of an event comes after it."""
         if self.window.before:
             return F.lit(False)
-        return F.col(END) + self._behind >= horizon
-
-    def all_ended(self, at: Column, limit: int) -> Column:
-        """As `Kind` has it."""
-        return F.lit(False) if self.reach.ahead is None else at + self.reach.ahead < limit
-
-    def affected(self, span: Span) -> Column:
-        """As `Kind` has it."""
-        low, high = self.reach.rows(span)
-        return _all(
-            None if low is None else F.col(END) >= low,
-            None if high is None else F.col(END) < high,
-        )
-
-    def place(self) -> Column:
-        """As `Kind` has it."""
-        return F.col(END)
-
-    def events_of(self, span: Span) -> Span:
-        """As `Kind` has it."""
-        return self.reach.events(span)
-
-    def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """As `Kind` has it."""
-        first = F.lit(-FAR) if self.reach.ahead is None else start - self.reach.ahead
-        return first, end + self._behind
-
-    def reached(self, at: Column) -> tuple[Column, Column]:
-        """From when to when the rows stand that an event at this instant can affect, inclusive."""
-        last = F.lit(FAR) if self.reach.ahead is None else at + self.reach.ahead
-        return at - self._behind, last
-
-    def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
-        return F.col(END).between(start, end)
+        return F.col(END) + self.behind >= horizon
 
 
 def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
@@ -332,7 +280,10 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
         return CountRows(reach(window, engine), window, engine.rules_for(window), engine)
     if isinstance(window, SlidingWindow):
         engine.check(window)
-        return EventRows(window, reach(window, engine))
+        return EventRows(reach(window, engine), window)
+    if isinstance(window, RollingWindow):
+        engine.check(window)
+        return StepRows(reach(window, engine), window)
     if isinstance(window, SessionWindow) and by_place(window):
         return MessageSessions(reach(window, engine))
     if isinstance(window, SessionWindow):
@@ -344,7 +295,7 @@ def reach(window: AnyWindow, engine: Engine) -> Reach:
     """How far apart an event and a row of such a window can be that it affects.
 
     Args:
-        window: around single events, by number or by offset.
+        window: around single events, by number or by offset, or a metric's.
         engine: whose rules hold.
     """
     return reach_of(window, engine.tick_us, rest=engine.rules_for(window).counts_rest)

@@ -17,7 +17,14 @@ from backfill.spec import JobSpec
 from backfill.store import Bounds, look_up
 from backfill.time.durations import Fixed
 from backfill.time.instants import instant_us
-from backfill.windows import AnyWindow, EventWindow, SessionWindow, by_place, key_of
+from backfill.windows import (
+    AnyWindow,
+    EventWindow,
+    RollingWindow,
+    SessionWindow,
+    by_place,
+    key_of,
+)
 
 #: A key's values: one value, several in the order of the key's columns, or by column.
 KeyValues = Mapping[str, Any] | Sequence[Any] | str | int | float | dt.date | None
@@ -74,6 +81,9 @@ class Lookup:
             latest = None if reached.ahead is None else first + reached.ahead
             own = (None if reached.behind is None else last - reached.behind, latest)
             return {"starts": own}
+        if isinstance(self.window, RollingWindow):
+            # [at - window, at) holds them.
+            return {"starts": (last + 1, first + self.window.longest_us)}
         if not self.closed_right:
             return {"starts": (None, first), "ends": (last + (not self.end_inclusive), None)}
         return {"starts": (None, first - 1), "ends": (last, None)}
@@ -117,14 +127,14 @@ class Lookup:
     @property
     def closed_right(self) -> bool:
         """Windows are (start, end]."""
-        single = isinstance(self.window, EventWindow | SessionWindow)
+        single = isinstance(self.window, EventWindow | SessionWindow | RollingWindow)
         return not single and self.rules.closed == "right"
 
     @property
     def end_inclusive(self) -> bool:
         """Whether the end that a window reports belongs to it, by the engine's rules."""
         window = self.window
-        if isinstance(window, EventWindow) or by_place(window):
+        if isinstance(window, EventWindow | RollingWindow) or by_place(window):
             return True
         if isinstance(window, SessionWindow):
             return self.rules.session_end == "last_event"

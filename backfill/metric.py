@@ -10,13 +10,14 @@ from pyspark.sql import Column
 
 from backfill.aggregates import parse
 from backfill.aggregates.base import Aggregate, Expression, Given, expression, to_column
+from backfill.columns import HOLDS_FROM
 from backfill.errors import AggregateError, ColumnError, WindowError
 from backfill.time.durations import Fixed, fixed
 from backfill.window_arguments import positive, set_fields
 
 #: The result's own columns.
 BY, WINDOW, STEP, VALID_FROM = "by", "window", "step", "valid_from"
-AT, TIES = "at", "ties"
+AT, TIES = HOLDS_FROM, "ties"
 #: Of one microsecond is a single instant, of which sliding windows have no form.
 _SHORTEST_US = 2
 _TAKEN = frozenset({BY, WINDOW, STEP, VALID_FROM, AT, TIES})

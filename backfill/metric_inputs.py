@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import REASON, TIME, column
+from backfill.columns import REASON, TIME, any_given, column
 from backfill.errors import AggregateError, ColumnError
 from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.events import EventRules, normalise
@@ -43,7 +41,7 @@ class BoundMetrics:
 
     def usable(self, by: Sequence[str]) -> DataFrame:
         """The events, without those whose dimensions are all NULL."""
-        return self.frame.where(has_key(self.inner(by)))
+        return self.frame.where(any_given(self.inner(by)))
 
     def aggregates(self, metrics: Iterable[Metric]) -> dict[str, Bound]:
         """By the metrics' names."""
@@ -157,11 +155,6 @@ def place_rows(
         F.lit(0).cast("long").alias(TIED),
     )
     return placed, tuple(arrived.values())
-
-
-def has_key(keys: Sequence[str]) -> Column:
-    """Whether a row has a key."""
-    return ~reduce(and_, [F.col(each).isNull() for each in keys]) if keys else F.lit(True)
 
 
 def _dimensions(metrics: Sequence[Metric]) -> list[str]:

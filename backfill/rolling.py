@@ -6,7 +6,7 @@ In the examples, `spark` is a session such as `backfill.spark.session()`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
@@ -14,23 +14,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import TIME, column, names_of
+from backfill.columns import TIME, any_given, column, names_of
 from backfill.errors import ColumnError, WindowError
 from backfill.events import time_column
 from backfill.metric import AT as GIVEN
 from backfill.metric import BY, STEP, TIES, VALID_FROM, WINDOW, Metric, value_name, value_names
-from backfill.metric_inputs import ROW, BoundMetrics, bind_metrics, check_names, has_key, place_rows
+from backfill.metric_inputs import ROW, BoundMetrics, bind_metrics, check_names, place_rows
 from backfill.metric_inputs import TIED as _TIES
-from backfill.operators.grids import floor_to
 from backfill.operators.rolling_rows import PEERS, rolling_rows
-from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
-from backfill.operators.sliding import AT, sliding
+from backfill.operators.rolling_steps import BLOCK, SPAN
+from backfill.operators.sliding import AT
 from backfill.operators.steps import INSTANT, at_instants, changes, every_step
+from backfill.step_rows import step_rows
 from backfill.time.durations import Fixed
-from backfill.windows import SlidingWindow
 
-#: The time of an event, µs, where TIME is the step at which it begins to count.
-_OWN_TIME = "_own_time"
 #: Whether a row is an event, and does not only ask for values.
 _COUNTS = "_counts"
 
@@ -230,22 +227,18 @@ def _families(metrics: Sequence[Metric]) -> list[_Family]:
 
 def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFrame:
     """Keys, SPAN, AT and values by name, wherever a value changes."""
-    step = family.step.us
-    # From this step on an event counts, up to the window's length later.
-    begins = floor_to(F.col(TIME), step, family.offset) + step
-    events = found.usable(family.by).withColumns({_OWN_TIME: F.col(TIME), TIME: begins})
-    order = (_OWN_TIME, *found.events.arrival)
-    bound = {
-        name: replace(each, order=order) for name, each in found.aggregates(family.metrics).items()
-    }
+    events, arrival = found.usable(family.by), found.events.arrival
+    bound = found.aggregates(family.metrics)
     own = list({each.index: each for each in bound.values()}.values())
-    if all(map(in_frames, own)):
-        rows = rolling_steps(events, [each.us for each in family.windows], keys, own)
-    else:
-        each_window = (
-            _of_window(events, each, keys, own, found.events.arrival) for each in family.windows
-        )
-        rows = reduce(lambda a, b: a.unionByName(b), each_window)
+    rows = step_rows(
+        events,
+        family.windows,
+        keys,
+        own,
+        step=family.step.us,
+        offset=family.offset,
+        arrival=arrival,
+    )
     values = [
         F.when(F.col(SPAN).isin([window.us for window in each.windows]), value).alias(each.name)
         for each in family.metrics
@@ -255,29 +248,6 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
     placed = rows.select(*keys, SPAN, BLOCK, AT, *values)
     # In the order in which they come, so that nothing is sorted again.
     return changes(placed, [*keys, SPAN], [BLOCK, AT], empty).drop(BLOCK)
-
-
-def _of_window(
-    events: DataFrame,
-    window: Fixed,
-    keys: Sequence[str],
-    aggregates: Sequence[Bound],
-    arrival: Sequence[str],
-) -> DataFrame:
-    """What `rolling_steps` gives, of one window and of any aggregates: each event by itself."""
-    rows = sliding(
-        events,
-        SlidingWindow(size=Fixed(window.us - 1), distinct=True),
-        keys,
-        aggregates,
-        arrival=arrival,
-        also=[],
-        tick=1,
-        clips=False,
-        null_key=len(keys) > 1,
-        empty=True,
-    )
-    return rows.withColumns({SPAN: F.lit(window.us).cast("long"), BLOCK: F.col(AT)}).drop(TIME)
 
 
 def _with_values(
@@ -300,7 +270,7 @@ def _with_values(
     for each in own:
         for window in each.windows:
             values.setdefault(window.us, {})[value_name(each, by, window)] = bound[each.name]
-    usable = F.col(TIME).isNotNull() & has_key(keys)
+    usable = F.col(TIME).isNotNull() & any_given(keys)
     both = rows.withColumn(_COUNTS, usable)
     if not itself:
         events = found.usable(by).withColumn(_COUNTS, F.lit(True))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.api import sessionize
-from backfill.columns import EVENT_TIME, REASON, TIME, column
+from backfill.columns import EVENT_TIME, HOLDS_FROM, REASON, TIME, column
 from backfill.errors import ColumnError, JobFileError
 from backfill.events.model import SOURCE
 from backfill.kinds import of_each_event, reach
@@ -24,7 +24,14 @@ from backfill.planning.bots import people
 from backfill.planning.context import Context
 from backfill.time.dates import ALL, Dates
 from backfill.time.instants import instant_us
-from backfill.windows import AnyWindow, SessionWindow, SlidingWindow, by_place, key_of
+from backfill.windows import (
+    AnyWindow,
+    RollingWindow,
+    SessionWindow,
+    SlidingWindow,
+    by_place,
+    key_of,
+)
 
 _COPY = "_copy"
 
@@ -100,6 +107,10 @@ def _span(context: Context, window: AnyWindow, row: Mapping[str, Any]) -> Span:
     def at(name: str) -> int:
         return instant_us(_given(row, name), zone, option=name)
 
+    if isinstance(window, RollingWindow):
+        # All that any of the row's values is of.
+        step = at(HOLDS_FROM)
+        return step - window.longest_us, step
     if of_each_event(window):
         own = at(EVENT_TIME)
         return reach(window, engine).events((own, own + 1))
@@ -116,7 +127,8 @@ def _each_once(events: DataFrame, context: Context) -> DataFrame:
     id = context.spec.id
     if id is None:
         return events
-    copies = Over.partitionBy(column(id), TIME).orderBy(*map(column, context.rules.arrival), SOURCE)
+    same = map(column, dict.fromkeys([*context.spec.key, id]))
+    copies = Over.partitionBy(*same, TIME).orderBy(*map(column, context.rules.arrival), SOURCE)
     first = events.withColumn(_COPY, F.row_number().over(copies))
     return first.where((F.col(_COPY) == 1) | column(id).isNull()).drop(_COPY)
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from backfill.errors import WindowError
 from backfill.message_gaps import Messages
+from backfill.rolling_window import RollingWindow
 from backfill.session_window import SessionWindow
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
 from backfill.window_arguments import choice, events_or_span, flag, positive, set_fields
@@ -22,6 +23,7 @@ __all__ = [
     "CumulatingWindow",
     "EventWindow",
     "HoppingWindow",
+    "RollingWindow",
     "SessionWindow",
     "SlidingWindow",
     "TumblingWindow",
@@ -322,7 +324,7 @@ Aligned = TumblingWindow | HoppingWindow | CumulatingWindow
 Window = SessionWindow | Aligned
 #: Windows of single events rather than of spans of time.
 EventWindow = SlidingWindow | CountWindow
-AnyWindow = Window | EventWindow
+AnyWindow = Window | EventWindow | RollingWindow
 
 
 def is_distinct(window: AnyWindow) -> bool:
@@ -341,7 +343,12 @@ def by_place(window: AnyWindow) -> bool:
 
 
 def key_of(window: AnyWindow, key: tuple[str, ...]) -> tuple[str, ...]:
-    """The key's columns in the window's result; count windows of the whole stream have none."""
+    """The key's columns in the window's result.
+
+    Count windows of the whole stream have none; those of a metric are its dimensions.
+    """
+    if isinstance(window, RollingWindow):
+        return window.by
     return () if isinstance(window, CountWindow) and window.per == "stream" else key
 
 

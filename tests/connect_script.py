@@ -130,11 +130,14 @@ windows:
   tens: {count: {size: 10, order: time}, aggregates: {n: count}}
   last: {count: {size: 5, advance: 1, order: arrival, per: stream}, aggregates: {n: count}}
   moving: {sliding: {size: 1h}, aggregates: {n: count}}
+metrics:
+  kinds: {by: [[user_id], []], value: count_distinct(event_type), windows: [1h, 1d], step: 1h}
 """
 other = path.with_name("other.yaml")
 other.write_text(text[:begin] + windows + "tables: {path: other}\n")
 found = Job.load(other).run(spark).windows
 counts["other"] = {name: window.rows for name, window in found.items()}
+counts["metrics"] = [counts["other"].pop(f"kinds_by_{by}") for by in ("user_id", "all")]
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
 counts["listening"] = listening()
 print(json.dumps(counts))

@@ -124,3 +124,18 @@ def as_of(
         if each.time >= start and (theirs < mine if before else theirs <= mine):
             found.append(each)
     return found
+
+
+def wide(own: Sequence[Payment], metric: Metric) -> list[tuple[Any, ...]]:
+    """Step and the values of all windows, wherever one of them changes."""
+    step, offset = metric.step.us, metric.offset.us
+    windows = [each.us for each in metric.windows]
+    first = (own[0].time - offset) // step * step + offset
+    before = [at_step([], [metric], each, 0)[0] for each in windows]
+    found = []
+    for at in range(first, own[-1].time + max(windows) + step + 1, step):
+        values = [at_step(own, [metric], each, at)[0] for each in windows]
+        if values != before:
+            found.append((at, *values))
+        before = values
+    return found

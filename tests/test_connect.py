@@ -17,6 +17,7 @@ def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
     assert counts["job"] == {"sessions": 406, "hourly": 467, "trailing": 6346}
     assert counts["after_range"] == counts["job"]
     assert set(counts["other"].values()) == {5000}
+    assert counts["metrics"] == [958, 15]
     assert counts["bots"][0] > 5000 > counts["bots"][1]
     # As without it.
     assert counts["joined"] == [7907, 4432, 5058, 5058]

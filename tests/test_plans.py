@@ -27,8 +27,8 @@ from backfill import (
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.columns import REASON, TIME
-from backfill.compute import Definition
 from backfill.cutting import slice_events
+from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.events import EventRules, normalise
 from backfill.windows import Window

@@ -33,7 +33,8 @@ def test_the_job_file(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(text + checks, encoding="utf-8")
     job = JobSpec.load(path)
-    assert list(job.windows) == ["sessions", "daily", "trailing", "growing", "moving", "hundreds"]
+    windows = ["sessions", "daily", "trailing", "growing", "moving", "hundreds"]
+    assert list(job.windows) == [*windows, "spending"]
     assert [each.severity for each in job.checks.own["sessions"]] == ["warn", "error"]
     assert "history" not in job.checks.builtin
 

@@ -173,7 +173,7 @@ def _print(plan: Plan, spec: JobSpec) -> None:
 
 
 def _print_stage(stage: Stage, spec: JobSpec) -> None:
-    from backfill.kinds import of_each_event
+    from backfill.kinds import times_of
     from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage
 
     if isinstance(stage, MergeStage):
@@ -191,7 +191,8 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
             for name in late.tables:
                 affected = late.affected.get(name)
                 if affected is not None:
-                    rows = "rows" if of_each_event(spec.windows[name].window) else "windows"
+                    single = times_of(spec.windows[name].window)[0] != "window_start"
+                    rows = "rows" if single else "windows"
                     print_line(f"{name}: up to {affected:,} published {rows} are computed again.")
                 if _endless(spec, name):
                     print_line(

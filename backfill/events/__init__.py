@@ -5,7 +5,7 @@ from backfill.events.compaction import Rewrite, rewrites
 from backfill.events.digests import digest, digests
 from backfill.events.failures import spark_errors, translate
 from backfill.events.model import InputFile, Snapshot, Source, SourceOptions
-from backfill.events.normalise import REASONS, EventRules, normalise
+from backfill.events.normalise import REASONS, EventRules, check_column, normalise
 from backfill.events.pushdown import time_condition, within
 from backfill.events.quarantine import quarantine_rows
 from backfill.events.sources import FORMATS, open_source
@@ -21,6 +21,7 @@ __all__ = [
     "Snapshot",
     "Source",
     "SourceOptions",
+    "check_column",
     "check_zone",
     "digest",
     "digests",

@@ -151,19 +151,24 @@ def _check_columns(frame: DataFrame, rules: EventRules) -> None:
     used = {"key": rules.key, "time": (rules.time,), "arrival": rules.arrival}
     used["id"] = (rules.id,) if rules.id is not None else ()
     used["date_column"] = (rules.date_column,) if rules.date_column is not None else ()
-    names = frame.columns
     for field, columns in used.items():
         for name in columns:
-            if name not in names:
-                raise ColumnError(
-                    "there is no such column",
-                    field=field,
-                    value=name,
-                    way_out=did_you_mean(name, (n for n in names if not n.startswith("_"))),
-                )
-            if names.count(name) > 1:
-                raise ColumnError("two columns have this name", field=field, value=name)
-            _check_type(field, name, frame.schema[name].dataType)
+            check_column(frame, field, name)
+
+
+def check_column(frame: DataFrame, field: str, name: str) -> None:
+    """Raises ColumnError if there is no such column, or two, or it can't serve as the field."""
+    names = frame.columns
+    if name not in names:
+        raise ColumnError(
+            "there is no such column",
+            field=field,
+            value=name,
+            way_out=did_you_mean(name, (n for n in names if not n.startswith("_"))),
+        )
+    if names.count(name) > 1:
+        raise ColumnError("two columns have this name", field=field, value=name)
+    _check_type(field, name, frame.schema[name].dataType)
 
 
 def _check_type(field: str, name: str, type_: DataType) -> None:

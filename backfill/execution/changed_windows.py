@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_none_lost
+from backfill.definition import Definition
 from backfill.execution.change import ComputedWindows
 from backfill.execution.dropped import dropped_of
 from backfill.execution.lost_events import fewer, outside

@@ -20,7 +20,7 @@ from backfill.execution.staging import Staging
 from backfill.planning.bots import judged, reasons
 from backfill.planning.context import Context
 from backfill.planning.slicing import singles, slices, with_combining
-from backfill.planning.time_spans import dates_between, dates_over, first_start
+from backfill.planning.time_spans import dates_between, dates_over, first_start, starts_on
 from backfill.quality.events import Counted
 
 
@@ -89,10 +89,19 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         if definition.drops:
             built = replace(built, frame=staging.persisted(built.frame))
             dropped = dropped_of(built)
+        computed = None
+        if definition.steps:
+            built = replace(built, frame=staging.persisted(built.frame))
+            computed = built.frame.agg(F.sum(built.kind.held)).collect()[0][0] or 0
+            # Values fall back to nothing long after the last event. Dates stay covered on which
+            # there were events before.
+            record = context.tables[name].record
+            dates = covered if record is None else covered | record.covered
+            built = replace(built, frame=built.frame.where(starts_on(dates, zone)))
         staged = staging.windows(name, built.table(horizon))
         count = staged.sum_of(EVENTS)
         held = count if built.kind.held == EVENTS else staged.sum_of(built.kind.held)
-        held_of_all = held + (gone.held[name] if gone else 0)
+        held_of_all = (held if computed is None else computed) + (gone.held[name] if gone else 0)
         held_of_all += 0 if dropped is None else dropped.events
         check_held(name, held_of_all, sums.assigned[name])
         context.progress(f"{name}: {staged.rows:,} rows written")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from backfill.columns import column
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.quality import sample
 from backfill.quality.builtin import EVENTS, Builtin, scopes
 from backfill.quality.checks import EXAMPLES, Check, Outcome, Validation

@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME, column
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
+from backfill.definition import Definition
 from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.changed_windows import changed_windows
@@ -45,7 +46,7 @@ from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
-from backfill.windows import SessionWindow, SlidingWindow, by_place
+from backfill.windows import RollingWindow, SessionWindow, SlidingWindow, by_place
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
 MANY = FEW
@@ -202,8 +203,11 @@ def _computed(
     few = few.of(definition)
     if not few.key.inner:
         return None
-    bounded = with_bounds(rows, definition, few)
-    return of_keys(bounded, F.broadcast(few.frame), few.key.inner, "left_semi")
+    bounded, own = with_bounds(rows, definition, few), few.frame
+    if definition.steps:
+        assert few.events is not None
+        own = few.events.select(*few.key.inner).distinct()
+    return of_keys(bounded, F.broadcast(own), few.key.inner, "left_semi")
 
 
 def _late_events(
@@ -260,7 +264,7 @@ def _window(
     definition, record = context.definitions[state.name], state.settled
     if by_place(definition.window):
         return late_keys(context, staging, state, sliced, sums, horizon, went)
-    if isinstance(definition.window, SlidingWindow):
+    if isinstance(definition.window, SlidingWindow | RollingWindow):
         return late_rows(context, staging, state, sliced, sums, horizon, went)
     if went is not None:
         return changed_windows(context, staging, state, names, sliced, sums, horizon, went)

@@ -1,4 +1,4 @@
-"""Late events of windows around single events: the rows within their reach are computed again.
+"""Late events of windows around single events, and of metrics: rows in reach are computed again.
 
 Of a key with a late event only these rows are computed, from the events that they need. Every
 input counts on every date here.
@@ -15,26 +15,25 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END, OWN, START, TIME
 from backfill.compute import Built, Sliced
-from backfill.conservation import Totals, check_held
+from backfill.conservation import Totals, assigned_to, check_held
 from backfill.event_rows import own_end
 from backfill.execution.change import ComputedWindows
 from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
-from backfill.kinds import EventRows
 from backfill.ledger.state import State
-from backfill.planning.bots import people_within
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.reached import reached_rows
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
-from backfill.planning.slicing import slices
+from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.reach import Span
+from backfill.standing_kinds import Standing
 from backfill.time.dates import ALL, NONE
-from backfill.windows import SlidingWindow
+from backfill.windows import RollingWindow, SlidingWindow
 
 _OTHER = "_other"
 
@@ -53,7 +52,7 @@ def late_rows(
     Args:
         context: of the run.
         staging: where to write.
-        state: the table, of windows around single events.
+        state: the table, of windows around single events or of a metric.
         late: the late events.
         sums: of them.
         horizon: the largest event time, µs.
@@ -64,20 +63,23 @@ def late_rows(
         SourceError: the source no longer holds events that were counted.
     """
     name, zone = state.name, context.spec.timezone
-    kind = Built(late.frame, context.definitions[name], late).kind
-    assert isinstance(kind, EventRows)
+    definition = context.definitions[name]
+    late, went = late.of(definition), None if went is None else went.of(definition)
+    kind = Built(late.frame, definition, late).kind
+    assert isinstance(kind, Standing)
     changed = late if went is None else _both(late, went)
     extents = computed_once(reached_rows(changed, kind))
     span: Span = (0, 0)
     if went is not None:
-        row = _events(changed).agg(F.min(TIME), F.max(TIME)).collect()[0]
-        span = kind.reach.rows((row[0], row[1] + 1))
+        first, last = _events(changed).agg(F.min(TIME), F.max(TIME)).collect()[0]
+        if first is not None:
+            span = kind.reach.rows((first, last + 1))
     else:
         if sums.first is not None and sums.horizon is not None:
             span = kind.reach.rows((sums.first, sums.horizon + 1))
         extents = sent(extents, sums.accepted)
     every = _computed(context, state, kind, late, extents, span, went)
-    assigned = sums.assigned[name]
+    assigned = assigned_to(late, definition) if definition.steps else sums.assigned[name]
     held = _with_row(late, every)
     check_held(name, held, assigned)
     limit = context.limit(horizon)
@@ -96,19 +98,17 @@ def late_rows(
 def _computed(
     context: Context,
     state: State,
-    kind: EventRows,
+    kind: Standing,
     late: Sliced,
     extents: DataFrame,
     span: Span,
     went: Sliced | None,
 ) -> Built:
     """The rows that stand in extents, from the events that they need and no others."""
-    definition = context.definitions[state.name]
     start, end = kind.needs(F.col(START), F.col(END))
     wanted = extents.withColumns({START: start, END: end})
     counted = dict.fromkeys(context.inputs, ALL)
-    own = people_within(context, counted, kind.reach.events(span), late.key, wanted)
-    built = slices(context, own, [state.name], computed_once).build(definition)
+    built = rows_of(context, state.name, counted, kind.reach.events(span), late.key, wanted)
     gone = _gone(context, state, built, wanted, kind.reach.events(span), went)
     if gone is not None:
         check_none_gone(context, gone)
@@ -139,13 +139,16 @@ def _gone(
     """
     window, sliced = built.definition.window, built.sliced
     assert sliced.events is not None
-    assert isinstance(window, SlidingWindow)
+    assert isinstance(window, SlidingWindow | RollingWindow)
     low, high = span
     files = candidates(context, state, built, low, None if high is None else high - 1)
     if not files:
         return None
     rows = published(context, state, built, files)
-    if window.distinct and sliced.engine.rules.clips_at_epoch:
+    if isinstance(window, RollingWindow):
+        # The events of the row's own step begin a step before it.
+        extents = extents.withColumn(START, F.col(START) + window.step.us)
+    elif window.distinct and sliced.engine.rules.clips_at_epoch:
         # Events from before the extent have the first window in common with those in it.
         assert window.size is not None
         rows = rows.where(F.col(END) > window.size.us)
@@ -177,7 +180,7 @@ def _with_row(late: Sliced, rows: Built) -> int:
     """How many of the late events have a row of their own."""
     window = rows.definition.window
     assert late.events is not None
-    assert isinstance(window, SlidingWindow)
+    assert isinstance(window, SlidingWindow | RollingWindow)
     keys = late.key.inner
     own = late.events.select(*keys, own_end(window, late.engine).alias(END))
     others = rows.frame.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, END)))

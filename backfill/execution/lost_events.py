@@ -19,6 +19,7 @@ from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
+from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.slicing import slices
 from backfill.reach import Span
 from backfill.windows import CountWindow, SessionWindow
@@ -122,20 +123,16 @@ def check_removed(
     low, high = bounds
     start, end = kind.needs(F.col(START), F.col(END))
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)
-    events = people_within(
-        context,
-        counted,
-        kind.events_of((low, high + 1)),
-        written.sliced.key,
-        lost.withColumns({START: start, END: end}),
-    )
-    sliced = slices(context, events, [state.name], computed_once)
-    if not written.definition.of_events and isinstance(written.definition.window, SessionWindow):
+    span, key = kind.events_of((low, high + 1)), written.sliced.key
+    extents = lost.withColumns({START: start, END: end})
+    definition = written.definition
+    if not definition.of_events and isinstance(definition.window, SessionWindow):
+        events = people_within(context, counted, span, key, extents)
+        sliced = slices(context, events, [state.name], computed_once)
         # Rules can cut within a slice.
-        window = written.definition.window
-        wrong = outside(sliced.singles.get(window, sliced.frame), written)
+        wrong = outside(sliced.singles.get(definition.window, sliced.frame), written)
     else:
-        again = sliced.build(written.definition)
+        again = rows_of(context, state.name, counted, span, key, extents)
         wrong = unlike(
             match_rows(again.frame, again, ReplacedWindows(None, lost), "left_semi"), written
         )

@@ -11,8 +11,9 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
 from backfill.conservation import Totals, assigned_to, check_held
+from backfill.definition import Definition
 from backfill.execution.bot_rows import BotRows, bots_of_range
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of
@@ -86,7 +87,7 @@ def compute_range(
         ConservationError: events were lost in the computation.
         TableError: a table is stale.
     """
-    horizon = _horizon(context)
+    horizon = context.latest_event()
     if horizon is None:
         raise nothing_usable(context, context.reader.rows(list(context.inputs)))
     zone = context.spec.timezone
@@ -136,21 +137,6 @@ def _range_text(dates: Range) -> str:
     if low == dt.date.min:
         return "all dates" if high == dt.date.max else f"dates before {high}"
     return f"dates from {low}" if high == dt.date.max else f"[{low}, {high})"
-
-
-def _horizon(context: Context) -> int | None:
-    """The largest event time in the snapshot, µs; only new inputs are looked at if they can."""
-    inputs, reader = context.inputs, context.reader
-    known, seen = None, set()
-    for name in context.definitions:
-        record = context.tables[name].record
-        if record is None or any(
-            path not in inputs or replace(inputs[path], counted=each.counted) != each
-            for path, each in record.inputs.items()
-        ):
-            return reader.horizon(list(inputs), None)
-        known, seen = record.horizon, set(record.inputs)
-    return reader.horizon([each for each in inputs if each not in seen], known)
 
 
 def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon: int) -> _Computed:
@@ -243,7 +229,7 @@ def _needed_events(
     assert sliced.events is not None
     own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
     events = sliced.events.where(own)
-    near = replace(sliced, events=events, count=events.count())
+    near = replace(sliced, events=events, count=None if definition.steps else events.count())
     return near, assigned_to(near, definition)
 
 

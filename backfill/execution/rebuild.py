@@ -15,7 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
+from backfill.definition import Definition
 from backfill.errors import SourceError
 from backfill.events.model import shown
 from backfill.execution.lost_events import fewer

@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, FIRST, REASON, START, TIME
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, totals
+from backfill.definition import Definition
 from backfill.execution.run_result import Past
 from backfill.kinds import kind_of
 from backfill.ledger.reader import events_of

@@ -105,7 +105,7 @@ def _rows(
 ) -> Rows:
     record = state.settled
     assert state.table is not None
-    drops = context.definitions[state.name].drops
+    definition = context.definitions[state.name]
     rows = state.table.read(context.spark)
     wanted = record.covered if dates is None else record.covered & dates
     without: tuple[str, ...] = ()
@@ -121,6 +121,6 @@ def _rows(
         dates=dates_over(wanted, record.horizon, context.spec.timezone),
         table=None if dates is None else state.table,
         without=without,
-        # How many events are in sessions too short to be published, no table says.
-        assigned=None if assigned is None or drops else assigned[state.name],
+        # How many events are in rows that are not published, no table says.
+        assigned=None if assigned is None or definition.hides else assigned[state.name],
     )

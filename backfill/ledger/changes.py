@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import EVENT_TIME, LAST, LAST_EVENT, START, column, key_name
+from backfill.columns import EVENT_TIME, HOLDS_FROM, LAST, LAST_EVENT, START, column, key_name
 from backfill.engines import Rules
 from backfill.errors import ColumnError
 from backfill.kinds import of_each_event, times_of
@@ -71,9 +71,9 @@ def changes(
     Returns:
         `change`; `key`, a struct of the key columns; `old` and `new`, structs of what else can be
         seen of the window in its table, or NULL: [session_id,] window_start, window_end (or
-        event_time, [id]), the aggregates, is_open; `changed`, the names of the columns that differ
-        between the two, empty where one is NULL. Structs, since an aggregate or a key may have any
-        name.
+        event_time, [id]; of a metric at), the aggregates, is_open; `changed`, the names of the
+        columns that differ between the two, empty where one is NULL. Structs, since an aggregate or
+        a key may have any name.
 
     Raises:
         ColumnError: the key, or the kind of window, is not the same in both versions.
@@ -122,7 +122,7 @@ def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], d
     """
     counted = Observation()
     fields = found.select("new.*").columns
-    at = "window_start" if "window_start" in fields else EVENT_TIME
+    at = next(each for each in ("window_start", EVENT_TIME, HOLDS_FROM) if each in fields)
     start = F.coalesce(F.col(f"new.{at}"), F.col(f"old.{at}"))
     first = (
         found.observe(counted, *(F.count_if(F.col("change") == kind).alias(kind) for kind in KINDS))

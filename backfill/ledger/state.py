@@ -10,6 +10,7 @@ from backfill.errors import TableError
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DataFile, Store, Table
+from backfill.windows import RollingWindow
 
 #: The table of rows that are no events.
 QUARANTINE = "quarantine"
@@ -84,11 +85,12 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
     if name not in spec.windows:
         return common
     window = spec.windows[name]
+    place = f"metrics.{name}" if isinstance(window.window, RollingWindow) else f"windows.{name}"
     aggregates = {
-        f"windows.{name}.aggregates.{each}": str(aggregate)
+        f"{place}.aggregates.{each}": str(aggregate)
         for each, aggregate in window.aggregates.items()
     }
-    return {**common, f"windows.{name}": str(window.window), **aggregates}
+    return {**common, place: str(window.window), **aggregates}
 
 
 def _state(spec: JobSpec, store: Store, name: str) -> State:

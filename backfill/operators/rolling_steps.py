@@ -23,7 +23,7 @@ from pyspark.sql.window import Window as Over
 from backfill.aggregates.base import positive_zero
 from backfill.aggregates.bound import Bound, Part
 from backfill.aggregates.last_seen import LastSeen
-from backfill.columns import EVENTS, TIME
+from backfill.columns import EVENTS, OWN, TIME
 from backfill.operators.last_seen import last_seen
 from backfill.operators.sliding import AT, with_states
 
@@ -55,7 +55,8 @@ def rolling_steps(
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
-        AT, the number of events, merged states.
+        AT, the number of events, merged states; and OWN, the number of events that begin to count
+        at this step, which only one of several rows of a key, SPAN and AT has.
     """
     seen = last_seen(aggregates)
     merged = [each for each in aggregates if each not in seen]
@@ -148,7 +149,8 @@ def _joined(
     for each in merged:
         states |= each.combine(lasting, begun)
     named = [state.alias(name) for name, state in states.items()]
-    return rows.select(*keys, SPAN, AT, BLOCK, *named, *changes)
+    own = F.when(F.col(_CEASES), F.lit(0)).otherwise(F.col(EVENTS)).alias(OWN)
+    return rows.select(*keys, SPAN, AT, BLOCK, own, *named, *changes)
 
 
 def _part(prefix: str, merged: Sequence[Bound]) -> Part:

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
+from backfill.columns import CHANGED, column
 from backfill.operators.sliding import AT
 
 #: The instant at which another value begins to hold, µs; NULL where none does.
@@ -30,14 +31,22 @@ def changes(
         order: columns that order the rows of a key in time.
         empty: for each value whether it is the one that holds before all others.
     """
+    flagged = rows.withColumn(CHANGED, changed(keys, order, empty))
+    return flagged.where(CHANGED).drop(CHANGED)
+
+
+def changed(
+    keys: Sequence[str], order: Sequence[str], empty: Mapping[str, Callable[[Column], Column]]
+) -> Column:
+    """Whether a value changes at a row; arguments as of `changes`."""
     in_order = Over.partitionBy(*keys).orderBy(*order)
     first = F.lag(F.lit(1)).over(in_order).isNull()
-    changed = F.lit(False)
+    found = F.lit(False)
     for name, is_empty in empty.items():
-        value = F.col(name)
+        value = column(name)
         same = F.lag(value).over(in_order).eqNullSafe(value)
-        changed |= ~F.when(first, is_empty(value)).otherwise(same)
-    return rows.withColumn("_changed", changed).where("_changed").drop("_changed")
+        found |= ~F.when(first, is_empty(value)).otherwise(same)
+    return found
 
 
 def every_step(steps: DataFrame, keys: Sequence[str], step: int) -> DataFrame:

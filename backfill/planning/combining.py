@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
 from backfill.cutting import cuttings
+from backfill.definition import Definition
 from backfill.events.model import InputFile
 from backfill.ledger.reader import Reader
 from backfill.spec import JobSpec

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.events import EventRules, Source, open_source, rewrites
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over
@@ -84,6 +84,19 @@ class Context:
         if self.spec.retention_us is None or horizon is None:
             return None
         return horizon - self.spec.retention_us
+
+    def latest_event(self) -> int | None:
+        """The largest event time in the snapshot, µs; only new inputs are looked at if they can."""
+        known, seen = None, set()
+        for name in self.definitions:
+            record = self.tables[name].record
+            if record is None or any(
+                path not in self.inputs or replace(self.inputs[path], counted=each.counted) != each
+                for path, each in record.inputs.items()
+            ):
+                return self.reader.horizon(list(self.inputs), None)
+            known, seen = record.horizon, set(record.inputs)
+        return self.reader.horizon([each for each in self.inputs if each not in seen], known)
 
     def replaced(self, state: State) -> list[Replaced]:
         """The inputs that a table has counted and that are gone or different now."""

@@ -28,7 +28,7 @@ def date_states(
     Args:
         state: the table.
         dates: to look at.
-        with_events: those that have events.
+        with_events: those that have events, or rows without any.
         kept: those within retention.
         counts: events by date.
         late: events that are not in the windows yet, by date.

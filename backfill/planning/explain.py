@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage, Stage
 from backfill.quality.builtin import EVENTS, Scope, scopes

@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
+from backfill.definition import Definition
 from backfill.ledger.state import State
 from backfill.operators.session import sessions
 from backfill.planning.closure import as_span

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from backfill.columns import TIME
 from backfill.errors import TableError
 from backfill.events import spark_errors
+from backfill.kinds import reach
 from backfill.ledger.changed_inputs import dates_of, uncounted
 from backfill.ledger.reader import EVERYTHING, Span
 from backfill.ledger.state import State, settings
@@ -24,6 +25,7 @@ from backfill.planning.selection import Selection
 from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
 from backfill.time.dates import ALL, NONE, Dates, Range, date_of
+from backfill.time.durations import DAY_US
 
 _DAY = dt.timedelta(days=1)
 _Counts = dict[dt.date, int]
@@ -58,11 +60,12 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
     known = covered if selection.missing else NONE
     counts, late = _counts(context, selection, known.rest())
     with_events = _alike(counts)
+    with_rows = _with_rows(context, with_events, covered)
     wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
     kept = _kept(context, with_events)
     if selection.missing:
-        wanted = (wanted & with_events & kept) - covered
-    todo = wanted & (with_events | covered) if not selection.everything else wanted
+        wanted = (wanted & with_rows & kept) - covered
+    todo = wanted & (with_rows | covered) if not selection.everything else wanted
     refusal = None if selection.everything else _refusal(states)
     if refusal is not None and not explain:
         raise refusal
@@ -74,7 +77,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
         plan = replace(plan, stages=stages)
     if explain:
         plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
-    looked_at = with_events | covered if selection.dates is None else wanted
+    looked_at = with_rows | covered if selection.dates is None else wanted
     if selection.missing:
         looked_at = wanted
     holes = _hull(with_events | known) if selection.dates is None else wanted
@@ -91,7 +94,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
                 date_states(
                     each,
                     looked_at,
-                    with_events,
+                    with_rows,
                     kept,
                     counts,
                     late[each.name],
@@ -100,7 +103,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
             )
             for each in states
         },
-        without_input=(holes & kept) - with_events - known,
+        without_input=(holes & kept) - with_rows - known,
         waiting=max((_waiting(state, late[state.name]) for state in states), default=0),
         files=len(read),
         size=sum(each.size for each in read),
@@ -115,6 +118,29 @@ def _explained(context: Context, stage: object) -> FullStage | RangeStage:
         return replace(stage, combining=chosen.combining)
     assert isinstance(stage, RangeStage)
     return stage if stage.done is not None else previewed(context, stage)
+
+
+def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
+    """The dates on which rows can stand: a metric's values change on dates without events, too.
+
+    So dates without events are computed as far as they reach that have some, or had; but not
+    beyond the last event, as in a run of everything.
+    """
+    metrics = [each.window for each in context.definitions.values() if each.steps]
+    known = with_events | covered
+    if not metrics or not known:
+        return with_events
+    horizon = context.latest_event()
+    if horizon is None:
+        return with_events
+    reaches = [reach(each, context.spec.engine).ahead or 0 for each in metrics]
+    # A day of a zone can have 23 hours.
+    further = dt.timedelta(days=max(reaches) // DAY_US + 2)
+    end = date_of(horizon, context.spec.timezone) + _DAY
+    reached = Dates.of(
+        (low, high + further if further < end - high else end) for low, high in known.ranges
+    )
+    return with_events | reached
 
 
 def _kept(context: Context, with_events: Dates) -> Dates:

@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
-from backfill.compute import Built, Definition, Sliced
+from backfill.compute import Built, Sliced
+from backfill.definition import Definition
 from backfill.kinds import kind_of, times_of
 from backfill.ledger.state import State
 from backfill.planning.computed import computed_once

@@ -155,7 +155,8 @@ def covered_after(
 
     From the first to the last date of the range that has events; and the dates before that have
     none, as far as windows reach that hold events of the range: nothing else will ever compute
-    them.
+    them. In a job with metrics all dates of the range, whose rows can stand on dates without
+    events: the plan says on which.
     """
     zone = context.spec.timezone
     first, last = (local_date(F.col(each), zone) for each in (FIRST, LAST))
@@ -170,6 +171,8 @@ def covered_after(
         while low > earliest and low - _DAY not in dates:
             low -= _DAY
         new = Dates.between(low, max(here) + _DAY)
+    if any(each.steps for each in context.definitions.values()):
+        new |= part.dates
     return {
         state.name: new | (Dates() if state.record is None else state.record.covered)
         for state in part.states

@@ -10,18 +10,18 @@ from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, FIRST, LAST, START, TIME
 from backfill.compute import Built, Sliced
-from backfill.kinds import EventRows
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.time_spans import touched
+from backfill.standing_kinds import Standing
 from backfill.windows import SessionWindow
 
 _BEGINS = "_begins"
 
 
-def reached_rows(late: Sliced, kind: EventRows) -> DataFrame:
+def reached_rows(late: Sliced, kind: Standing) -> DataFrame:
     """Where the rows stand that events can affect: key, start and end (µs), apart in each key."""
     assert late.events is not None
     return _apart(late.events, late, *kind.reached(F.col(TIME)))
@@ -45,6 +45,7 @@ def count_reached(
     definition = context.definitions[state.name]
     if definition.ruled:
         return None
+    late = late.of(definition)
     built = Built(late.frame, definition, late)
     low: int | None
     high: int | None
@@ -55,7 +56,7 @@ def count_reached(
     else:
         kind = built.kind
         low, high = touched(context, span, definition)
-        if isinstance(kind, EventRows):
+        if isinstance(kind, Standing):
             extents = reached_rows(late, kind)
         else:
             extents = late.build(replace(definition, aggregates={})).frame

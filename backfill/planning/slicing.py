@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from backfill.columns import LAST
-from backfill.compute import Definition, Sliced
+from backfill.compute import Sliced
 from backfill.conservation import Totals, check_rows, total_columns, totals_from
-from backfill.cutting import slice_events
+from backfill.cutting import dimensions_of, slice_events
+from backfill.definition import Definition
 from backfill.planning.combining import choose
 from backfill.planning.computed import computed_once, computed_with
 from backfill.planning.context import Context
@@ -57,6 +58,8 @@ def slices(
         id=spec.id,
         arrival=spec.arrival or context.source.arrival,
         combine=context.combining.combined,
+        # Of all tables: of copies that differ in them, the same one counts whatever is computed.
+        dimensions=dimensions_of(context.definitions.values()),
         keep=keep,
     )
     # What follows sessions beyond the range needs both ends of every slice.

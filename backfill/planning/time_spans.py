@@ -11,14 +11,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.kinds import reach
 from backfill.ledger.reader import inside_span
 from backfill.operators.aligned import layout
 from backfill.planning.context import Context
 from backfill.reach import Span
 from backfill.time.dates import Dates, date_of
-from backfill.windows import EventWindow, SessionWindow, SlidingWindow
+from backfill.windows import EventWindow, RollingWindow, SessionWindow, SlidingWindow
 
 _DAY = dt.timedelta(days=1)
 
@@ -30,7 +30,7 @@ def widened(
     columns = []
     for definition in definitions:
         window = definition.window
-        if not isinstance(window, SessionWindow | EventWindow):
+        if not isinstance(window, SessionWindow | EventWindow | RollingWindow):
             where = layout(window, context.spec.engine, context.spec.timezone)
             for at in (span[0], span[1] - 1):
                 instant = F.lit(at).cast("bigint")

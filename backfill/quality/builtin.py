@@ -12,7 +12,14 @@ from typing import Literal
 
 from backfill.quality.checks import Severity
 from backfill.time.durations import DAY_US, Fixed
-from backfill.windows import AnyWindow, CountWindow, EventWindow, SessionWindow, by_place
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    RollingWindow,
+    SessionWindow,
+    by_place,
+)
 
 #: What a check is about.
 Scope = Literal["events", "windows", "sessions", "aligned", "reconciliation"]
@@ -85,7 +92,8 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         Builtin(
             name="counts",
-            about="a window holds at least one event, unless it is of those before an event",
+            about="a window holds at least one event, unless it is of those before an event or a "
+            "metric's",
             scope="windows",
         ),
         Builtin(
@@ -135,7 +143,7 @@ BUILTINS: Mapping[str, Builtin] = {
 
 def scopes(window: AnyWindow) -> tuple[Scope, ...]:
     """The checks that concern a window's table."""
-    if isinstance(window, CountWindow):
+    if isinstance(window, CountWindow | RollingWindow):
         return "windows", "aligned"
     if isinstance(window, EventWindow) or by_place(window):
         return ("windows",)

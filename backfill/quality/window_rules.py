@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, EVENTS, FIRST_EVENT, LAST_EVENT, START, column
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import layout
@@ -21,7 +21,8 @@ from backfill.operators.calendar import local_date
 from backfill.operators.grids import floor_to
 from backfill.operators.session import breaks
 from backfill.operators.session_rules import long_enough
-from backfill.windows import CountWindow, SessionWindow, SlidingWindow, by_place
+from backfill.standing_kinds import StepRows
+from backfill.windows import CountWindow, RollingWindow, SessionWindow, SlidingWindow, by_place
 
 #: Checks that compare a row with the one before it: rows are sorted for them.
 _UNIQUE, _GAP = "unique", "gap"
@@ -142,7 +143,7 @@ class WindowRules:
         backwards = end <= start
         if isinstance(window, SessionWindow | CountWindow):
             backwards = F.col("window_end") < F.col("window_start")
-        elif of_each_event(window):
+        elif of_each_event(window) or isinstance(window, RollingWindow):
             backwards = start.isNull()
         misplaced = local_date(start, self.zone) != F.col("date")
         bad = F.coalesce(backwards | misplaced, F.lit(True))
@@ -157,7 +158,8 @@ class WindowRules:
             again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
         if isinstance(window, SessionWindow) and not by_place(window):
             bad = bad | _beyond_limits(window, start, end)
-        least = 0 if isinstance(window, SlidingWindow) and window.before else 1
+        left_out = isinstance(window, SlidingWindow) and window.before
+        least = 0 if left_out or isinstance(window, RollingWindow) else 1
         flags = [("bounds", bad), ("counts", F.col(EVENTS) < least), (_UNIQUE, again)]
         if isinstance(window, CountWindow):
             return [*flags, ("size", ~_has_its_numbers(window))]
@@ -169,9 +171,12 @@ class WindowRules:
                 near = F.coalesce(start < F.col(_END_BEFORE), F.lit(False))
             # A row that is there twice breaks one check, not two.
             return [*flags, (_GAP, near & ~again)]
+        kind = self.kind
+        if isinstance(kind, StepRows):
+            return [*flags, ("size", ~kind.is_step(start))]
         if self.definition.of_events:
             return flags
-        assert not isinstance(window, SessionWindow | SlidingWindow)
+        assert not isinstance(window, SessionWindow | SlidingWindow | RollingWindow)
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
 

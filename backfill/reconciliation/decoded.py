@@ -24,7 +24,7 @@ from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import read_written
 from backfill.replay.interface import choose
-from backfill.windows import AnyWindow, EventWindow, SessionWindow
+from backfill.windows import EventWindow, SessionWindow, Window
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]
 
@@ -94,7 +94,7 @@ class Decoded:
 def decode(
     spark: SparkSession,
     options: StreamOptions,
-    window: AnyWindow,
+    window: Window | EventWindow,
     *,
     key: Key,
     aggregates: Mapping[str, T.DataType],

@@ -15,16 +15,15 @@ from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.rows import Row, only
 from backfill.replay import Event, Replayed, Window
 from backfill.time.durations import Fixed
-from backfill.windows import AnyWindow as Definition
 from backfill.windows import (
-    CumulatingWindow,
-    EventWindow,
+    AnyWindow,
     HoppingWindow,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,
 )
 
+_Sized = SlidingWindow | TumblingWindow | HoppingWindow
 _QUARTER = 15 * 60 * 1_000_000
 _FURTHEST = 14 * 3600 * 1_000_000
 _MOST_LEFT_OUT = 3
@@ -244,19 +243,19 @@ def _wrong_gaps(case: Case) -> list[Hypothesis]:
     ]
 
 
-def _wrong_size(case: Case, window: Definition, size: int) -> Hypothesis:
+def _wrong_size(case: Case, window: _Sized, size: int) -> Hypothesis:
     wrong = case.operator.with_window(window)
     return _replayed(wrong, case.events, "wrong_size", {"size_us": size})
 
 
-def _sized(window: Definition, size: int) -> Definition | None:
+def _sized(window: AnyWindow, size: int) -> _Sized | None:
     """The same window of another size; None where that is its size, or it has no fixed one."""
     if isinstance(window, SlidingWindow) and window.distinct:
         assert window.size is not None
         return (
             SlidingWindow(size=Fixed(size), distinct=True) if 0 < size != window.size.us else None
         )
-    if isinstance(window, SessionWindow | CumulatingWindow | EventWindow):
+    if not isinstance(window, TumblingWindow | HoppingWindow):
         return None
     if not isinstance(window.size, Fixed) or window.size.us == size or size <= 0:
         return None

@@ -12,7 +12,7 @@ from backfill.reconciliation.rows import Row
 from backfill.reconciliation.same_time import interchangeable, numbered_rows
 from backfill.replay import Aggregated, Event, Replayed, replay
 from backfill.replay import Window as Made
-from backfill.windows import AnyWindow, EventWindow, SessionWindow, is_distinct
+from backfill.windows import EventWindow, SessionWindow, Window, is_distinct
 
 #: With these settings of a store nothing is late, whatever the order of arrival.
 ENDLESS: Mapping[str, Any] = {"grace": "36500d"}
@@ -44,7 +44,7 @@ class Operator:
         among: the key, if it depends on other keys; None if it is replayed alone.
     """
 
-    window: AnyWindow
+    window: Window | EventWindow
     engine: Engine
     aggregates: Mapping[str, Aggregated]
     timezone: str = "UTC"
@@ -113,12 +113,12 @@ class Operator:
         rows = [Row(each.start, each.end - back, each.values, each.events) for each in windows]
         return numbered_rows(rows) if interchangeable(self.window) else rows
 
-    def with_window(self, window: AnyWindow) -> Operator:
+    def with_window(self, window: Window | EventWindow) -> Operator:
         """The same with another window."""
         return replace(self, window=window)
 
 
-def without_loss(engine: Engine, window: AnyWindow) -> Engine:
+def without_loss(engine: Engine, window: Window | EventWindow) -> Engine:
     """An engine that cuts windows as a batch under this one does: nothing is late, none pending.
 
     With `ENDLESS`, where the engine has settings.

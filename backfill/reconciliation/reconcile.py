@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.compute import Definition
 from backfill.compute import Key as KeyColumns
+from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.errors import JobFileError, WindowError
 from backfill.kinds import kind_of
@@ -41,7 +41,15 @@ from backfill.replay.triggering import delays, early_trigger
 from backfill.store import Table
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of
-from backfill.windows import AnyWindow, CountWindow, SessionWindow, is_distinct
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    RollingWindow,
+    SessionWindow,
+    Window,
+    is_distinct,
+)
 
 #: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
 #: replayed by Spark's workers.
@@ -72,7 +80,7 @@ def compare_with(
         TableError: nothing is published, or the table is stale.
     """
     spec = context.spec
-    check_keyed(name, spec.windows[name].window)
+    window = compared(name, spec.windows[name].window)
     schema = published_table(context, name).read(context.spark).schema
     types = {field.name: field.dataType for field in schema.fields}
     definition = spec.windows[name]
@@ -80,7 +88,7 @@ def compare_with(
     decoded = decode(
         context.spark,
         given.options,
-        definition.window,
+        window,
         key=KeyColumns(spec.key, tuple(types[each] for each in spec.key)),
         aggregates={each: types[each] for each in definition.aggregates},
         engine=spec.engine,
@@ -129,16 +137,27 @@ def compare(
     return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample)
 
 
-def check_keyed(name: str, window: AnyWindow) -> None:
-    """Refuses windows whose rows have no key to be compared by.
+def compared(name: str, window: AnyWindow) -> Window | EventWindow:
+    """Refuses windows that no stream's output can be compared with.
 
     Args:
         name: the window's, for the message.
         window: its definition.
 
+    Returns:
+        The same window.
+
     Raises:
-        WindowError: it is of the whole stream.
+        WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
+            metric's.
     """
+    if isinstance(window, RollingWindow):
+        raise WindowError(
+            "no streaming operator writes the rows of a metric, which stand where a value changes",
+            field=f"metrics ({name})",
+            value=str(window),
+            way_out="Compare a sliding or hopping window of the job with the stream",
+        )
     if isinstance(window, CountWindow) and window.per == "stream":
         raise WindowError(
             "windows of the whole stream are not compared with a stream's output",
@@ -146,6 +165,7 @@ def check_keyed(name: str, window: AnyWindow) -> None:
             value=str(window),
             way_out="In a job with key: [], a window per: key is the same, and is compared",
         )
+    return window
 
 
 def published_table(context: Context, name: str) -> Table:
@@ -173,6 +193,7 @@ class _Reconciling:
     ) -> None:
         self.context, self.name, self.system = context, name, engine
         self.definition: Definition = context.definitions[name]
+        self.window = compared(name, self.definition.window)
         self.spec, self.progress = context.spec, context.progress
         self.stack = ExitStack()
         self.fields, self.columns = fields_of(self.definition.aggregates)
@@ -183,7 +204,7 @@ class _Reconciling:
         self.wall_clock: str | None = self.settings.pop("wall_clock", None)
         own = {k: v for k, v in self.settings.items() if k != "api"}
         api = self.settings.get("api")
-        self.streaming, kind = choose(engine, self.definition.window, api, rolling=False)
+        self.streaming, kind = choose(engine, self.window, api, rolling=False)
         resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
         # With a cache, emission on close, or a trigger that waits for a clock, a key's output
         # depends on other keys' events; so does what is pending where they are the clock.
@@ -260,7 +281,7 @@ class _Reconciling:
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:
         keys, tick = keys_of(self.context), self.system.tick_us
         rows = published_table(self.context, self.name).read(self.context.spark)
-        start, end = kind_of(self.definition.window, self.spec.engine, self.spec.timezone).bounds()
+        start, end = kind_of(self.window, self.spec.engine, self.spec.timezone).bounds()
         names = list(self.definition.aggregates)
         batch = rows.select(
             *(column(own).alias(inner) for own, inner in zip(self.spec.key, keys, strict=True)),
@@ -270,7 +291,7 @@ class _Reconciling:
         )
         values = {f.name: f.dataType for f in batch.schema.fields if f.name in names}
         theirs = stream.select(*batch.columns)
-        if interchangeable(self.definition.window):
+        if interchangeable(self.window):
             batch, theirs = (numbered(each, keys, names) for each in (batch, theirs))
         if sample is not None:
             share = round(sample * _PARTS)
@@ -280,7 +301,7 @@ class _Reconciling:
 
     def _latest(self, stream: DataFrame) -> int:
         """When the last window that the stream has was complete, µs."""
-        window, single = self.definition.window, interchangeable(self.definition.window)
+        window, single = self.window, interchangeable(self.window)
         (last,) = stream.agg(F.max(START if single else END)).collect()[0]
         if last is None:
             return BEGINNING
@@ -332,7 +353,7 @@ class _Reconciling:
     ) -> KeyExplainer:
         record = self.context.tables[self.name].record
         operator = Operator(
-            window=self.definition.window,
+            window=self.window,
             engine=self.system,
             aggregates=self.fields,
             timezone=self.spec.timezone,
@@ -343,8 +364,8 @@ class _Reconciling:
             operator=operator,
             batch=replace(
                 operator,
-                engine=without_loss(self.spec.engine, self.definition.window),
-                settings=ENDLESS if is_distinct(self.definition.window) else {},
+                engine=without_loss(self.spec.engine, self.window),
+                settings=ENDLESS if is_distinct(self.window) else {},
             ),
             others=tuple(self.others),
             columns=tuple(self.columns),

@@ -21,8 +21,10 @@ from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import EventRules, SourceOptions
 from backfill.quality.checks import Check
+from backfill.spec.checked_columns import check_columns
 from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
+from backfill.spec.metrics import metric_tables
 from backfill.spec.names import is_url
 from backfill.spec.settings import JobFile, context
 from backfill.spec.stream import Stream
@@ -39,7 +41,10 @@ _SECRET = ("source", "options")
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """One entry of `windows`: the window, and the aggregates by the names of their columns."""
+    """One entry of `windows`: the window, and the aggregates by the names of their columns.
+
+    Or one grouping of an entry of `metrics`, with the same aggregate for each window.
+    """
 
     window: AnyWindow
     aggregates: Mapping[str, Aggregate]
@@ -58,7 +63,7 @@ class JobSpec:
         bots: whose events are quarantined.
         engine: whose conventions the windows follow.
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
-        windows: by name, in the file's order.
+        windows: by name, in the file's order; then the groupings of metrics.
         tables: the folder of the tables, absolute.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
@@ -137,6 +142,8 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         name: WindowSpec(each.window, types.MappingProxyType(each.aggregates))
         for name, each in file.windows.items()
     }
+    for name, (window, aggregates) in metric_tables(file.metrics).items():
+        windows[name] = WindowSpec(window, types.MappingProxyType(aggregates))
     named = source.format == "table" or is_url(source.path)
     return JobSpec(
         path=path,
@@ -161,11 +168,13 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         windows=types.MappingProxyType(windows),
         tables=Path(_absolute(path, file.tables.path)),
         stream=_located(path, file.stream),
-        checks=_checks(path, file, document),
+        checks=_checks(path, file, document, windows),
     )
 
 
-def _checks(path: Path, file: JobFile, document: Document) -> Checks:
+def _checks(
+    path: Path, file: JobFile, document: Document, windows: Mapping[str, WindowSpec]
+) -> Checks:
     suites: dict[str, list[Check]] = {}
     try:
         for name, listed in file.checks.items():
@@ -175,7 +184,11 @@ def _checks(path: Path, file: JobFile, document: Document) -> Checks:
 
                     found = suite_checks(Path(_absolute(path, each.path)), each.severity)
                     suites.setdefault(name, []).extend(found)
-        return collected(file.checks, file.windows, suites)
+        checks = collected(file.checks, windows, suites)
+        for name, own in checks.own.items():
+            if name in windows:
+                check_columns(name, windows[name].window, own)
+        return checks
     except JobFileError as error:
         raise error.within(document.where(("checks",))) from None
 

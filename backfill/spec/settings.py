@@ -15,14 +15,15 @@ from pydantic import (
 )
 
 from backfill import engines
-from backfill.aggregates import Aggregate, parse
 from backfill.bot_rules import BotRule, Bots
-from backfill.errors import AggregateError, BackfillError, JobFileError, did_you_mean
+from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, REASONS, check_zone
 from backfill.message_gaps import Messages, read_messages
 from backfill.spec import names
 from backfill.spec.checks import Settings
+from backfill.spec.metrics import Metrics
 from backfill.spec.parts import (
+    AggregateText,
     Columns,
     FixedSpan,
     Flag,
@@ -58,6 +59,7 @@ class Context:
     key: tuple[str, ...]
     id: str | None = None
     arrival: bool = False
+    metrics: bool = False
 
 
 def _zone(value: str) -> str:
@@ -84,19 +86,6 @@ def _time_format(value: str) -> str:
     return value
 
 
-def _aggregate(value: object) -> Aggregate:
-    if not isinstance(value, str):
-        raise AggregateError("must be text, such as sum(amount)")
-    try:
-        return parse(value)
-    except AggregateError:
-        if value.count("(") > value.count(")"):
-            # In {revenue: quantile(ms, 0.5)} YAML ends the value at the comma.
-            hint = "Put it in quotes: between { and } a comma ends a value"
-            raise AggregateError("is cut off", value=value, way_out=hint) from None
-        raise
-
-
 def _some(what: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def check(value: dict[str, Any]) -> dict[str, Any]:
         if not value:
@@ -114,7 +103,7 @@ def _aggregate_name(value: str, info: ValidationInfo[Context]) -> str:
 Aggregates = Annotated[
     dict[
         Annotated[str, AfterValidator(_aggregate_name)],
-        Annotated[Aggregate, PlainValidator(_aggregate)],
+        AggregateText,
     ],
     AfterValidator(_some("aggregate, such as events: count")),
 ]
@@ -315,6 +304,13 @@ class WindowTable(Part):
         return [kind for kind in _KINDS if getattr(self, kind) is not None]
 
 
+def _windows(
+    value: dict[str, WindowTable], info: ValidationInfo[Context]
+) -> dict[str, WindowTable]:
+    """A job with metrics needs no windows."""
+    return value if info.context.metrics and not value else _some("window")(value)
+
+
 class Tables(Part):
     """Where the results go."""
 
@@ -329,8 +325,9 @@ class JobFile(Part):
     engine: Annotated[engines.Engine, PlainValidator(lambda name: engine(name))] = engines.PLAIN
     windows: Annotated[
         dict[Annotated[str, AfterValidator(names.check_window)], WindowTable],
-        AfterValidator(_some("window")),
-    ]
+        AfterValidator(_windows),
+    ] = Field(default_factory=dict, validate_default=True)
+    metrics: Metrics = Field(default_factory=dict)
     tables: Tables
     retention: Annotated[FixedSpan, AfterValidator(positive)] | None = None
     stream: Stream = Stream()
@@ -354,5 +351,9 @@ def context(value: Mapping[str, Any]) -> Context:
     name = value.get("engine")
     known = engines.ENGINES.get(name) if isinstance(name, str) else None
     return Context(
-        known or engines.PLAIN, tuple(columns), id if isinstance(id, str) else None, arrival
+        known or engines.PLAIN,
+        tuple(columns),
+        id if isinstance(id, str) else None,
+        arrival,
+        bool(value.get("metrics")),
     )

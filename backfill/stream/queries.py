@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backfill.columns import REASON
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
 from backfill.fitting import check_names

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import bind
 from backfill.columns import EVENTS, TIME, column, key_name
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
 from backfill.time.durations import Fixed
@@ -18,7 +18,9 @@ from backfill.windows import (
     CumulatingWindow,
     EventWindow,
     HoppingWindow,
+    RollingWindow,
     SessionWindow,
+    TumblingWindow,
     by_place,
 )
 
@@ -44,6 +46,13 @@ def check_streamed(name: str, window: AnyWindow) -> None:
         raise WindowError(
             "Structured Streaming has no windows by number of events or of messages",
             field=place,
+            value=str(window),
+            way_out=batch.capitalize(),
+        )
+    if isinstance(window, RollingWindow):
+        raise WindowError(
+            "Structured Streaming has no metrics that change at steps",
+            field=f"metrics ({name})",
             value=str(window),
             way_out=batch.capitalize(),
         )
@@ -122,7 +131,7 @@ def windowed(
 def _of(window: AnyWindow) -> Column:
     if isinstance(window, SessionWindow):
         return F.session_window(_AT, _interval(window.gap.us))
-    if not isinstance(window, CumulatingWindow | EventWindow):
+    if isinstance(window, TumblingWindow | HoppingWindow):
         size = window.size
         slide = window.advance if isinstance(window, HoppingWindow) else size
         if isinstance(size, Fixed) and isinstance(slide, Fixed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from tests.execution.world import COUNTED, DAY, GAP, HOUR, SURROUNDING, World, at
+from tests.execution.world import COUNTED, DAY, GAP, HOUR, METRICS, SURROUNDING, World, at
 from tests.reference import Event
 
 Row = tuple[Any, ...]
@@ -86,7 +86,10 @@ def _reached(name: str, row: Row, days: set[int]) -> bool:
         # In order of time, what ended before the days is as it was.
         behind = {"latest": 0, "periods": 6 * HOUR}.get(name)
         return behind is None or any(row[2] >= at(day) - behind for day in days)
-    if name == "shared":
+    if name in METRICS:
+        by, windows, step, _ = METRICS[name]
+        behind, ahead, at_ = 0, max(windows) + step, row[len(by)]
+    elif name == "shared":
         behind, ahead, at_ = 0, HOUR + 1, row[2]
     else:
         back, behind, _ = SURROUNDING[name]

@@ -32,7 +32,7 @@ DAYS = 4
 #: In memory, each of hundreds of keys. More of them, and of every window: BACKFILL_SEQUENCES=10.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "0"))
 #: Of all kinds, so that all are made of the same events.
-MIXED = ("sessions", "hopping", "ruled", "moving", "pairs")
+MIXED = ("sessions", "hopping", "ruled", "moving", "pairs", "values")
 EVERY = (WINDOWS, SLIDING, COUNTS) if SEQUENCES else ()
 GAP = 45 * 60_000_000
 #: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
@@ -158,7 +158,7 @@ def _steady(key: str, day: int, hours: float = 9) -> list[Event]:
 
 
 def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -> None:
-    windows = ("hopping", "ruled", "latest")
+    windows = ("hopping", "ruled", "latest", "values")
     world = World(tmp_path, spark, True, windows, store=MemoryStore(), bots=RULES)
     world.write(
         "0",

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill.cli import main
 from backfill.errors import SourceError, WindowError
-from backfill.execution import late_rows
+from backfill.planning import rows_of_extents
 from tests.execution.world import DAY, HOUR, SLIDING, World, at, day
 from tests.memory_store import MemoryStore
 from tests.reference import Event
@@ -148,12 +148,12 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
 ) -> None:
     world.job.run(world.spark)
     world.write("late", [Event("a", at(1, 13), 9, "late")])
-    real = late_rows.people_within
+    real = rows_of_extents.people_within
 
     def forgetful(*arguments: Any) -> Any:
         return real(*arguments).where("id != 'a12'")
 
-    monkeypatch.setattr(late_rows, "people_within", forgetful)
+    monkeypatch.setattr(rows_of_extents, "people_within", forgetful)
     with pytest.raises(SourceError, match="no longer holds events that were counted"):
         world.job.recompute(world.spark)
 

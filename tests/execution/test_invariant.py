@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
 from tests.execution.mixed import check_run, tables
-from tests.execution.world import COUNTS, GAP, SLIDING, WINDOWS, World, at
+from tests.execution.world import COUNTS, GAP, METRICS, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
@@ -154,7 +154,7 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS])
+@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS, tuple(METRICS)])
 @pytest.mark.parametrize("with_id", [False, True])
 def test_any_sequence_of_runs_in_memory(
     spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]

@@ -67,6 +67,13 @@ COUNTED: Mapping[str, CountWindow] = {
 }
 #: The gap of `chats`.
 MESSAGES = 3
+#: Others, of metrics: dimensions, windows, step and offset in µs, and what is counted.
+METRICS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...], int, int]] = {
+    "users": (("user",), (2 * HOUR, 30 * HOUR), HOUR, 0),
+    "values": (("value",), (2 * HOUR, 30 * HOUR), HOUR, 0),
+    "best": ((), (90 * MINUTE, 12 * HOUR), GAP, 10 * MINUTE),
+    "kinds": (("user", "value"), (DAY,), 8 * HOUR, 0),
+}
 #: Those with a row for each event, as [back, ahead] in µs and whether the event is left out.
 SURROUNDING: Mapping[str, tuple[int | None, int, bool]] = {
     "moving": (90 * MINUTE, 0, False),
@@ -99,6 +106,11 @@ windows:
   ruled: {session: {gap: 30m, max_duration: 40m, max_events: 4, new_when: id, split: midnight,
           start_when: value = -3, end_when: value = 3, min_events: 2},
           aggregates: {n: count, total: sum(value)}}
+metrics:
+  users: {by: [user], value: count, windows: [2h, 30h], step: 1h}
+  values: {by: [value], value: count, windows: [2h, 30h], step: 1h}
+  best: {by: [], value: max(value), windows: [90m, 12h], step: 30m, offset: 10m}
+  kinds: {by: [user, value], value: count_distinct(id), windows: [1d], step: 8h}
 tables: {path: out}
 checks: {builtin: %s}
 %s
@@ -169,6 +181,13 @@ class World:
         )
         for name in {*WINDOWS, *SLIDING, *COUNTS} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
+        unwanted = tuple(f"  {name}: {{by" for name in METRICS if name not in self.windows)
+        lines = [each for each in text.splitlines() if not each.startswith(unwanted)]
+        if not self.metrics:
+            lines.remove("metrics:")
+        if len(self.metrics) == len(self.windows):
+            lines.remove("windows:")
+        text = "\n".join(lines)
         (self.folder / "job.yaml").write_text(text)
         spec = JobSpec.load(self.folder / "job.yaml")
         self.job = Job(spec, self.store or DeltaStore(spec.tables))
@@ -224,10 +243,13 @@ class World:
         """
         days = {d for d in range(low, high) if self.published and day(d) in self._covered_by_all()}
         days |= {d for e in self.usable() if low <= (d := day_of(e)) < high}
+        if self.metrics:
+            days |= self._with_rows(days) & set(range(low, high))
         result = self.job.run(self.spark, start=day(low), end=day(high), chunk=chunk)
         for each in result.skipped:
             if each.why.startswith("committed"):
                 days -= {d for d in days if each.dates[0] <= day(d) < each.dates[1]}
+        assert not result.failures, result.failures
         assert bool(result.chunks) == bool(days)
         if days and self.counted is None:
             self._count_all()
@@ -236,6 +258,19 @@ class World:
                 self.counted[name] = self.counted.get(name, set()) | days
             self.old -= days
         return days
+
+    @property
+    def metrics(self) -> list[str]:
+        """The tables of metrics."""
+        return [each for each in self.windows if each in METRICS]
+
+    def _with_rows(self, days: set[int]) -> set[int]:
+        """Days without events on which values of metrics can change, and days with some."""
+        reach = max(max(METRICS[name][1]) + METRICS[name][2] for name in self.metrics)
+        covered = {d for d in EVERY if day(d) in self._covered_by_all()} if self.published else {}
+        last = max(map(day_of, self.usable()))
+        known = {*days, *covered}
+        return {d + more for d in known for more in range(reach // DAY + 3) if d + more <= last}
 
     @property
     def published(self) -> bool:
@@ -342,6 +377,8 @@ class World:
         """The rows of windows that start on a date that the table covers."""
         covered = self.covered(name)
         at = {"together": 1}.get(name, 2 if name in COUNTED else 1)
+        if name in METRICS:
+            at = len(METRICS[name][0])
         return [row for row in rows if date_of(row[at], "UTC") in covered]
 
     def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
@@ -370,6 +407,7 @@ class World:
                 for (key, end), own in reference.distinct_windows(events, HOUR).items()
             ],
             **{name: self._counted(events, name, horizon) for name in COUNTED},
+            **{name: self._stepped(events, name, horizon) for name in self.metrics},
             "chats": self._chats(events),
             "ruled": [
                 (e[0].key, e[0].time, e[-1].time, len(e), _total(e), _open(e, closed, horizon))
@@ -408,6 +446,27 @@ class World:
                 values = (places[0] + 1, last, len(inside), _largest(inside))
                 is_open = not ended(window, last, end, horizon)
                 found.append((*key, start, end, *values, is_open))
+        return found
+
+    def _stepped(self, events: list[Event], name: str, horizon: int) -> list[tuple[Any, ...]]:
+        """The rows of a metric: dimensions, step, values, whether it is open."""
+        by, windows, step, offset = METRICS[name]
+        groups: dict[tuple[Any, ...], list[Event]] = {}
+        for e in events:
+            key = tuple({"user": e.key, "value": e.value}[each] for each in by)
+            if not by or any(each is not None for each in key):
+                groups.setdefault(key, []).append(e)
+        folds = {"best": _largest, "kinds": lambda own: len({e.id for e in own} - {None})}
+        fold = folds.get(name, len)
+        found = []
+        for key, own in groups.items():
+            begins = {(e.time - offset) // step * step + step + offset for e in own}
+            before = [fold([]) for _ in windows]
+            for at in sorted(begins | {each + window for each in begins for window in windows}):
+                values = [fold([e for e in own if at - each <= e.time < at]) for each in windows]
+                if values != before:
+                    found.append((*key, at, *values, at > horizon))
+                before = values
         return found
 
     def _chats(self, events: list[Event]) -> list[tuple[Any, ...]]:

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates import count
 from backfill.columns import FIRST, LAST
-from backfill.compute import Definition
 from backfill.cutting import slice_events
+from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
 from backfill.quality.events import Counted, measure_events

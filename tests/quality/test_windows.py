@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.aggregates import count
-from backfill.compute import Definition
+from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
 from backfill.quality.window_rules import Counts, Look, WindowRules, measure

@@ -20,12 +20,13 @@ from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Value, Written
 from backfill.time.durations import Fixed
 from backfill.windows import (
-    AnyWindow,
     CountWindow,
+    EventWindow,
     HoppingWindow,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,
+    Window,
 )
 
 GONE = "_gone"
@@ -47,7 +48,7 @@ class Wanted:
         zone: of times without one.
     """
 
-    window: AnyWindow
+    window: Window | EventWindow
     key: Key
     aggregates: Mapping[str, T.DataType]
     engine: Engine

@@ -24,7 +24,8 @@ Bounds = tuple[int | None, int | None]
 _START = "window_start"
 _END = "window_end"
 #: Of tables with a row for each event, which both starts and ends at its time.
-_EVENT_TIME = "event_time"
+#: A row's first and last instant. A key may be called `at`, too.
+_TIMES = ((_START, _END), ("event_time", "event_time"), ("at", "at"))
 _DATE = "date"
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
@@ -53,7 +54,7 @@ def look_up(
         start_us: the range's start, µs since the epoch, inclusive; None for no bound.
         end_us: the range's end, µs since the epoch, exclusive; None for no bound.
         end_inclusive: whether `window_end` belongs to its window (the engine's convention); an
-            `event_time` does.
+            `event_time`, or a metric's `at`, does.
         starts: the least and largest start, µs since the epoch, both inclusive; None for no bound.
         ends: the least and largest end likewise, as the table has it.
         limit: at most so many rows; None for all.
@@ -73,9 +74,9 @@ def look_up(
     dataset = _dataset(local_folder(path), run)
     columns = [name for name in dataset.schema.names if name != _DATE and name[:1] != "_"]
     conditions = [_key_condition(dataset.schema, columns, *pair) for pair in key.items()]
-    of_events = _EVENT_TIME in columns
-    start, end = (_EVENT_TIME, _EVENT_TIME) if of_events else (_START, _END)
-    conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or of_events)
+    start, end = next((pair for pair in _TIMES if pair[0] in columns), _TIMES[0])
+    single = start == end
+    conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or single)
     conditions += [*_between(start, starts), *_between(end, ends)]
     order = _order(dataset.schema, columns, start, order_by or [(start, "ascending")])
     scanner = dataset.scanner(

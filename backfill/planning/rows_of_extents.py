@@ -1,0 +1,54 @@
+"""Windows of some extents, from the events that are in these and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, START, TIME
+from backfill.compute import Built, Key
+from backfill.ledger.reader import Span
+from backfill.planning.bots import people, people_within
+from backfill.planning.computed import computed_once
+from backfill.planning.context import Context
+from backfill.planning.slicing import slices
+from backfill.time.dates import Dates
+
+
+def rows_of(
+    context: Context,
+    name: str,
+    counted: Mapping[str, Dates],
+    span: Span,
+    key: Key,
+    extents: DataFrame,
+) -> Built:
+    """The rows that the events of some extents make: right for those that need no others.
+
+    Args:
+        context: of the run.
+        name: the table.
+        counted: the dates on which each input counts.
+        span: that the extents are in, [low, high) in µs.
+        key: the table's.
+        extents: the inner key columns, start and end, both inclusive.
+    """
+    spec, definition = context.spec, context.definitions[name]
+    if set(key.names) <= set(spec.key) or (spec.id is None and spec.bots is None):
+        events = people_within(context, counted, span, key, extents)
+        return slices(context, events, [name], computed_once).build(definition)
+    # Copies of an event can differ in a metric's dimensions, and so can events of a bot. Which copy
+    # counts, and what is a bot's, is known of all events of the job's key.
+    events = people(context, counted, span).events
+    sliced = slices(context, events, [name], computed_once).of(definition)
+    assert sliced.events is not None
+    theirs = extents.select(*(F.col(each).alias(f"_wanted{each}") for each in extents.columns))
+    same = [F.col(each).eqNullSafe(F.col(f"_wanted{each}")) for each in key.inner]
+    inside = F.col(TIME).between(F.col(f"_wanted{START}"), F.col(f"_wanted{END}"))
+    near = sliced.events.join(theirs, reduce(and_, same, inside), "left_semi")
+    return replace(sliced, events=near).build(definition)

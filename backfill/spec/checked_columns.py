@@ -1,0 +1,51 @@
+"""Whether a table has the columns that the job file's checks are about, as far as that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backfill.columns import HOLDS_FROM
+from backfill.errors import JobFileError
+from backfill.quality.checks import Check
+from backfill.windows import AnyWindow, RollingWindow
+
+#: Columns of tables of other windows.
+_OF_OTHERS = frozenset({"window_start", "window_end", "event_time", "session_id"})
+#: Expectations that look at such columns where nothing else is said.
+_OF_SESSIONS = frozenset({"expect_sessions_to_be_apart"})
+
+
+def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None:
+    """Refuses checks of a metric's table that need columns of other windows' tables.
+
+    Args:
+        name: the table's, for the message.
+        window: its definition.
+        checks: of the job file.
+
+    Raises:
+        JobFileError: one needs such a column.
+    """
+    if not isinstance(window, RollingWindow):
+        return
+    for check in checks:
+        missing = next((each for each in _texts(check.arguments) if each in _OF_OTHERS), None)
+        if missing is not None or check.expectation in _OF_SESSIONS:
+            raise JobFileError(
+                "is about a column that a metric's table does not have",
+                field=name,
+                value=missing or check.expectation,
+                way_out=f"Use {HOLDS_FROM}, the step from which on a row's values hold",
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)

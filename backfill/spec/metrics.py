@@ -1,0 +1,114 @@
+"""The job file's `metrics:`: rolling metrics, of which each grouping is a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, PlainValidator, ValidationInfo, model_validator
+
+from backfill.aggregates import Aggregate
+from backfill.errors import BackfillError, JobFileError
+from backfill.metric import Metric
+from backfill.spec import names
+from backfill.spec.parts import AggregateText, Part, Text, number
+from backfill.windows import RollingWindow
+
+
+def _numbers(value: object) -> object:
+    """Bare numbers as such, so that the refusal can say what is missing."""
+    return [number(each) for each in value] if isinstance(value, list) else number(value)
+
+
+_Given = Annotated[Any, PlainValidator(_numbers)]
+
+
+class MetricTable(Part):
+    """One entry of `metrics`: the parameters of `Metric`, which checks them."""
+
+    by: Annotated[Any, PlainValidator(lambda value: value)]
+    value: AggregateText
+    windows: _Given
+    step: _Given
+    offset: _Given = "0s"
+    where: Text | None = None
+
+    @model_validator(mode="after")
+    def _a_metric(self, info: ValidationInfo[Any]) -> MetricTable:
+        metric = self.metric("metric")
+        info.context.engine.check(_window(metric, metric.by[0]))
+        return self
+
+    def metric(self, name: str) -> Metric:
+        """The metric of this name."""
+        return Metric(
+            name,
+            self.value,
+            by=self.by,
+            windows=self.windows,
+            step=self.step,
+            offset=self.offset,
+            where=self.where,
+        )
+
+
+def metric_tables(
+    settings: Mapping[str, MetricTable],
+) -> dict[str, tuple[RollingWindow, dict[str, Aggregate]]]:
+    """The tables of the metrics: their windows, and for each of these the aggregate by its column.
+
+    A metric with one grouping has a table of its own name; of several groupings each has one,
+    named after it: `cards_by_account_country`.
+
+    Raises:
+        JobFileError: a table or a column can't be named so.
+    """
+    found: dict[str, tuple[RollingWindow, dict[str, Aggregate]]] = {}
+    for name, each in settings.items():
+        try:
+            for table, window, aggregates in _tables(name, each.metric(name)):
+                if table.lower() in map(str.lower, found):
+                    raise _twice(table)
+                found[table] = window, aggregates
+        except BackfillError as error:
+            raise error.within(name) from None
+    return found
+
+
+def _tables(name: str, metric: Metric) -> Iterator[tuple[str, RollingWindow, dict[str, Aggregate]]]:
+    for by in metric.by:
+        grouping = f"_by_{'_'.join(by) or 'all'}" if len(metric.by) > 1 else ""
+        try:
+            table = names.check_window(name + grouping)
+            columns = [names.check_aggregate(f"{name}_{each}", by) for each in metric.windows]
+        except JobFileError as error:
+            way_out = error.way_out
+            if grouping:
+                way_out = "Give this grouping a metric of its own: the table has its name"
+            raise JobFileError(error.problem, value=name + grouping, way_out=way_out) from None
+        names.check_key(by)
+        yield table, _window(metric, by), dict.fromkeys(columns, metric.aggregate)
+
+
+def _window(metric: Metric, by: tuple[str, ...]) -> RollingWindow:
+    return RollingWindow(by=by, windows=metric.windows, step=metric.step, offset=metric.offset)
+
+
+def _twice(table: str) -> JobFileError:
+    return JobFileError(
+        "two tables would have this name",
+        value=table,
+        way_out="Rename the metric, or the window",
+    )
+
+
+def _checked(value: dict[str, MetricTable], info: ValidationInfo[Any]) -> dict[str, MetricTable]:
+    tables = metric_tables(value)
+    windows = [each.lower() for each in info.data.get("windows", ())]
+    for table in tables:
+        if table.lower() in windows:
+            raise _twice(table)
+    return value
+
+
+Metrics = Annotated[dict[Text, MetricTable], AfterValidator(_checked)]

@@ -1,0 +1,154 @@
+"""From events to what metrics hold at each step at which an event begins or ceases to count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import CHANGED, END, EVENTS, OWN, START, TIME
+from backfill.operators.grids import floor_to
+from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
+from backfill.operators.sliding import AT, sliding
+from backfill.operators.steps import changed
+from backfill.rolling_window import RollingWindow
+from backfill.time.durations import Fixed
+from backfill.windows import SlidingWindow
+
+#: The time of an event, µs, where TIME is the step at which it begins to count.
+_OWN_TIME = "_own_time"
+#: A row's number of events and value, of one window.
+_HELD, _VALUE = "_held", "value"
+
+
+def begins(step: int, offset: int) -> Column:
+    """From which step on an event counts, by its TIME; up to the window's length later."""
+    return floor_to(F.col(TIME), step, offset) + step
+
+
+def step_rows(
+    events: DataFrame,
+    windows: Sequence[Fixed],
+    keys: Sequence[str],
+    aggregates: Sequence[Bound],
+    *,
+    step: int,
+    offset: int,
+    arrival: Sequence[str],
+) -> DataFrame:
+    """Computes all windows at once where the aggregates allow it, and one by one if not.
+
+    Args:
+        events: key, TIME and arrival columns, and the aggregates' inputs.
+        windows: whole numbers of steps.
+        keys: the key columns.
+        aggregates: as sliding windows compute them.
+        step: the distance between steps, µs.
+        offset: shifts them, µs.
+        arrival: the columns that order events with equal times.
+
+    Returns:
+        At least one row for each key, window and step at which something changes: key, SPAN (the
+        window's length), BLOCK, AT (the step), the number of events, merged states. Rows of a key
+        and SPAN are in order of BLOCK and AT.
+    """
+    placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: begins(step, offset)})
+    bound = [replace(each, order=(_OWN_TIME, *arrival)) for each in aggregates]
+    if all(map(in_frames, bound)):
+        return rolling_steps(placed, [each.us for each in windows], keys, bound)
+    found = (_of_window(placed, each, keys, bound, arrival) for each in windows)
+    return reduce(DataFrame.unionByName, found)
+
+
+def metric_rows(
+    events: DataFrame,
+    window: RollingWindow,
+    names: Sequence[str],
+    keys: Sequence[str],
+    aggregate: Bound,
+    *,
+    arrival: Sequence[str],
+) -> DataFrame:
+    """Computes the rows of a metric's table, also those in which nothing changes.
+
+    Args:
+        events: as for `step_rows`, each once.
+        window: the windows and steps.
+        names: of the values, one for each window.
+        keys: the key columns.
+        aggregate: what is computed, as sliding windows compute it.
+        arrival: the columns that order events with equal times.
+
+    Returns:
+        Key, START and END (both the step, µs), the number of events in the longest window, OWN
+        (the number of events that count from this step on, so that each event is in one row),
+        CHANGED (whether a value is not what it was a step before), and the values by name.
+    """
+    step, offset = window.step.us, window.offset.us
+    rows = step_rows(
+        events, window.windows, keys, [aggregate], step=step, offset=offset, arrival=arrival
+    )
+    if OWN not in rows.columns:
+        own = events.groupBy(*keys, begins(step, offset).alias(AT)).agg(
+            F.count(F.lit(1)).alias(OWN)
+        )
+        rows = rows.unionByName(own, allowMissingColumns=True)
+    held = F.struct(EVENTS, aggregate.finish(_VALUE))
+    spans = {f"{_HELD}{i}": each.us for i, each in enumerate(window.windows)}
+    wide = rows.groupBy(*keys, AT).agg(
+        # Of one window only, where each has it.
+        F.coalesce(F.sum(F.when(_of(window.longest_us), F.col(OWN))), F.lit(0)).alias(OWN),
+        *(
+            F.first(F.when(F.col(SPAN) == us, held), ignorenulls=True).alias(name)
+            for name, us in spans.items()
+        ),
+    )
+    # An event begins to count in all windows at once: the first row of a key has them all.
+    in_order = Over.partitionBy(*keys).orderBy(AT)
+    so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    filled = wide.withColumns({name: F.last(name, ignorenulls=True).over(so_far) for name in spans})
+    [largest] = [name for name, us in spans.items() if us == window.longest_us]
+    valued = filled.select(
+        *keys,
+        F.col(AT),
+        F.col(AT).alias(START),
+        F.col(AT).alias(END),
+        F.col(largest)[EVENTS].alias(EVENTS),
+        OWN,
+        *(F.col(held)[_VALUE].alias(name) for held, name in zip(spans, names, strict=True)),
+    )
+    empty = dict.fromkeys(names, aggregate.aggregate.is_empty)
+    return valued.withColumn(CHANGED, changed(keys, [AT], empty)).drop(AT)
+
+
+def _of(us: int) -> Column:
+    """Whether a row is of the window of this length, or of none."""
+    return F.col(SPAN).isNull() | (F.col(SPAN) == us)
+
+
+def _of_window(
+    events: DataFrame,
+    window: Fixed,
+    keys: Sequence[str],
+    aggregates: Sequence[Bound],
+    arrival: Sequence[str],
+) -> DataFrame:
+    """What `rolling_steps` gives, of one window and of any aggregates: each event by itself."""
+    rows = sliding(
+        events,
+        SlidingWindow(size=Fixed(window.us - 1), distinct=True),
+        keys,
+        aggregates,
+        arrival=arrival,
+        also=[],
+        tick=1,
+        clips=False,
+        null_key=len(keys) > 1,
+        empty=True,
+    )
+    return rows.withColumns({SPAN: F.lit(window.us).cast("long"), BLOCK: F.col(AT)}).drop(TIME)

@@ -1,0 +1,126 @@
+"""The rows of metrics' tables against plain Python, and against what `metrics` gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill import Metric, metrics
+from backfill import aggregates as agg
+from backfill.compute import Sliced
+from backfill.conservation import assigned_to
+from backfill.cutting import slice_events
+from backfill.definition import Definition
+from backfill.engines import PLAIN
+from backfill.errors import ColumnError
+from backfill.events import EventRules, normalise
+from backfill.windows import RollingWindow
+from tests import drawn
+from tests.frames import rows
+from tests.reference_metrics import FOLDS, Payment, groups, wide
+from tests.test_metrics import COMMON, SHAPES, apart, frame, payments, plain
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def definition(metric: Metric, by: tuple[str, ...]) -> Definition:
+    window = RollingWindow(by=by, windows=metric.windows, step=metric.step, offset=metric.offset)
+    names = [f"{metric.name}_{each}" for each in metric.windows]
+    return Definition(window, dict.fromkeys(names, metric.aggregate))
+
+
+def sliced(events: DataFrame, definitions: list[Definition]) -> Sliced:
+    rules = EventRules(key=(), time="time", time_format="epoch_us", arrival=("arrival",))
+    return slice_events(
+        normalise(events, rules),
+        definitions,
+        key=[],
+        engine=PLAIN,
+        zone="UTC",
+        id=None,
+        arrival=["arrival"],
+        keep=lambda frame: frame.localCheckpoint(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        (SHAPES[0], ["distinct", "last"]),
+        (SHAPES[1], ["median"]),
+        (SHAPES[2], ["total"]),
+    ],
+)
+def test_every_step(
+    spark: SparkSession, shape: tuple[list[str], str, str, int, int], names: list[str]
+) -> None:
+    windows, step, offset, unit, most = shape
+    cases = drawn.cases(payments(unit, most), 60)
+    given = apart(cases)
+    own = [
+        Metric(name, FOLDS[name][0], by=by, windows=windows, step=step, offset=offset)
+        for name in names
+        for by in (["account"], ["account", "country"])[: 3 - len(names)]
+    ]
+    definitions = [definition(each, by) for each in own for by in each.by]
+    nowhere = Payment(None, None, 5, 1)
+    cut = sliced(frame(spark, [*given, nowhere]), definitions)
+    for place, each in enumerate(definitions):
+        built = cut.build(each)
+        every = built.frame.localCheckpoint()
+        by, metric = each.window.by, own[place]  # type: ignore[union-attr]
+        # Each event is placed once, whether or not a value changes there.
+        held = every.agg(F.sum(built.kind.held)).collect()[0][0]
+        assert held == assigned_to(cut, each) == len(given)
+        found: dict[Any, list[Any]] = {}
+        for row in rows(built.result().select(*by, F.unix_micros("at"), *each.aggregates)):
+            key = row[: len(by)]
+            found.setdefault(key, []).append(tuple(map(plain, row[len(by) :])))
+        expected = {
+            key: [tuple(map(plain, row)) for row in wide(mine, metric)]
+            for key, mine in groups(given, by).items()
+        }
+        drawn.check(
+            {key: sorted(of, key=lambda row: row[0]) for key, of in found.items()},
+            {key: of for key, of in expected.items() if of},
+            lambda key: cases[drawn.number(key[0])],
+        )
+
+
+def test_the_values_are_those_of_metrics(spark: SparkSession) -> None:
+    given = frame(spark, apart(drawn.cases(payments(3, 12), 60)))
+    metric = Metric("n", agg.count(), by=["country"], windows=["6us", "30us"], step="3us")
+    each = definition(metric, ("country",))
+    table = sliced(given, [each]).build(each).result()
+    long = metrics(given, [metric], **COMMON)
+    # A row is there where any value changes; the long form has those of each window.
+    kept = {(row.country, row.window, row.valid_from, row.n) for row in long.collect()}
+    there = {
+        (row.country, window, row.at, row[f"n_{window}"])
+        for row in table.collect()
+        for window in ("6us", "30us")
+    }
+    assert kept <= there
+    assert {place[:3] for place in kept} | {place[:3] for place in there} == {
+        (country, window, at) for country, _, at, _ in there for window in ("6us", "30us")
+    }
+    assert not table.where("country IS NULL").count()
+
+
+def test_no_events_and_all_together(spark: SparkSession) -> None:
+    each = definition(Metric("n", agg.count(), by=[], windows=["6us"], step="3us"), ())
+    given = [Payment(None, None, time, 1) for time in (4, 5, -1)]
+    found = rows(sliced(frame(spark, given), [each]).build(each).result())
+    assert sorted(found) == [(0, 1), (6, 2), (12, 0)]
+    assert not rows(sliced(frame(spark, []), [each]).build(each).result())
+
+
+def test_dimensions_that_do_not_fit(spark: SparkSession) -> None:
+    events = frame(spark, []).withColumn("tags", F.map_from_arrays(F.array(), F.array()))
+    for name, told in (("acount", "Did you mean 'account'"), ("tags", "cannot serve as by")):
+        metric = Metric("n", agg.count(), by=[name], windows=["6us"], step="3us")
+        with pytest.raises(ColumnError, match=told):
+            sliced(events, [definition(metric, (name,))])
