@@ -98,13 +98,15 @@ class MemoryStore:
     def stage(
         self,
         name: str,
-        frame: DataFrame,
+        frame: DataFrame | StructType,
         *,
         run_id: str,
         partition_by: tuple[str, ...],
         sort_by: tuple[str, ...],
         task_bytes: int | None = None,
     ) -> MemoryStaged:
+        if isinstance(frame, StructType):
+            return MemoryStaged(name, run_id, frame, partition_by, ())
         rows = frame.toArrow()
         by_file: dict[tuple[Any, ...], list[int]] = {}
         kinds = [
