@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -30,6 +30,7 @@ class Totals:
         horizon: the largest one.
         assigned: per window definition, the sum over events of the number of windows that they
             are counted in.
+        also: what else was added up in the same pass, by name.
     """
 
     accepted: int
@@ -37,15 +38,23 @@ class Totals:
     first: int | None
     horizon: int | None
     assigned: Mapping[str, int]
+    also: Mapping[str, Any] = field(default_factory=dict)
 
 
-def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
+def totals(
+    sliced: Sliced, definitions: Mapping[str, Definition], also: Sequence[Column] = ()
+) -> Totals:
     """Adds up the slices, in one pass.
+
+    Args:
+        sliced: the slices.
+        definitions: by name.
+        also: further aggregates over slices, with names.
 
     Raises:
         ConservationError: if events of one slice belong to different numbers of windows.
     """
-    row = sliced.frame.agg(*total_columns(sliced, definitions)).collect()[0]
+    row = sliced.frame.agg(*total_columns(sliced, definitions), *also).collect()[0]
     found = totals_from(row.asDict(), definitions)
     owned = {
         name: _owned(sliced, each, sliced.frame, F.sum(EVENTS))
@@ -82,7 +91,8 @@ def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -
                 field=name,
                 way_out=_WAY_OUT,
             )
-    return Totals(row["accepted"] or 0, row["rows"] or 0, row["first"], row["horizon"], assigned)
+    accepted, rows = row["accepted"] or 0, row["rows"] or 0
+    return Totals(accepted, rows, row["first"], row["horizon"], assigned, also=row)
 
 
 def assigned_to(sliced: Sliced, definition: Definition) -> int:
