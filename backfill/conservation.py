@@ -56,11 +56,7 @@ def totals(
     """
     row = sliced.frame.agg(*total_columns(sliced, definitions), *also).collect()[0]
     found = totals_from(row.asDict(), definitions)
-    owned = {
-        name: _owned(sliced, each, sliced.frame, F.sum(EVENTS))
-        for name, each in definitions.items()
-        if isinstance(each.window, CountWindow)
-    }
+    owned = _owned(sliced, definitions, sliced.frame, F.sum(EVENTS))
     return replace(found, assigned={**found.assigned, **owned})
 
 
@@ -99,16 +95,25 @@ def assigned_to(sliced: Sliced, definition: Definition) -> int:
     """The same sum of the events themselves, for windows that are computed from these."""
     assert sliced.events is not None
     if isinstance(definition.window, CountWindow):
-        return _owned(sliced, definition, sliced.events, F.count(F.lit(1)))
+        return _owned(sliced, {"one": definition}, sliced.events, F.count(F.lit(1)))["one"]
     return sliced.events.count() if sliced.count is None else sliced.count
 
 
-def _owned(sliced: Sliced, definition: Definition, rows: DataFrame, events: Column) -> int:
+def _owned(
+    sliced: Sliced, definitions: Mapping[str, Definition], rows: DataFrame, events: Column
+) -> dict[str, int]:
     """How many events have a count window of their own, by how many each key has."""
-    kind = kind_of(definition.window, sliced.engine, sliced.zone)
-    assert isinstance(kind, CountRows)
-    counts = rows.groupBy(*sliced.of(definition).key.inner).agg(events.alias("_count"))
-    return counts.agg(F.sum(kind.owned(F.col("_count")))).collect()[0][0] or 0
+    sums: dict[tuple[str, ...], list[Column]] = {}
+    for name, each in definitions.items():
+        kind = kind_of(each.window, sliced.engine, sliced.zone)
+        if isinstance(kind, CountRows):
+            owned = F.sum(kind.owned(F.col("_count"))).alias(name)
+            sums.setdefault(tuple(sliced.of(each).key.inner), []).append(owned)
+    found: dict[str, int] = {}
+    for key, own in sums.items():
+        counts = rows.groupBy(*key).agg(events.alias("_count"))
+        found |= counts.agg(*own).collect()[0].asDict()
+    return {name: value or 0 for name, value in found.items()}
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:
