@@ -59,12 +59,13 @@ def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[st
     if not paths:
         return spark.createDataFrame([], schema)
     with local_listing(spark):
-        return (
+        rows = (
             spark.read.schema(schema)
             .option("basePath", str(folder))
             .parquet(*(_literal(folder / path) for path in paths))
-            .select(*(column(name) for name in schema.names))
         )
+    # Spark has the partition columns last, where runs write them too.
+    return rows if rows.columns == schema.names else rows.select(*map(column, schema.names))
 
 
 def check_present(folder: Path, version: int, paths: Collection[str]) -> None:
