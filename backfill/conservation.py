@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -31,6 +31,7 @@ class Totals:
         horizon: the largest one.
         assigned: per window definition, the sum over events of the number of windows that they
             are counted in.
+        also: what else was added up in the same pass, by name.
     """
 
     accepted: int
@@ -38,21 +39,25 @@ class Totals:
     first: int | None
     horizon: int | None
     assigned: Mapping[str, int]
+    also: Mapping[str, Any] = field(default_factory=dict)
 
 
-def totals(sliced: Sliced, definitions: Mapping[str, Definition]) -> Totals:
+def totals(
+    sliced: Sliced, definitions: Mapping[str, Definition], also: Sequence[Column] = ()
+) -> Totals:
     """Adds up the slices, in one pass.
+
+    Args:
+        sliced: the slices.
+        definitions: by name.
+        also: further aggregates over slices, with names.
 
     Raises:
         ConservationError: if events of one slice belong to different numbers of windows.
     """
-    row = sliced.frame.agg(*total_columns(sliced, definitions)).collect()[0]
+    row = sliced.frame.agg(*total_columns(sliced, definitions), *also).collect()[0]
     found = totals_from(row.asDict(), definitions)
-    owned = {
-        name: _owned(sliced, each, sliced.frame, F.sum(EVENTS))
-        for name, each in definitions.items()
-        if isinstance(each.window, CountWindow)
-    }
+    owned = _owned(sliced, definitions, sliced.frame, F.sum(EVENTS))
     usable = _usable(sliced, definitions)
     return replace(found, assigned={**found.assigned, **owned, **usable})
 
@@ -85,16 +90,17 @@ def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -
                 field=name,
                 way_out=_WAY_OUT,
             )
-    return Totals(row["accepted"] or 0, row["rows"] or 0, row["first"], row["horizon"], assigned)
+    accepted, rows = row["accepted"] or 0, row["rows"] or 0
+    return Totals(accepted, rows, row["first"], row["horizon"], assigned, also=row)
 
 
 def assigned_to(sliced: Sliced, definition: Definition) -> int:
     """The same sum of the events themselves, for windows that are computed from these."""
     assert sliced.events is not None
     if isinstance(definition.window, CountWindow):
-        return _owned(sliced, definition, sliced.events, F.count(F.lit(1)))
+        return _owned(sliced, {"one": definition}, sliced.events, F.count(F.lit(1)))["one"]
     if definition.steps:
-        return _usable(sliced, {"": definition})[""]
+        return _usable(sliced, {"one": definition})["one"]
     return sliced.events.count() if sliced.count is None else sliced.count
 
 
@@ -112,12 +118,21 @@ def _usable(sliced: Sliced, definitions: Mapping[str, Definition]) -> dict[str, 
     return sliced.events.agg(*counts).collect()[0].asDict()
 
 
-def _owned(sliced: Sliced, definition: Definition, rows: DataFrame, events: Column) -> int:
+def _owned(
+    sliced: Sliced, definitions: Mapping[str, Definition], rows: DataFrame, events: Column
+) -> dict[str, int]:
     """How many events have a count window of their own, by how many each key has."""
-    kind = kind_of(definition.window, sliced.engine, sliced.zone)
-    assert isinstance(kind, CountRows)
-    counts = rows.groupBy(*sliced.of(definition).key.inner).agg(events.alias("_count"))
-    return counts.agg(F.sum(kind.owned(F.col("_count")))).collect()[0][0] or 0
+    sums: dict[tuple[str, ...], list[Column]] = {}
+    for name, each in definitions.items():
+        kind = kind_of(each.window, sliced.engine, sliced.zone)
+        if isinstance(kind, CountRows):
+            owned = F.sum(kind.owned(F.col("_count"))).alias(name)
+            sums.setdefault(tuple(sliced.of(each).key.inner), []).append(owned)
+    found: dict[str, int] = {}
+    for key, own in sums.items():
+        counts = rows.groupBy(*key).agg(events.alias("_count"))
+        found |= counts.agg(*own).collect()[0].asDict()
+    return {name: value or 0 for name, value in found.items()}
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:

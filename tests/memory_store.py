@@ -98,14 +98,18 @@ class MemoryStore:
     def stage(
         self,
         name: str,
-        frame: DataFrame,
+        frame: DataFrame | StructType,
         *,
         run_id: str,
         partition_by: tuple[str, ...],
         sort_by: tuple[str, ...],
         task_bytes: int | None = None,
     ) -> MemoryStaged:
+        if isinstance(frame, StructType):
+            return MemoryStaged(name, run_id, frame, partition_by, ())
+        # As in Delta's tables, every column may be NULL.
         rows = frame.toArrow()
+        rows = rows.cast(pa.schema([each.with_nullable(True) for each in rows.schema]))
         by_file: dict[tuple[Any, ...], list[int]] = {}
         kinds = [
             rows[each].to_pylist() for each in (*partition_by, APART) if each in rows.schema.names

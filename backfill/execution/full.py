@@ -21,7 +21,7 @@ from backfill.planning.bots import judged, reasons
 from backfill.planning.context import Context
 from backfill.planning.slicing import singles, slices, with_combining
 from backfill.planning.time_spans import dates_between, dates_over, first_start, starts_on
-from backfill.quality.events import Counted
+from backfill.quality.events import Counted, slice_checks
 
 
 def compute_full(context: Context, staging: Staging) -> Computed:
@@ -50,7 +50,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         frame=staging.persisted(sliced.frame),
         singles=singles(context, usable, list(definitions)),
     )
-    sums = totals(sliced, definitions)
+    sums = totals(sliced, definitions, slice_checks(sliced, context.known_span))
     # First, because Spark may observe nothing of a frame that it finds to be empty.
     if sums.first is None or sums.horizon is None:
         raise nothing_usable(context, events)
@@ -133,11 +133,11 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         quarantine=replace(quarantine, covered=covered, facts={"rows": quarantine.rows, **facts}),
         counted=Counted(
             sliced=sliced,
+            sums=sums.also,
             events=usable,
             id=context.spec.id,
             read=read,
             quarantined=quarantine.rows - bots,
-            span=context.known_span,
         ),
         read=read,
         accepted=accepted,

@@ -26,7 +26,7 @@ from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
 from backfill.execution.rebuild import Rebuild, behind, rebuilt
 from backfill.execution.retention import duplicates_of, lasting, past_if_any
-from backfill.execution.rewrite import Known, rewrite_files
+from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
@@ -60,13 +60,13 @@ class _Found:
         late: how many late events they hold.
         behind: how many may continue on dates that are not covered.
         bounds: the first start and the last end, µs; None where there are none.
-        known: what the exchange wants to know.
+        files: those that hold the published windows among them.
     """
 
     late: int
     behind: int
     bounds: tuple[int, int] | None
-    known: Known
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,14 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
                 computed=_computed(context, state, windows.rewrite.staged.rows, frame, few),
             )
         )
-    counted = Counted(sliced=sliced, events=events, id=context.spec.id, read=read, quarantined=0)
+    counted = Counted(
+        sliced=sliced,
+        sums=sums.also,
+        events=events,
+        id=context.spec.id,
+        read=read,
+        quarantined=0,
+    )
     return _Merged(tables, horizon, anew, gone, facts, counted)
 
 
@@ -281,7 +288,7 @@ def _window(
         # Before a window that starts on a covered date can lie some that are in no table.
         wanted = F.lit(True)
     whole, facts = computed_with(
-        merged(sliced, known, rows, bitmap), *_facts(starts, wanted, bitmap, reaching)
+        merged(sliced, known, rows, bitmap), *_facts(wanted, bitmap, reaching)
     )
     found = _found(facts, bitmap)
     assigned = sums.assigned[state.name]
@@ -290,13 +297,13 @@ def _window(
     # Each holds a late event.
     extents = sent(final, found.late)
     bounds = found.bounds
-    own: Known | None = found.known
+    files: tuple[str, ...] | None = found.files
     if found.behind or not definition.mergeable:
         final, extents = rebuilt(Rebuild(context, state, names, sliced), extents)
-        bounds, own = hull(extents), None
+        bounds, files = hull(extents), None
     ours = replace(built, frame=final.where(starts))
     old_windows = ReplacedWindows(None, extents.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, old_windows, bounds, horizon, own)
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, bounds, horizon, files)
     others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
     every = others.unionByName(final.select(*others.columns))
     closure = NONE if bounds is None else dates_between(*bounds, context.spec.timezone)
@@ -337,15 +344,13 @@ def _reached(context: Context, definition: Definition, first: int, last: int) ->
     return widened(context, (first, last + 1), [definition])
 
 
-def _facts(starts: Column, wanted: Column, bitmap: FileBitmap, reaching: Column) -> list[Column]:
+def _facts(wanted: Column, bitmap: FileBitmap, reaching: Column) -> list[Column]:
     """The aggregates over merged windows that `_found` reads."""
     return [
         F.sum(LATE).alias("late"),
         F.count_if(wanted & reaching).alias("behind"),
         F.min(F.when(wanted, F.col(START))).alias("low"),
         F.max(F.when(wanted, F.col(END))).alias("high"),
-        F.count_if(starts).alias("rows"),
-        F.sum(F.when(starts, F.col(EVENTS))).alias("events"),
         *bitmap.joined(wanted),
     ]
 
@@ -356,5 +361,5 @@ def _found(row: Mapping[str, Any], bitmap: FileBitmap) -> _Found:
         late=row["late"] or 0,
         behind=row["behind"],
         bounds=None if row["low"] is None else (row["low"], row["high"]),
-        known=Known(row["rows"], row["events"] or 0, tuple(bitmap.of(row))),
+        files=tuple(bitmap.of(row)),
     )

@@ -7,8 +7,7 @@ input counts on every date here.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
-from operator import and_
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,7 +24,7 @@ from backfill.ledger.reader import EVERYTHING
 from backfill.ledger.state import State
 from backfill.placed_kinds import FAR, Placed
 from backfill.planning.bots import people
-from backfill.planning.computed import computed_once
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, sent
@@ -33,7 +32,7 @@ from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.time.dates import ALL, NONE
 
-_BEFORE, _NOW, _LATE, _OTHER = "_before", "_now", "_late", "_other"
+_BEFORE, _NOW, _LATE = "_before", "_now", "_late"
 
 
 def late_keys(
@@ -64,7 +63,7 @@ def late_keys(
     late = late.of(context.definitions[name])
     keys = late.key.inner
     lost = None if went is None else went.of(context.definitions[name])
-    touched = computed_once(_touched(late, lost))
+    touched, came = computed_with(_touched(late, lost), F.min(START).alias("first"))
     few = sent(touched, sums.accepted) if lost is None else touched
     counted = dict.fromkeys(context.inputs, ALL)
     if not sums.accepted and lost is None:
@@ -72,21 +71,24 @@ def late_keys(
     else:
         own = (late.key, few.select(*keys)) if keys else None
         events = people(context, counted, EVERYTHING, own).events
-    sliced = slices(context, events, [name], computed_once)
+    sliced = slices(context, events, [name])
     assert sliced.events is not None
-    sliced = replace(sliced, count=sliced.events.count())
-    built = sliced.build(context.definitions[name])
-    built = replace(built, frame=computed_once(built.frame))
-    held, assigned = _checked(context, state, built, touched)
+    there, seen = computed_with(
+        sliced.events, F.count(F.lit(1)).alias("count"), F.min(TIME).alias("first")
+    )
+    built = replace(sliced, events=there, count=seen["count"]).build(context.definitions[name])
     kind = built.kind
     assert isinstance(kind, Placed)
+    frame, found = computed_with(built.frame, F.sum(kind.held).alias("held"))
+    built, held = replace(built, frame=frame), found["held"] or 0
+    assigned = _checked(context, state, built, touched, held)
     # Earlier rows of the key are as they were, where events are in order of time.
     first = F.lit(-FAR) if kind.reach.behind is None else F.col(START) - kind.reach.behind
     limit = context.limit(horizon)
     if limit is not None:
         first = F.greatest(first, F.lit(limit))
     replaced = ReplacedWindows(None, few.select(*keys, first.alias(START), F.lit(FAR).alias(END)))
-    low = _first_row(built, kind, touched)
+    low = _first_row(kind, came["first"], seen["first"])
     hull = (0, -1) if low is None else (low, None)
     reached = match_rows(built.frame, built, replaced, "left_semi")
     wanted = starts_on(state.settled.covered, zone) & lasting(context, built, horizon)
@@ -114,19 +116,22 @@ def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
     return found.where(F.col(START).isNotNull())
 
 
-def _first_row(built: Built, kind: Placed, touched: DataFrame) -> int | None:
-    """Before this, µs, no row is replaced; None where no event came or went."""
-    first: int | None = touched.agg(F.min(START)).collect()[0][0]
+def _first_row(kind: Placed, first: int | None, least: int | None) -> int | None:
+    """Before this, µs, no row is replaced; None where no event came or went.
+
+    Args:
+        kind: of the rows.
+        first: when the first event came or went, µs.
+        least: the least time of an event that is there, µs.
+    """
     if first is None or kind.reach.behind is not None:
         return first if first is None else first - (kind.reach.behind or 0)
     # Rows of events that went can be before all that are left.
-    assert built.sliced.events is not None
-    least: int | None = built.sliced.events.agg(F.min(TIME)).collect()[0][0]
     return first if least is None else min(first, least)
 
 
-def _checked(context: Context, state: State, built: Built, touched: DataFrame) -> tuple[int, int]:
-    """How many events the rows hold as their own, and how many have to be: the same.
+def _checked(context: Context, state: State, built: Built, touched: DataFrame, held: int) -> int:
+    """How many events the rows have to hold as their own: as many as they do.
 
     Raises:
         ConservationError: they are not.
@@ -136,26 +141,24 @@ def _checked(context: Context, state: State, built: Built, touched: DataFrame) -
     assert events is not None
     kind = built.kind
     assert isinstance(kind, Placed)
-    held = built.frame.agg(F.sum(kind.held)).collect()[0][0] or 0
     assigned = assigned_to(built.sliced, built.definition)
     check_held(state.name, held, assigned)
     files = candidates(context, state, built, None, None)
     if files:
         keys = built.sliced.key.inner
         rows = of_keys(published(context, state, built, files), touched, keys, "left_semi")
-        before = rows.groupBy(*keys).agg(
-            F.sum(kind.held).alias(_BEFORE), F.min(START).alias(START), F.max(END).alias(END)
+        before = rows.select(*keys, START, END, F.col(kind.held).alias(_BEFORE))
+        now = events.select(*keys, F.lit(1).alias(_NOW))
+        # Grouped together, which takes one exchange where joins take several.
+        both = reduce(
+            partial(DataFrame.unionByName, allowMissingColumns=True),
+            (before, now, touched.select(*keys, _LATE)),
         )
-        now = events.groupBy(*keys).agg(F.count(F.lit(1)).alias(_NOW))
-        joined = _joined(_joined(before, now, keys), touched.select(*keys, _LATE), keys)
-        known = F.coalesce(F.col(_NOW), F.lit(0)) - F.col(_LATE)
-        check_none_gone(context, joined.where(kind.owned(known) < F.col(_BEFORE)))
-    return held, assigned
-
-
-def _joined(rows: DataFrame, counts: DataFrame, keys: list[str]) -> DataFrame:
-    """The rows with the other columns of their key; NULL equals NULL."""
-    theirs = counts.withColumnsRenamed({each: f"{_OTHER}{each}" for each in keys})
-    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]
-    joined = rows.join(theirs, reduce(and_, same, F.lit(True)), "left")
-    return joined.drop(*(f"{_OTHER}{each}" for each in keys))
+        counts = both.groupBy(*keys).agg(
+            F.sum(_BEFORE).alias(_BEFORE),
+            F.min(START).alias(START),
+            F.max(END).alias(END),
+            (F.count(_NOW) - F.sum(_LATE)).alias(_NOW),
+        )
+        check_none_gone(context, counts.where(kind.owned(F.col(_NOW)) < F.col(_BEFORE)))
+    return assigned

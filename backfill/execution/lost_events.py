@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
@@ -22,31 +23,53 @@ from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.slicing import slices
 from backfill.reach import Span
+from backfill.store import FILE
 from backfill.windows import CountWindow, SessionWindow
 
-_THERE = "_there"
+_BEFORE, _NOW, _THERE = "_before", "_now", "_there"
+_FEWER = f"{_NOW} < {_BEFORE}"
 
 
 def fewer(removed: DataFrame, written: Built) -> DataFrame:
-    """The removed windows in whose place there are fewer events: key, start, end, µs.
+    """Where there are fewer events in the place of removed windows: key, start and end, µs.
 
-    Events come and do not go, unless the source has changed. Of sessions, which can be joined and
-    split, and of count windows, which more events move, a key's are compared as one.
+    Events come and do not go, unless the source has changed.
 
     Args:
         removed: key, start, end and numbers of events of published windows.
         written: the windows that were computed in their place.
     """
+    return _compared(removed, written).where(_FEWER)
+
+
+def _compared(removed: DataFrame, written: Built) -> DataFrame:
+    """How many events removed windows hold, and those in their place; NULL where there are none.
+
+    One row for each that is compared; start and end are those of what is removed.
+    """
+    same, held = _same(written), _held(written)
+    before = removed.select(*written.sliced.key.inner, START, END, F.col(held).alias(_BEFORE))
+    now = written.frame.select(*same, F.col(held).alias(_NOW))
+    ends = [] if START in same else [F.min(START).alias(START), F.max(END).alias(END)]
+    # Grouped together, which takes one exchange where a join takes two.
+    both = before.unionByName(now, allowMissingColumns=True).groupBy(*same)
+    events = F.sum(_BEFORE).alias(_BEFORE), F.coalesce(F.sum(_NOW), F.lit(0)).alias(_NOW)
+    return both.agg(*events, *ends)
+
+
+def _same(written: Built) -> list[str]:
+    """What is compared: windows, or keys.
+
+    Sessions can be joined and split, and count windows are moved by more events: a key's are
+    compared as one.
+    """
     keys = written.sliced.key.inner
-    window = written.definition.window
-    moved = isinstance(window, SessionWindow | CountWindow)
-    same = keys if moved else [*keys, START, END]
-    held = written.kind.held if isinstance(window, CountWindow) else EVENTS
-    before = removed.groupBy(*same).agg(F.sum(held).alias(EVENTS))
-    now = written.frame.groupBy(*same).agg(F.sum(held).alias(_THERE))
-    joined = _joined(before, now, same, "left")
-    lost = joined.where(F.coalesce(F.col(_THERE), F.lit(0)) < F.col(EVENTS))
-    return _joined(removed, lost.select(*same), same, "left_semi").select(*keys, START, END)
+    moved = isinstance(written.definition.window, SessionWindow | CountWindow)
+    return keys if moved else [*keys, START, END]
+
+
+def _held(written: Built) -> str:
+    return written.kind.held if isinstance(written.definition.window, CountWindow) else EVENTS
 
 
 def outside(slices: DataFrame, written: Built) -> DataFrame:
@@ -97,7 +120,7 @@ def check_removed(
     written: Built,
     old_windows: ReplacedWindows,
     between: Span,
-) -> None:
+) -> Sequence[str]:
     """Checks that events of replaced windows that are in the source are in the windows written.
 
     Only where fewer events are in their place are events read again: those of these windows.
@@ -110,16 +133,36 @@ def check_removed(
         old_windows: which windows are replaced.
         between: the first and the last instant of these, µs, inclusive.
 
+    Returns:
+        The files that hold replaced windows.
+
     Raises:
         ConservationError: events of a window that is removed are in no window written.
     """
     removed = rows_to_replace(context, state, written, old_windows, between)
     if removed is None:
-        return
+        return []
+    seen = Observation()
+    found = (
+        _compared(removed.observe(seen, F.collect_set(FILE).alias("files")), written)
+        .agg(F.count(_BEFORE), F.count_if(F.expr(_FEWER)))
+        .collect()[0]
+    )
+    if found[1]:
+        lost = _joined(removed, fewer(removed, written), _same(written), "left_semi")
+        _check_events(context, state, part, written, lost)
+    # Spark may observe nothing of a frame that it finds to be empty.
+    return sorted(seen.get["files"]) if found[0] else []
+
+
+def _check_events(
+    context: Context, state: State, part: RangeInput, written: Built, lost: DataFrame
+) -> None:
+    """Checks that the events of some removed windows are in the windows written."""
     kind = written.kind
-    lost, bounds = computed_extents(fewer(removed, written).withColumn(START, kind.place()))
-    if bounds is None:
-        return
+    columns = [*written.sliced.key.inner, START, END]
+    lost, bounds = computed_extents(lost.select(*columns).withColumn(START, kind.place()))
+    assert bounds is not None
     low, high = bounds
     start, end = kind.needs(F.col(START), F.col(END))
     counted = counted_by(state.record, context.inputs, part.dates, context.spec.timezone)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from backfill.errors import ColumnError, TableError
 from backfill.execution.change import Computed, TableChange
@@ -19,6 +23,7 @@ from backfill.planning.bots import mark
 from backfill.planning.context import Context
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
+from backfill.store import Table
 from backfill.time.dates import ALL, NONE, Dates
 from backfill.windows import key_of
 
@@ -54,7 +59,7 @@ def publish(
     if any(each.stops for each in checks):
         facts = {**facts, "published_anyway": anyway}
     known = {"run_id": context.run_id, "kind": kind, "user": getpass.getuser(), **facts}
-    changed = {each.state.name: _changed(context, each) for each in computed.tables}
+    changed = _changed(context, computed.tables)
     versions = {}
     for each in computed.tables:
         name = each.state.name
@@ -70,7 +75,7 @@ def publish(
                     "rows": each.rows,
                     **each.facts,
                     **_dropped(each.dropped),
-                    "changed": changed[name],
+                    "changed": changed.get(name),
                 }
             ),
             record=_recorded(
@@ -144,34 +149,50 @@ def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str
     )
 
 
-def _changed(context: Context, change: TableChange) -> int | None:
-    """How many changes a run makes, as `backfill changes` counts them.
+def _changed(context: Context, tables: Sequence[TableChange]) -> dict[str, int]:
+    """How many changes a run makes to each table, as `backfill changes` counts them.
 
-    Returns:
-        None where what was published has another key or kind of window.
+    A table whose key or kind of window was another is left out.
+    """
+    found, looked_up = {}, []
+    for each in tables:
+        name = each.state.name
+        if each.changed is not None:
+            found[name] = each.changed
+        elif each.state.table is None or each.replaces == ():
+            found[name] = each.staged.rows
+        else:
+            try:
+                made = _changes(context, each, each.state.table)
+            except ColumnError:
+                continue
+            found[name] = 0
+            looked_up.append(made.select(F.lit(name).alias("table")))
+    if looked_up:
+        counts = reduce(DataFrame.unionByName, looked_up).groupBy("table").count().collect()
+        found |= {row["table"]: row["count"] for row in counts}
+    return found
+
+
+def _changes(context: Context, change: TableChange, table: Table) -> DataFrame:
+    """The changes that a run makes to what is published of a table.
+
+    Raises:
+        ColumnError: that has another key or kind of window.
     """
     state = change.state
-    if change.changed is not None:
-        return change.changed
-    if state.table is None:
-        return change.staged.rows
     files = None if change.replaces == "all" else change.replaces
-    old = state.table.read(context.spark, files)
+    old = table.read(context.spark, files)
     new = context.store.read_staged(context.spark, change.staged)
     window = context.definitions[state.name].window
-    rules = context.spec.engine.rules_for(window)
-    try:
-        found = changes(
-            old,
-            new,
-            key=key_of(window, context.spec.key),
-            window=window,
-            rules=rules,
-            id=context.spec.id,
-        )
-    except ColumnError:
-        return None
-    return found.count()
+    return changes(
+        old,
+        new,
+        key=key_of(window, context.spec.key),
+        window=window,
+        rules=context.spec.engine.rules_for(window),
+        id=context.spec.id,
+    )
 
 
 def _recorded(

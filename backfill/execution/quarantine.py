@@ -43,23 +43,28 @@ def unusable(
         closure: the run's dates.
         bots: what changes of the events of bots; None for a job without rules for bots.
     """
-    rows = context.reader.unusable(list(new))
-    by_reason = rows.groupBy(REASON).count().collect() if new else []
-    found = {row[REASON]: row["count"] for row in by_reason}
+    found: dict[str, int] = {}
+    rows: list[DataFrame] = []
+    if new:
+        bad = context.reader.unusable(list(new))
+        found = {row[REASON]: row["count"] for row in bad.groupBy(REASON).count().collect()}
+        rows += [bad] if found else []
     count = of_bots = sum(found.values())
     added = past is not None and past.rows > 0
     if past is not None and added:
         found[BEYOND] = past.rows
-        rows = rows.unionByName(past.frame)
+        rows.append(past.frame)
     if bots is not None:
         found |= bots.counts
         of_bots += sum(bots.counts.values())
         if bots.coming is not None:
             added = True
-            rows = rows.unionByName(bots.coming)
+            rows.append(bots.coming)
     known, replaced, kept = _quarantined(context, new, bots)
     staged = staging.quarantine(
-        rows if count or added else None, known=known if added else None, kept=kept
+        reduce(DataFrame.unionByName, rows) if rows else None,
+        known=known if added else None,
+        kept=kept,
     )
     return QuarantineChange(
         staged=staged,

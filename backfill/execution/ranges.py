@@ -27,12 +27,13 @@ from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
 from backfill.ledger.reader import inside_span
 from backfill.ledger.state import State
-from backfill.planning.computed import computed_extents, computed_with
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.late import unseen_inputs
 from backfill.planning.range_input import (
     RangeInput,
     covered_after,
+    events_for,
     followed,
     range_inputs,
     sliced_input,
@@ -142,7 +143,7 @@ def _range_text(dates: Range) -> str:
 def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon: int) -> _Computed:
     """Computes and writes the windows of some tables."""
     context, found, sliced, sums = sliced_input(context, part)
-    covered = covered_after(context, sliced, part, found.bots)
+    covered = covered_after(context, sums, part, found.bots)
     computed = {}
     for state in part.states:
         windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
@@ -172,11 +173,11 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
     ]
     counted = Counted(
         sliced=sliced,
+        sums=sums.also,
         events=found.events,
         id=context.spec.id,
         read=sums.rows,
         quarantined=0,
-        span=part.read,
     )
     bots = bots_of_range(context, part, found.bots, covered[part.states[0].name])
     return _Computed(tables, gone, facts, counted, bots)
@@ -197,7 +198,8 @@ def _window(
         return _session(context, staging, state, sliced, part, sums, horizon, covered)
     assigned = sums.assigned[state.name]
     if definition.of_events:
-        sliced, assigned = _needed_events(context, definition, sliced, part)
+        count = sums.also[events_for(state.name)]
+        sliced, assigned = _needed_events(context, definition, sliced, part, count)
     built = sliced.build(definition)
     every, in_windows = computed_with(built.frame, F.sum(built.kind.held).alias("events"))
     held = in_windows["events"] or 0
@@ -205,10 +207,10 @@ def _window(
     inside = replace(built, frame=every.where(overlaps(built, part.span)))
     reached = touched(context, part.span, definition)
     old_windows, between = ReplacedWindows(part.span, None), _inclusive(reached)
-    check_removed(context, state, part, inside, old_windows, between)
+    files = check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, built, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon)
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon, files)
     zone = context.spec.timezone
     closure = (
         part.dates | dates_of_span(reached, zone) | dates_between(part.begins, part.span[0], zone)
@@ -223,13 +225,23 @@ def _window(
 
 
 def _needed_events(
-    context: Context, definition: Definition, sliced: Sliced, part: RangeInput
+    context: Context, definition: Definition, sliced: Sliced, part: RangeInput, count: int
 ) -> tuple[Sliced, int]:
-    """The events that the rows need which an event of the range can affect, and their number."""
+    """The events that the rows need which an event of the range can affect.
+
+    Args:
+        context: of the run.
+        definition: of windows around single events, by number or by offset.
+        sliced: the events of the run.
+        part: the range.
+        count: how many of these events are needed.
+
+    Returns:
+        Them, and how many are assigned to rows.
+    """
     assert sliced.events is not None
     own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
-    events = sliced.events.where(own)
-    near = replace(sliced, events=events, count=None if definition.steps else events.count())
+    near = replace(sliced, events=sliced.events.where(own), count=count)
     return near, assigned_to(near, definition)
 
 
@@ -249,23 +261,25 @@ def _session(
     built = whole.build(definition)
     every, in_windows = computed_with(built.frame, F.sum(EVENTS).alias("events"))
     held = in_windows["events"] or 0
-    beyond_range = [each.frame.agg(F.sum(EVENTS)).collect()[0][0] or 0 for each in found.slices]
-    assigned = sums.assigned[state.name] + sum(beyond_range)
+    assigned = sums.assigned[state.name] + sum(each.count or 0 for each in found.slices)
     check_held(state.name, held, assigned)
     here = replace(built, frame=every)
     low, high = part.span
-    # Everything inside the range is replaced.
-    reaching_out = (F.col(START) < low) | (F.col(END) >= high)
-    over, hull = computed_extents(found.extents.where(reaching_out))
+    edges = [low, high - 1, *(found.hull or ())]
+    between = min(edges), max(edges)
     within = overlaps(here, part.span)
-    beyond = match_rows(every.where(~within), here, ReplacedWindows(None, over), "left_semi")
-    inside = replace(built, frame=every.where(within).unionByName(beyond))
-    edges = [low, high - 1, *(hull or ())]
-    old_windows, between = ReplacedWindows(part.span, over), (min(edges), max(edges))
-    check_removed(context, state, part, inside, old_windows, between)
+    # Everything inside the range is replaced.
+    over, reached = None, every.where(within)
+    if between != (low, high - 1):
+        over = found.extents.where((F.col(START) < low) | (F.col(END) >= high))
+        beyond = match_rows(every.where(~within), here, ReplacedWindows(None, over), "left_semi")
+        reached = reached.unionByName(beyond)
+    inside = replace(built, frame=reached)
+    old_windows = ReplacedWindows(part.span, over)
+    files = check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, here, horizon)
     ours = replace(built, frame=inside.frame.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon)
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon, files)
     closure = part.dates | dates_of_span(part.span, context.spec.timezone)
     if found.steps:
         starts = [each for each in (found.low, *edges) if each is not None]

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, column
 from backfill.compute import Built
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
-from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
@@ -39,21 +38,6 @@ class FileRewrite:
     events: int
 
 
-@dataclass(frozen=True)
-class Known:
-    """What a run already knows about its new windows.
-
-    Attributes:
-        rows: their number.
-        events: the sum of their numbers of events.
-        replaced: the files that hold the windows that they replace.
-    """
-
-    rows: int
-    events: int
-    replaced: tuple[str, ...]
-
-
 def rewrite_files(
     context: Context,
     staging: Staging,
@@ -62,7 +46,7 @@ def rewrite_files(
     old_windows: ReplacedWindows,
     hull: tuple[int | None, int | None] | None,
     horizon: int,
-    known: Known | None = None,
+    replaced: Sequence[str] | None = None,
 ) -> FileRewrite:
     """Writes the new windows, and the other rows of the files that are replaced.
 
@@ -74,37 +58,36 @@ def rewrite_files(
         old_windows: what they replace.
         hull: the first and the last instant of these, µs, inclusive; None: nothing is replaced.
         horizon: µs.
-        known: what is known of the new windows; None: it is looked up.
+        replaced: the files that hold these; None: they are looked up.
     """
-    new = built.table(horizon)
+    counted = Observation()
+    sums = F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events")
+    new = built.table(horizon).observe(counted, *sums)
     before = None if state.record is None else state.record.horizon
     moved = before is not None and before != horizon
     files: list[DataFile] = []
     if before is not None and moved:
         edge = min(before, horizon) - built.kind.open_us - context.spec.engine.tick_us
         files += candidates(context, state, built, edge, None)
-    if known is None:
-        sums = (F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events"))
-        new, found = computed_with(new, *sums)
-        rows, events = found["rows"], found["events"]
-        files += [] if hull is None else candidates(context, state, built, *hull)
-    else:
-        rows, events = known.rows, known.events
-    replaced = set(() if known is None else known.replaced)
+    if replaced is None and hull is not None:
+        files += candidates(context, state, built, *hull)
+    rewritten = set(replaced or ())
     if files:
         once = {each.path: each for each in files}
         held = published(context, state, built, list(once.values()), with_file=True)
-        gone = old_windows if known is None else ReplacedWindows(None, None)
-        replaced |= set(_touched(held, built, gone, horizon if moved else None))
+        gone = old_windows if replaced is None else ReplacedWindows(None, None)
+        rewritten |= set(_touched(held, built, gone, horizon if moved else None))
     everything = new
-    if replaced:
+    if rewritten:
         assert state.table is not None
-        like = state.table.read(context.spark, sorted(replaced))
+        like = state.table.read(context.spark, sorted(rewritten))
         bounded = with_bounds(like, built.definition, built.sliced)
         rest = _remaining(bounded, built, old_windows, horizon)
         everything = _as_published(new, like).unionByName(_as_published(rest, like))
     staged = staging.windows(state.name, everything, task_bytes=_TASK)
-    return FileRewrite(staged, tuple(sorted(replaced)), rows, events or 0)
+    # Spark may observe nothing of a frame that it finds to be empty.
+    rows, events = counted.get.values() if staged.rows else (0, 0)
+    return FileRewrite(staged, tuple(sorted(rewritten)), rows, events or 0)
 
 
 def _remaining(
@@ -134,5 +117,12 @@ def _touched(
 
 def _as_published(new: DataFrame, like: DataFrame) -> DataFrame:
     """The rows with the columns and types that the table has."""
-    types = {field.name: field.dataType for field in like.schema.fields}
-    return new.select(*(column(name).cast(kind).alias(name) for name, kind in types.items()))
+    own = {field.name: field.dataType for field in new.schema.fields}
+    return new.select(
+        *(
+            column(each.name)
+            if own[each.name] == each.dataType
+            else column(each.name).cast(each.dataType).alias(each.name)
+            for each in like.schema.fields
+        )
+    )

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from backfill.events import quarantine_rows
 from backfill.execution.date_edges import with_edges_apart
@@ -20,6 +21,7 @@ from backfill.windows import key_of
 
 # The columns that identify a row of the quarantine.
 _PLACE = ("reason", "raw", "source")
+_QUARANTINE = T.StructType([T.StructField(each, T.StringType()) for each in (*_PLACE, "run_id")])
 
 
 class Staging:
@@ -70,15 +72,16 @@ class Staging:
         known: DataFrame | None = None,
         kept: DataFrame | None = None,
     ) -> Staged:
-        """Writes the normalised rows that have a reason; None: no rows.
+        """Writes the normalised rows that have a reason.
 
         Args:
-            rows: normalised.
+            rows: normalised; None: no rows.
             known: rows of the quarantine that are not to be added again.
             kept: rows of the quarantine to be written as well.
         """
-        empty = self._context.reader.unusable([]).limit(0) if rows is None else rows
-        found = quarantine_rows(empty).withColumn("run_id", F.lit(self._context.run_id))
+        if rows is None:
+            return self._stage(QUARANTINE, _QUARANTINE if kept is None else kept, (), ("source",))
+        found = quarantine_rows(rows).withColumn("run_id", F.lit(self._context.run_id))
         if known is not None:
             again = known.select(*(F.col(each).alias(f"_known_{each}") for each in _PLACE))
             same = [F.col(each).eqNullSafe(F.col(f"_known_{each}")) for each in _PLACE]
@@ -90,7 +93,7 @@ class Staging:
     def _stage(
         self,
         name: str,
-        frame: DataFrame,
+        frame: DataFrame | T.StructType,
         partition_by: tuple[str, ...],
         sort_by: tuple[str, ...],
         task_bytes: int | None = None,

@@ -12,6 +12,7 @@ from backfill.conservation import totals
 from backfill.events import spark_errors
 from backfill.execution.gate import Gate, Rows
 from backfill.execution.staging import Staging
+from backfill.ledger.reader import EVERYTHING
 from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, State
 from backfill.planning.bots import judged, reasons
@@ -20,7 +21,7 @@ from backfill.planning.slicing import of, slices, with_combining
 from backfill.planning.time_spans import dates_between, dates_over, first_start
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
-from backfill.quality.events import Counted
+from backfill.quality.events import Counted, slice_checks
 from backfill.time.dates import Dates
 
 
@@ -77,7 +78,7 @@ def _counted(
     sliced = slices(context, events, names).by_key()
     sliced = replace(sliced, frame=staging.persisted(sliced.frame))
     definitions = of(context, names)
-    sums = totals(sliced, definitions)
+    sums = totals(sliced, definitions, slice_checks(sliced, EVERYTHING))
     state = context.tables[QUARANTINE]
     quarantined = sum(each.rows for each in state.files)
     bots = 0
@@ -86,6 +87,7 @@ def _counted(
         bots = state.table.read(context.spark).where(own).count()
     counted = Counted(
         sliced=sliced,
+        sums=sums.also,
         events=events,
         id=context.spec.id,
         read=sums.rows + quarantined,

@@ -12,7 +12,7 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START
 from backfill.compute import Sliced
 from backfill.engines import Rules
 from backfill.operators.session import sessions
-from backfill.planning.computed import computed_with
+from backfill.planning.computed import computed_with, ends, hull_of
 from backfill.time.durations import DAY_US
 from backfill.windows import SessionWindow
 
@@ -21,6 +21,9 @@ Read = Callable[[int | None, int | None, DataFrame], Sliced]
 #: Reads key, start and end of some keys' published sessions that overlap [low, high); None where
 #: there can be none.
 Published = Callable[[int | None, int | None, DataFrame], DataFrame | None]
+
+#: The first and the last instant of extents, µs.
+Hull = tuple[int, int] | None
 
 _OURS = "_ours"
 _OPEN = "_open"
@@ -49,11 +52,13 @@ class Followed:
         slices: of the keys that were followed, beyond the span; one for each step and side.
         steps: what was read, for the plan to report.
         low, high: how far it was read.
+        hull: from the first start to the last end of the extents, µs; None where there are none.
     """
 
     low: int | None
     high: int | None
     extents: DataFrame
+    hull: Hull = None
     slices: list[Sliced] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
@@ -91,12 +96,15 @@ def follow(
         The extents as they came out, the slices found, and how far was read.
     """
     gap = window.gap.us
-    found = Followed(*span, extents=extents.limit(0))
+    found = Followed(*span, extents)
     days = 1
     while True:
         marked = extents.withColumn(_OPEN, _open(found, gap, limits))
-        now, seen = computed_with(marked, F.count_if(_OPEN).alias("open"))
-        found.extents = found.extents.unionByName(now.where(~F.col(_OPEN)).drop(_OPEN))
+        now, seen = computed_with(marked, F.count_if(_OPEN).alias("open"), *ends())
+        whole = now.where(~F.col(_OPEN)).drop(_OPEN)
+        found.extents = found.extents.unionByName(whole) if found.steps else whole
+        # Of open extents too: they only grow.
+        found.hull = _joined(found.hull, hull_of(seen))
         if not seen["open"]:
             return found
         open_ = now.where(_OPEN).drop(_OPEN)
@@ -118,6 +126,12 @@ def follow(
         spans += [as_span(each, keys) for each in before if each is not None]
         extents = _extended(open_, spans, window, rules, keys)
         days *= 2
+
+
+def _joined(one: Hull, other: Hull) -> Hull:
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _open(found: Followed, gap: int, limits: tuple[int | None, int | None]) -> Column:

@@ -42,18 +42,20 @@ def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[s
 
 def computed_extents(extents: DataFrame) -> tuple[DataFrame, tuple[int, int] | None]:
     """The extents, computed now and once, and their hull as `hull` gives it."""
-    rows, found = computed_with(extents, *_ends())
-    return rows, _hull(found)
+    rows, found = computed_with(extents, *ends())
+    return rows, hull_of(found)
 
 
 def hull(extents: DataFrame) -> tuple[int, int] | None:
     """From the first start to the last end, µs; None where there is nothing."""
-    return _hull(extents.agg(*_ends()).collect()[0].asDict())
+    return hull_of(extents.agg(*ends()).collect()[0].asDict())
 
 
-def _ends() -> tuple[Column, Column]:
+def ends() -> tuple[Column, Column]:
+    """The aggregates over extents that `hull_of` reads."""
     return F.min(START).alias("low"), F.max(END).alias("high")
 
 
-def _hull(found: Mapping[str, Any]) -> tuple[int, int] | None:
+def hull_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
+    """As `hull`, from the values of `ends`."""
     return None if found["low"] is None else (found["low"], found["high"])

@@ -16,7 +16,7 @@ from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
 from backfill.reach import Span
-from backfill.store import DataFile
+from backfill.store import FILE, DataFile
 
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:
@@ -95,7 +95,7 @@ def rows_to_replace(
     old_windows: ReplacedWindows,
     hull: Span,
 ) -> DataFrame | None:
-    """The published windows to be replaced: key, start, end, numbers of events.
+    """The published windows to be replaced: key, start, end, numbers of events, file.
 
     Args:
         context: of the run.
@@ -110,9 +110,13 @@ def rows_to_replace(
     files = candidates(context, state, built, *hull)
     if not files:
         return None
-    columns = dict.fromkeys([*built.sliced.key.inner, START, END, EVENTS, built.kind.held])
-    rows = published(context, state, built, files).select(*columns)
-    inside = F.lit(False) if old_windows.span is None else overlaps(built, old_windows.span)
+    columns = dict.fromkeys([*built.sliced.key.inner, START, END, EVENTS, built.kind.held, FILE])
+    rows = published(context, state, built, files, with_file=True).select(*columns)
+    if old_windows.span is None:
+        return match_rows(rows, built, old_windows, "left_semi")
+    inside = overlaps(built, old_windows.span)
+    if old_windows.extents is None:
+        return rows.where(inside)
     others = match_rows(rows.where(~inside), built, old_windows, "left_semi")
     return rows.where(inside).unionByName(others)
 

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, FIRST, LAST, START, TIME
+from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals
 from backfill.ledger.changed_inputs import counted_before, counted_by, replaced
+from backfill.ledger.reader import inside_span
 from backfill.ledger.record import Record
 from backfill.ledger.state import State, grouped
 from backfill.operators.calendar import day_number, local_date
 from backfill.planning.bots import People, near_edges, people
 from backfill.planning.closure import Followed, follow
-from backfill.planning.computed import computed_once
+from backfill.planning.computed import computed_once, computed_with
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
 from backfill.planning.judged_anew import JudgedAnew, judged_anew
@@ -32,6 +33,8 @@ from backfill.time.dates import Dates, date_of, midnight
 from backfill.windows import SessionWindow
 
 _DAY = dt.timedelta(days=1)
+#: The dates of slices, of each from its first event to its last one.
+_DATES = "_dates"
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,25 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, S
     context = with_combining(context, paths, part.names)
     context.progress("reading the events of the range")
     found = people(context, part.counted, part.read)
-    kept, sums = counted_slices(context, found.events, part.names)
+    first, last = (local_date(F.col(each), context.spec.timezone) for each in (FIRST, LAST))
+    dates = F.collect_set(F.sequence(first, last)).alias(_DATES)
+    inside = [
+        F.count_if(inside_span(F.col(TIME), needed(context, part.span, [definition]))).alias(
+            events_for(name)
+        )
+        for name in part.names
+        if (definition := context.definitions[name]).of_events
+    ]
+    kept, sums = counted_slices(
+        context, found.events, part.names, span=part.read, also=[dates], of_events=inside
+    )
     context.progress(f"{sums.accepted:,} events accepted")
     return context, found, kept, sums
+
+
+def events_for(name: str) -> str:
+    """Of the sums of `sliced_input`, how many events a table of windows around events needs."""
+    return f"{name}_needs"
 
 
 def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -> Followed:
@@ -127,7 +146,8 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
     def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
         events = people(context, part.counted, (low, high), (sliced.key, wanted)).events
         found = slices(context, events, part.names)
-        return replace(found, frame=computed_once(found.frame))
+        frame, sums = computed_with(found.frame, F.sum(EVENTS).alias("events"))
+        return replace(found, frame=frame, count=sums["events"] or 0)
 
     found = follow(
         extents.where(near),
@@ -149,7 +169,7 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
 
 
 def covered_after(
-    context: Context, sliced: Sliced, part: RangeInput, bots: DataFrame | None
+    context: Context, sums: Totals, part: RangeInput, bots: DataFrame | None
 ) -> dict[str, Dates]:
     """The covered dates of each table after a run of the range.
 
@@ -159,11 +179,9 @@ def covered_after(
     events: the plan says on which.
     """
     zone = context.spec.timezone
-    first, last = (local_date(F.col(each), zone) for each in (FIRST, LAST))
-    days = sliced.frame.select(F.explode(F.sequence(first, last)))
+    dates = {date for each in sums.also[_DATES] for date in each}
     if bots is not None:
-        days = days.unionAll(bots.select(local_date(F.col(TIME), zone)))
-    dates = {row[0] for row in days.distinct().collect()}
+        dates |= {row[0] for row in bots.select(local_date(F.col(TIME), zone)).distinct().collect()}
     here = [each for each in dates if each in part.dates]
     new = Dates()
     if here:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from backfill.columns import LAST
@@ -13,9 +14,11 @@ from backfill.compute import Sliced
 from backfill.conservation import Totals, check_rows, total_columns, totals_from
 from backfill.cutting import dimensions_of, slice_events
 from backfill.definition import Definition
+from backfill.ledger.reader import EVERYTHING, Span
 from backfill.planning.combining import choose
 from backfill.planning.computed import computed_once, computed_with
 from backfill.planning.context import Context
+from backfill.quality.events import slice_checks
 from backfill.windows import AnyWindow
 
 
@@ -86,25 +89,46 @@ def singles(
 
 
 def counted_slices(
-    context: Context, events: DataFrame, names: Sequence[str]
+    context: Context,
+    events: DataFrame,
+    names: Sequence[str],
+    *,
+    span: Span = EVERYTHING,
+    also: Sequence[Column] = (),
+    of_events: Sequence[Column] = (),
 ) -> tuple[Sliced, Totals]:
     """The slices, computed once; and their sums, checked against the number of rows.
+
+    The sums have the values of `slice_checks` as well, and of what else is asked for.
 
     Args:
         context: of the run.
         events: normalised and usable.
         names: the tables.
+        span: that the events were read for.
+        also: further aggregates over slices, with names.
+        of_events: likewise over the events, where `Sliced.events` has them.
 
     Raises:
         ConservationError: the slices do not hold as many rows as were read.
     """
     counted = Observation()
     observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
-    sliced = slices(context, observed, names, computed_once).by_key()
+    seen: dict[str, Any] = {}
+
+    def keep(each_once: DataFrame) -> DataFrame:
+        if not of_events:
+            return computed_once(each_once)
+        kept, found = computed_with(each_once, *of_events)
+        seen.update(found)
+        return kept
+
+    sliced = slices(context, observed, names, keep).by_key()
     definitions = of(context, names)
-    frame, found = computed_with(sliced.frame, *total_columns(sliced, definitions))
+    columns = [*total_columns(sliced, definitions), *slice_checks(sliced, span), *also]
+    frame, found = computed_with(sliced.frame, *columns)
     kept = replace(sliced, frame=frame, singles=singles(context, events, names))
-    sums = totals_from(found, definitions)
+    sums = totals_from({**found, **seen}, definitions)
     # What Spark knows to be empty it does not execute, and then observes nothing of; nor does a
     # checkpoint over Spark Connect.
     rows = counted.get.get("rows") if sums.rows else None

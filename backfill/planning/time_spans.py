@@ -10,11 +10,11 @@ from operator import or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.columns import END, START
+from backfill.alignment import assigner
+from backfill.columns import START
 from backfill.definition import Definition
 from backfill.kinds import reach
 from backfill.ledger.reader import inside_span
-from backfill.operators.aligned import layout
 from backfill.planning.context import Context
 from backfill.reach import Span
 from backfill.time.dates import Dates, date_of
@@ -27,22 +27,16 @@ def widened(
     context: Context, span: tuple[int, int], definitions: Iterable[Definition]
 ) -> tuple[int, int]:
     """From the first aligned window that overlaps the span to the end of the last one; µs."""
-    columns = []
+    engine, zone = context.spec.engine, context.spec.timezone
+    low, high = span
     for definition in definitions:
         window = definition.window
         if not isinstance(window, SessionWindow | EventWindow | RollingWindow):
-            where = layout(window, context.spec.engine, context.spec.timezone)
-            for at in (span[0], span[1] - 1):
-                instant = F.lit(at).cast("bigint")
-                columns.append(F.transform(where.windows(instant), lambda each: each[START]))
-                columns.append(F.transform(where.windows(instant), lambda each: each[END]))
-    if not columns:
-        return span
-    # Of literal rows, which Spark computes while it plans: without a job.
-    row = context.spark.sql("VALUES (1)").select(*columns).collect()[0]
-    edges = [each for edges in row for each in edges or ()]
-    tick = context.spec.engine.tick_us
-    return min(span[0], *edges), max(span[1], *(each + tick for each in edges))
+            rules = engine.rules_for(window)
+            windows = assigner(window, rules, tick=engine.tick_us, zone=zone)
+            for start, end in (*windows(span[0]), *windows(span[1] - 1)):
+                low, high = min(low, start), max(high, end + engine.tick_us)
+    return low, high
 
 
 def first_start(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> int:

@@ -14,7 +14,7 @@ from backfill.compute import Key
 from backfill.ledger.reader import events_of
 from backfill.operators.calendar import day_number
 from backfill.operators.session import sessions
-from backfill.planning.computed import computed_once
+from backfill.planning.computed import computed_once, computed_with
 from backfill.planning.context import Context
 from backfill.time.dates import Dates, date_of
 from backfill.windows import SessionWindow
@@ -94,26 +94,31 @@ def whole_sessions(
                 F.max(_TO).alias(_TO),
             ],
         )
-        ours = computed_once(
-            found.where(F.col(_OURS) == 1).select(*keys, START, END, _FROM, _TO).withColumns(wanted)
-        )
         is_open = (F.col(_WANTED_FROM) < F.col(_FROM)) | (F.col(_WANTED_TO) > F.col(_TO))
-        whole.append(ours.where(~is_open).select(*keys, START, END))
         # A session of months would be followed for a day at a time.
         before = F.least(F.col(_FROM), F.col(_WANTED_FROM) - further)
         after = F.greatest(F.col(_TO), F.col(_WANTED_TO) + further)
+        until, since = F.least(F.col(_FROM) - 1, after), F.greatest(F.col(_TO) + 1, before)
+        days = F.when(is_open, _days((before, until), (since, after)))
+        ours, seen = computed_with(
+            found.where(F.col(_OURS) == 1)
+            .select(*keys, START, END, _FROM, _TO)
+            .withColumns(wanted),
+            F.collect_set(days).alias("days"),
+        )
+        whole.append(ours.where(~is_open).select(*keys, START, END))
+        dates = dates_of_numbers(day for each in seen["days"] for day in each)
+        if not dates:
+            return reduce(DataFrame.unionByName, whole)
         still = ours.where(is_open).select(
             *keys,
             F.col(START).alias(FIRST),
             F.col(END).alias(LAST),
             before.alias(_FROM),
-            F.least(F.col(_FROM) - 1, after).alias(_UNTIL),
-            F.greatest(F.col(_TO) + 1, before).alias(_SINCE),
+            until.alias(_UNTIL),
+            since.alias(_SINCE),
             after.alias(_TO),
         )
-        dates = _days_of(still, (_FROM, _UNTIL), (_SINCE, _TO))
-        if not dates:
-            return reduce(DataFrame.unionByName, whole)
         events = key_and_time(read(dates), key, day_number(F.col(TIME), zone).alias(_ON))
         there = F.col(_ON).between(_wanted(_FROM), _wanted(_UNTIL)) | F.col(_ON).between(
             _wanted(_SINCE), _wanted(_TO)
@@ -135,17 +140,14 @@ def key_and_time(events: DataFrame, key: Key, *others: Column) -> DataFrame:
 def dates_of_extents(extents: DataFrame, zone: str) -> Dates:
     """The dates that extents (START, END) reach over."""
     low, high = (day_number(F.col(each), zone) for each in (START, END))
-    return _days_of(extents.select(low.alias(_FROM), high.alias(_TO)), (_FROM, _TO))
-
-
-def _days_of(rows: DataFrame, *spans: tuple[str, str]) -> Dates:
-    """All days that lie in spans of the rows, both ends inclusive."""
-    days = [
-        F.when(F.col(low) <= F.col(high), F.sequence(low, high)).otherwise(F.array().cast(_LONGS))
-        for low, high in spans
-    ]
-    found = rows.select(F.explode(F.concat(*days))).distinct().collect()
+    found = extents.select(F.explode(F.sequence(low, high))).distinct().collect()
     return dates_of_numbers(row[0] for row in found)
+
+
+def _days(*spans: tuple[Column, Column]) -> Column:
+    """All days that lie in spans, both ends inclusive."""
+    none = F.array().cast(_LONGS)
+    return F.concat(*(F.when(a <= b, F.sequence(a, b)).otherwise(none) for a, b in spans))
 
 
 def _long(number: int) -> Column:

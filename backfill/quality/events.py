@@ -6,17 +6,22 @@ is taken for some of the keys, whole, where there are many events.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import EVENTS, FIRST, LAST, TIME, column
 from backfill.compute import Sliced
 from backfill.quality import sample
+
+#: The checks that look at slices.
+_OF_SLICES = ("key_present", "time_present", "inside_range")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,28 +30,33 @@ class Counted:
 
     Attributes:
         sliced: their slices, kept.
+        sums: of these, the values of `slice_checks` among them.
         events: normalised and usable, duplicates among them.
         id: the column of the event id, if the job has one.
         read: rows, those that can't be used among them.
         quarantined: these; the events of bots are not among them.
-        span: the times that they were read for, µs, [low, high); None for no bound.
         until: the end of the range of dates that was asked for, µs; None where none was.
         latest: the largest event time of all, µs.
     """
 
     sliced: Sliced
+    sums: Mapping[str, Any]
     events: DataFrame
     id: str | None
     read: int
     quarantined: int
-    span: tuple[int | None, int | None] = (None, None)
     until: int | None = None
     latest: int | None = None
 
 
-def measure_events(counted: Counted) -> dict[str, float]:
-    """By the names of the built-in checks: events that break one, shares, spans in µs."""
-    sliced, (low, high) = counted.sliced, counted.span
+def slice_checks(sliced: Sliced, span: tuple[int | None, int | None]) -> list[Column]:
+    """Aggregates over slices: the events that break a check, named as the check.
+
+    Args:
+        sliced: the slices.
+        span: the times that events were read for, µs, [low, high); None for no bound.
+    """
+    low, high = span
     keys = sliced.key.inner
     keyless = F.lit(False)
     if keys and not sliced.engine.null_key:
@@ -57,17 +67,15 @@ def measure_events(counted: Counted) -> dict[str, float]:
     if high is not None:
         outside |= F.col(LAST) >= high
     timeless = F.col(FIRST).isNull() | F.col(LAST).isNull()
-    row = sliced.frame.agg(
-        *(
-            F.sum(F.when(broken, F.col(EVENTS)).otherwise(0)).alias(name)
-            for name, broken in (
-                ("key_present", keyless),
-                ("time_present", timeless),
-                ("inside_range", outside & ~timeless),
-            )
-        )
-    ).collect()[0]
-    found: dict[str, float] = {name: row[name] or 0 for name in row.__fields__}
+    return [
+        F.sum(F.when(broken, F.col(EVENTS)).otherwise(0)).alias(name)
+        for name, broken in zip(_OF_SLICES, (keyless, timeless, outside & ~timeless), strict=True)
+    ]
+
+
+def measure_events(counted: Counted) -> dict[str, float]:
+    """By the names of the built-in checks: events that break one, shares, spans in µs."""
+    found: dict[str, float] = {name: counted.sums[name] or 0 for name in _OF_SLICES}
     found["quarantined_share"] = counted.quarantined / counted.read if counted.read else 0.0
     if counted.until is not None and counted.latest is not None:
         found["freshness"] = max(0, counted.until - counted.latest)

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any, Literal, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 #: The column of `Table.read(with_file=True)`: the path of the file that a row is in.
 FILE = "_file_path"
@@ -158,7 +159,7 @@ class Store(Protocol):
     def stage(
         self,
         name: str,
-        frame: DataFrame,
+        frame: DataFrame | StructType,
         *,
         run_id: str,
         partition_by: tuple[str, ...],
@@ -169,7 +170,8 @@ class Store(Protocol):
 
         Args:
             name: the table.
-            frame: the rows, with the partition columns, and optionally APART.
+            frame: the rows, with the partition columns, and optionally APART; or only the columns,
+                where there are no rows.
             run_id: the run; it can stage once for each table.
             partition_by: the partition columns; none for a table without.
             sort_by: the order of the rows within a partition's files.

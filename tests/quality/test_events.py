@@ -14,7 +14,7 @@ from backfill.cutting import slice_events
 from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
-from backfill.quality.events import Counted, measure_events
+from backfill.quality.events import Counted, measure_events, slice_checks
 from backfill.windows import SessionWindow
 from tests.quality.published import MINUTE
 
@@ -51,7 +51,15 @@ def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "fli
         id="id" if deduplicate else None,
         arrival=(),
     )
-    return Counted(sliced=sliced, events=events, id="id", read=10, quarantined=1)
+    return looked_at(
+        Counted(sliced=sliced, sums={}, events=events, id="id", read=10, quarantined=1)
+    )
+
+
+def looked_at(of: Counted, span: tuple[int | None, int | None] = (None, None)) -> Counted:
+    """With the sums over its slices, which are of events that were read for a span."""
+    (row,) = of.sliced.frame.agg(*slice_checks(of.sliced, span)).collect()
+    return replace(of, sums=row.asDict())
 
 
 def broken(of: Counted) -> dict[str, float]:
@@ -86,7 +94,8 @@ def test_events_without_a_time(spark: SparkSession) -> None:
     empty = F.lit(None).cast("bigint")
     first = F.when(F.col("_key0") == "b", empty).otherwise(F.col(FIRST))
     frame = right.sliced.frame.withColumns({FIRST: first})
-    assert broken(replace(right, sliced=replace(right.sliced, frame=frame))) == {"time_present": 1}
+    timeless = replace(right, sliced=replace(right.sliced, frame=frame))
+    assert broken(looked_at(timeless)) == {"time_present": 1}
     assert LAST in frame.columns
 
 
@@ -102,7 +111,7 @@ def test_events_without_a_time(spark: SparkSession) -> None:
 def test_events_outside_of_their_range(
     spark: SparkSession, span: tuple[int | None, int | None], outside: int
 ) -> None:
-    found = measure_events(replace(counted(spark), span=span))
+    found = measure_events(looked_at(counted(spark), span))
     assert found["inside_range"] == outside
 
 
@@ -125,5 +134,7 @@ def test_zeros_of_both_signs_are_one_key(spark: SparkSession) -> None:
         id="id",
         arrival=(),
     )
-    found = measure_events(Counted(sliced=sliced, events=events, id="id", read=3, quarantined=0))
+    found = measure_events(
+        looked_at(Counted(sliced=sliced, sums={}, events=events, id="id", read=3, quarantined=0))
+    )
     assert found["counted_once"] == 0

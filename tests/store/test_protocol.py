@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
 from backfill.store import APART, FILE, DeltaStore, Store, Table
@@ -27,7 +28,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return DeltaStore(tmp_path / "any") if request.param == "delta" else MemoryStore()
 
 
-def publish(store: Store, frame: DataFrame, run: str, **options: Any) -> int:
+def publish(store: Store, frame: DataFrame | StructType, run: str, **options: Any) -> int:
     staged = store.stage(
         "t", frame, run_id=run, partition_by=("date",), sort_by=("user_id", "window_start")
     )
@@ -78,6 +79,20 @@ def test_what_is_staged_is_seen_when_it_is_published(
     assert keys(table, spark) == ["a 2024-01-01", "a 2024-01-02", "b 2024-01-02"]
     assert [each.metadata["kind"] for each in table.commits] == ["test"]
     assert table.sum_of("events", [each.path for each in table.files]) == 9
+
+
+def test_where_there_are_no_rows_columns_are_staged(
+    any_store: Store, spark: SparkSession, windows: Windows
+) -> None:
+    frame = windows(MONDAY)
+    assert publish(any_store, frame, "r1") == 0
+    staged = any_store.stage("t", frame.schema, run_id="r", partition_by=("date",), sort_by=())
+    assert (staged.rows, staged.sum_of("events"), staged.count_by("user_id")) == (0, 0, {})
+    assert any_store.read_staged(spark, staged).schema.names == frame.schema.names
+    paths = [each.path for each in opened(any_store).files]
+    assert publish(any_store, frame.schema, "r2", replace=paths) == 1
+    assert keys(opened(any_store), spark) == []
+    any_store.discard(staged)
 
 
 def test_files_have_bounds_and_can_be_read_alone(

@@ -61,12 +61,13 @@ def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[st
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
         return spark.range(0).select(*nothing)
     with local_listing(spark):
-        return (
+        rows = (
             spark.read.schema(schema)
             .option("basePath", str(folder))
             .parquet(*(_literal(folder / path) for path in paths))
-            .select(*(column(name) for name in schema.names))
         )
+    # Spark has the partition columns last, where runs write them too.
+    return rows if rows.columns == schema.names else rows.select(*map(column, schema.names))
 
 
 def check_present(folder: Path, version: int, paths: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
 from backfill.store.delta.clean import clean_table
@@ -24,7 +25,8 @@ from backfill.store.delta.log import (
 from backfill.store.delta.reading import read_staged
 from backfill.store.delta.record import read_record, recorded_by, write_record
 from backfill.store.delta.restore import restore_version
-from backfill.store.delta.staging import StagedFiles, write_files
+from backfill.store.delta.schema import delta_schema
+from backfill.store.delta.staging import STAGING, StagedFiles, write_files
 from backfill.store.delta.table import DeltaVersion
 from backfill.store.protocol import Cleaned, Dates, MakeRecord, Replace
 
@@ -55,7 +57,7 @@ class DeltaStore:
     def stage(
         self,
         name: str,
-        frame: DataFrame,
+        frame: DataFrame | StructType,
         *,
         run_id: str,
         partition_by: tuple[str, ...],
@@ -63,11 +65,15 @@ class DeltaStore:
         task_bytes: int | None = None,
     ) -> StagedFiles:
         """As `Store` has it."""
+        folder, run_id = self.folder(name), checked_name(run_id, "run_id")
+        if isinstance(frame, StructType):
+            schema = delta_schema(frame).to_json()
+            return StagedFiles(name, run_id, folder / STAGING / run_id, schema, partition_by, ())
         return write_files(
             frame,
-            self.folder(name),
+            folder,
             name=name,
-            run_id=checked_name(run_id, "run_id"),
+            run_id=run_id,
             partition_by=partition_by,
             sort_by=sort_by,
             task_bytes=task_bytes,
