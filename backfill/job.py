@@ -185,7 +185,7 @@ class Job(PublishedTables):
         if selection.everything:
             plan = plan_everything(selection)
         else:
-            plan = plan_selection(context, selection, explain=False)
+            plan = plan_selection(context, selection, explain=False, shown=False)
         return execute(context, plan, anyway=reason)
 
     def recompute(

@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from backfill import java
 
@@ -47,6 +49,28 @@ def set_options() -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = _OPTIONS + shared
     # Spark's launcher is a JVM of its own.
     os.environ["SPARK_LAUNCHER_OPTS"] = _SHORT
+
+
+class _Known:
+    """A class of the JVM whose methods are looked up once."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        setattr(self, name, found)
+        return found
+
+
+def remember_functions(spark: SparkSession) -> None:
+    """Spares pyspark asking the JVM for each function of Spark, twice, whenever one is used.
+
+    That is half of the time that a column takes to be made, and a third of all calls to the JVM.
+    """
+    view = spark.sparkContext._jvm
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
+        setattr(view, name, _Known(getattr(view, name)))
 
 
 def _archive() -> Path:

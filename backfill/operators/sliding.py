@@ -215,6 +215,8 @@ def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> Dat
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
     found = rows.select("*", *(states[name].alias(part + name) for name in first.values()))
     copies = {name: of for name, of in shared.items() if name != of}
+    if not copies:
+        return found
     return found.select("*", *(F.col(part + of).alias(part + name) for name, of in copies.items()))
 
 

@@ -36,7 +36,9 @@ def plan_everything(selection: Selection) -> Plan:
     return Plan(selection, (FullStage(),))
 
 
-def plan_selection(context: Context, selection: Selection, *, explain: bool) -> Plan:
+def plan_selection(
+    context: Context, selection: Selection, *, explain: bool, shown: bool = True
+) -> Plan:
     """The plan for a selection.
 
     Args:
@@ -44,21 +46,25 @@ def plan_selection(context: Context, selection: Selection, *, explain: bool) -> 
         selection: what was asked for.
         explain: also find out how events become slices and what is read beyond the ranges; and
             plan even for a stale table.
+        shown: also find out the states of dates, which execution does not look at.
 
     Raises:
         TableError: a part is asked for of a table that is stale, and not to explain.
         SourceError: an input can't be read.
     """
     with spark_errors(context.source.snapshot):
-        return _plan(context, selection, explain=explain)
+        return _plan(context, selection, explain=explain, shown=shown)
 
 
-def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
+def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool) -> Plan:
     states = [context.tables[name] for name in context.definitions]
     covered = _common(states)
     # What is covered is not missing, whatever events it has: a year of them is not counted.
     known = covered if selection.missing else NONE
-    counts, late = _counts(context, selection, known.rest())
+    span: Span = EVERYTHING
+    if selection.dates is not None:
+        (span,) = Dates.between(*selection.dates).spans(context.spec.timezone)
+    counts = _by_date(context, dict.fromkeys(context.inputs, known.rest()), span)
     with_events = _alike(counts)
     with_rows = _with_rows(context, with_events, covered)
     wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
@@ -77,10 +83,14 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
         plan = replace(plan, stages=stages)
     if explain:
         plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
+    holes = _hull(with_events | known) if selection.dates is None else wanted
+    plan = replace(plan, without_input=(holes & kept) - with_rows - known)
+    if not shown:
+        return plan
+    late = _late(context, span)
     looked_at = with_rows | covered if selection.dates is None else wanted
     if selection.missing:
         looked_at = wanted
-    holes = _hull(with_events | known) if selection.dates is None else wanted
     spans = [*todo.spans(context.spec.timezone), *((each.low, each.high) for each in plan.reads)]
     read = [
         each
@@ -103,7 +113,6 @@ def _plan(context: Context, selection: Selection, *, explain: bool) -> Plan:
             )
             for each in states
         },
-        without_input=(holes & kept) - with_rows - known,
         waiting=max((_waiting(state, late[state.name]) for state in states), default=0),
         files=len(read),
         size=sum(each.size for each in read),
@@ -152,14 +161,8 @@ def _kept(context: Context, with_events: Dates) -> Dates:
     return Dates.between(date_of(limit, context.spec.timezone), dt.date.max)
 
 
-def _counts(
-    context: Context, selection: Selection, dates: Dates
-) -> tuple[_Counts, dict[str, _Counts]]:
-    """Events by date, on these dates; and for each window those that are not in it yet."""
-    span: Span = EVERYTHING
-    if selection.dates is not None:
-        (span,) = Dates.between(*selection.dates).spans(context.spec.timezone)
-    counts = _by_date(context, dict.fromkeys(context.inputs, dates), span)
+def _late(context: Context, span: Span) -> dict[str, _Counts]:
+    """For each window the events of a span that are not in it yet, by date."""
     late: dict[str, _Counts] = {}
     known: dict[str, _Counts] = {}
     for name in context.definitions:
@@ -177,7 +180,7 @@ def _counts(
         if key not in known:
             known[key] = _by_date(context, open_, span) if open_ else {}
         late[name] = known[key]
-    return counts, late
+    return late
 
 
 def _by_date(context: Context, counted: Mapping[str, Dates], span: Span) -> _Counts:

@@ -77,8 +77,8 @@ def test_runs_over_little_data_start_few_spark_jobs(world: World) -> None:
     context.setLocalProperty("spark.jobGroup.id", "")
     world.check()
     # Two sides of the range are followed.
-    assert 0 < jobs[0] <= 52, jobs
-    assert 0 < jobs[1] <= 18, jobs
+    assert 0 < jobs[0] <= 22, jobs
+    assert 0 < jobs[1] <= 14, jobs
 
 
 @pytest.mark.slow

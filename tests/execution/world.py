@@ -382,38 +382,48 @@ class World:
         return [row for row in rows if date_of(row[at], "UTC") in covered]
 
     def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
-        """The rows that events make, by table."""
+        """The rows that events make, by table of the job."""
         horizon = max(e.time for own in self.files.values() for e in own if e.key is not None)
         if self.placed:
             events = [replace(e, arrival=offset_of(e)) for e in events]
-        return {
-            "sessions": [
-                (e[0].key, e[0].time, e[-1].time, *_values(e), e[-1].time >= horizon - GAP)
-                for e in reference.sessions(events, GAP)
-            ],
-            "exact": [
-                (e[0].key, e[0].time, e[-1].time, _median(e), e[-1].time >= horizon - GAP)
-                for e in reference.sessions(events, GAP)
-            ],
-            "hopping": [
+        return {name: self._expected(name, events, horizon) for name in self.windows}
+
+    def _expected(self, name: str, events: list[Event], horizon: int) -> list[tuple[Any, ...]]:
+        if name in SURROUNDING:
+            return self._rows(events, name, horizon)
+        if name in COUNTED:
+            return self._counted(events, name, horizon)
+        if name in METRICS:
+            return self._stepped(events, name, horizon)
+        if name == "chats":
+            return self._chats(events)
+        if name == "shared":
+            return [
+                (key, end - HOUR, end, len(own), _largest(own), end >= horizon)
+                for (key, end), own in reference.distinct_windows(events, HOUR).items()
+            ]
+        if name == "hopping":
+            return [
                 (key, start, end, len(own), _largest(own), end > horizon)
                 for (key, start, end), own in reference.grouped(
                     events, reference.hopping(3 * HOUR, HOUR)
                 ).items()
-            ],
-            **{name: self._rows(events, name, horizon) for name in SURROUNDING},
-            "shared": [
-                (key, end - HOUR, end, len(own), _largest(own), end >= horizon)
-                for (key, end), own in reference.distinct_windows(events, HOUR).items()
-            ],
-            **{name: self._counted(events, name, horizon) for name in COUNTED},
-            **{name: self._stepped(events, name, horizon) for name in self.metrics},
-            "chats": self._chats(events),
-            "ruled": [
+            ]
+        if name == "ruled":
+            return [
                 (e[0].key, e[0].time, e[-1].time, len(e), _total(e), _open(e, closed, horizon))
                 for e, closed in reference_rules.sessions(RULES, map(_visit, events))
-            ],
-        }
+            ]
+        return [
+            (
+                e[0].key,
+                e[0].time,
+                e[-1].time,
+                *(_values(e) if name == "sessions" else [_median(e)]),
+                e[-1].time >= horizon - GAP,
+            )
+            for e in reference.sessions(events, GAP)
+        ]
 
     def _rows(self, events: list[Event], name: str, horizon: int) -> list[tuple[Any, ...]]:
         """A row for each event: key, time, [id,] values, whether it is open."""

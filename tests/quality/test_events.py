@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from pyspark.sql import SparkSession
@@ -39,8 +40,9 @@ def every_key(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
         monkeypatch.setattr(sample, "SAMPLED", 1)
 
 
+@cache
 def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "flink") -> Counted:
-    """Five events and a copy, counted rightly or not."""
+    """Five events and a copy, counted rightly or not; computed once for all tests."""
     events = spark.createDataFrame(ROWS, "key string, _time bigint, id string")
     sliced = slice_events(
         events,
@@ -51,6 +53,7 @@ def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "fli
         id="id" if deduplicate else None,
         arrival=(),
     )
+    sliced = replace(sliced, frame=sliced.frame.localCheckpoint())
     return looked_at(
         Counted(sliced=sliced, sums={}, events=events, id="id", read=10, quarantined=1)
     )
