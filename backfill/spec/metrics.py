@@ -11,7 +11,8 @@ from backfill.aggregates import Aggregate
 from backfill.errors import BackfillError, JobFileError
 from backfill.metric import Metric
 from backfill.spec import names
-from backfill.spec.parts import AggregateText, Part, Text, number
+from backfill.spec.aggregate_text import AggregateText
+from backfill.spec.parts import Part, Text, number
 from backfill.windows import RollingWindow
 
 

@@ -14,8 +14,7 @@ from pydantic import (
     StringConstraints,
 )
 
-from backfill.aggregates import Aggregate, parse
-from backfill.errors import AggregateError, JobFileError, did_you_mean
+from backfill.errors import JobFileError, did_you_mean
 from backfill.time.durations import Duration, Fixed, duration, fixed
 
 
@@ -84,23 +83,9 @@ def number(value: object) -> object:
     return value
 
 
-def _aggregate(value: object) -> Aggregate:
-    if not isinstance(value, str):
-        raise AggregateError("must be text, such as sum(amount)")
-    try:
-        return parse(value)
-    except AggregateError:
-        if value.count("(") > value.count(")"):
-            # In {revenue: quantile(ms, 0.5)} YAML ends the value at the comma.
-            hint = "Put it in quotes: between { and } a comma ends a value"
-            raise AggregateError("is cut off", value=value, way_out=hint) from None
-        raise
-
-
 Text = Annotated[str, StringConstraints(min_length=1)]
 Columns = Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(_each_once)]
 Span = Annotated[Duration, PlainValidator(_calendar_or_fixed)]
 Flag = Annotated[bool, PlainValidator(_flag)]
 FixedSpan = Annotated[Fixed, PlainValidator(_fixed)]
 Number = Annotated[Any, PlainValidator(number)]
-AggregateText = Annotated[Aggregate, PlainValidator(_aggregate)]

@@ -20,10 +20,10 @@ from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, REASONS, check_zone
 from backfill.message_gaps import Messages, read_messages
 from backfill.spec import names
+from backfill.spec.aggregate_text import AggregateText
 from backfill.spec.checks import Settings
 from backfill.spec.metrics import Metrics
 from backfill.spec.parts import (
-    AggregateText,
     Columns,
     FixedSpan,
     Flag,
