@@ -21,7 +21,7 @@ def from_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -
 
     Spark lets a worker in Python unpack rows that it is given as tuples, for each query anew.
     """
-    arrow = to_arrow_schema(T.StructType.fromDDL(schema), timezone="UTC")
+    arrow = to_arrow_schema(T.StructType.fromDDL(schema))
     values = [list(row) for row in rows]
     columns = [
         pa.array([row[place] for row in values], each.type) for place, each in enumerate(arrow)
