@@ -96,10 +96,14 @@ class Metric:
         return f"{self.name} = {self.aggregate}{grouped} over {windows} every {self.step}{shift}"
 
 
+def grouped_name(metric: Metric, by: tuple[str, ...]) -> str:
+    """The metric's name, with the grouping if it has several."""
+    return f"{metric.name}_by_{'_'.join(by) or 'all'}" if len(metric.by) > 1 else metric.name
+
+
 def value_name(metric: Metric, by: tuple[str, ...], window: Fixed) -> str:
     """The column of a metric's value as of an event."""
-    grouped = f"_by_{'_'.join(by) or 'all'}" if len(metric.by) > 1 else ""
-    return f"{metric.name}{grouped}_{window}"
+    return f"{grouped_name(metric, by)}_{window}"
 
 
 def value_names(metrics: Sequence[Metric]) -> list[str]:

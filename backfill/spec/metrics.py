@@ -9,7 +9,7 @@ from pydantic import AfterValidator, PlainValidator, ValidationInfo, model_valid
 
 from backfill.aggregates import Aggregate
 from backfill.errors import BackfillError, JobFileError
-from backfill.metric import Metric
+from backfill.metric import Metric, grouped_name
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
 from backfill.spec.parts import Part, Text, number
@@ -78,15 +78,15 @@ def metric_tables(
 
 def _tables(name: str, metric: Metric) -> Iterator[tuple[str, RollingWindow, dict[str, Aggregate]]]:
     for by in metric.by:
-        grouping = f"_by_{'_'.join(by) or 'all'}" if len(metric.by) > 1 else ""
+        wanted = grouped_name(metric, by)
         try:
-            table = names.check_window(name + grouping)
+            table = names.check_window(wanted)
             columns = [names.check_aggregate(f"{name}_{each}", by) for each in metric.windows]
         except JobFileError as error:
             way_out = error.way_out
-            if grouping:
+            if wanted != name:
                 way_out = "Give this grouping a metric of its own: the table has its name"
-            raise JobFileError(error.problem, value=name + grouping, way_out=way_out) from None
+            raise JobFileError(error.problem, value=wanted, way_out=way_out) from None
         names.check_key(by)
         yield table, _window(metric, by), dict.fromkeys(columns, metric.aggregate)
 

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import get_args
 
 from backfill.errors import JobFileError, did_you_mean
 from backfill.spec.parts import number
-from backfill.triggers import (
-    AfterAll,
-    AfterAny,
-    AfterCount,
-    AfterEventTime,
-    AfterProcessingTime,
-    AfterSilence,
-    AnyTrigger,
-    Repeatedly,
-)
+from backfill.triggers import AnyTrigger
 
 _KINDS: dict[str, Callable[..., AnyTrigger]] = {
-    kind.__name__: kind
-    for kind in (
-        AfterCount,
-        AfterProcessingTime,
-        AfterSilence,
-        AfterEventTime,
-        AfterAny,
-        AfterAll,
-        Repeatedly,
-    )
+    kind.__name__: kind for kind in get_args(AnyTrigger)
 }
 _WAY_OUT = (
     "Give a number of events, or a trigger such as "
