@@ -211,6 +211,18 @@ def test_rules_take_events_only_where_slices_leave_a_doubt(events: DataFrame) ->
     assert nodes(aggregate(events, short, aggregates=counts, **COMMON))["FileScan"] == 1
 
 
+def test_what_is_doubtful_is_found_once(events: DataFrame) -> None:
+    ruled = SessionWindow(gap="30m", max_duration="2m", new_when="page")
+    result = aggregate(events, ruled, aggregates={"total": agg.sum("amount")}, **COMMON)
+    # One session of each of the 20 keys without the limit.
+    assert len(result.collect()) == 1000
+    _, _, executed = explained(result).partition("Final Plan")
+    executed, _, _ = executed.partition("Initial Plan")
+    found = [each for each in executed.splitlines() if "Exchange hashpartitioning(_wanted" in each]
+    # Events join it, to find where limits cut and to be cut there, and they are filtered by it.
+    assert len([each for each in found if "ReusedExchange" not in each]) == 1
+
+
 def test_only_what_is_needed_is_read(events: DataFrame) -> None:
     result = aggregate(events, SessionWindow(gap="30m"), aggregates={"n": agg.count()}, **COMMON)
     assert scanned(result) == {"user", "at"}
