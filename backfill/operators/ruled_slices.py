@@ -24,11 +24,9 @@ from backfill.operators.grids import Grid
 from backfill.operators.session import breaks
 from backfill.operators.session_rules import (
     ENDS,
-    LEAST,
     STARTS,
     Cutter,
     day_number,
-    every_column,
     limit,
     rule_columns,
     ruled_sessions,
@@ -40,6 +38,7 @@ _MIXED, _NEXT, _COUNT, _FULL = "_mixed", "_next", "_count", "_full"
 _WANTED, _SINCE, _NEEDED, _BUCKET = "_wanted", "_since", "_needed", "_bucket"
 # The hashes of keys that are broadcast at most: one megabyte.
 _BUCKETS = 1 << 16
+_LEAST = -(2**31)
 
 
 def ruled_slices(
@@ -124,8 +123,15 @@ def sessions_of(
 
 def _above(rows: DataFrame, condition: Column) -> Column:
     """A condition on what was exchanged that needs every column, and that Spark leaves above."""
-    whole = condition & (every_column(rows) >= LEAST)
+    whole = condition & (_every_column(rows) >= _LEAST)
     return F.when(F.spark_partition_id() >= 0, whole)
+
+
+def _every_column(rows: DataFrame) -> Column:
+    """A number from `_LEAST` on, in a way that needs every column."""
+    # Spark hashes no maps.
+    fields = [each for each in rows.schema.fields if "map<" not in each.dataType.simpleString()]
+    return F.hash(*(each.name for each in fields))
 
 
 def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -161,11 +167,14 @@ def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> 
         each for each in keys if "collate" not in singles.schema[each].dataType.simpleString()
     ]
     bucket = _bucket(f"{_WANTED}{each}" for each in hashed).alias(_BUCKET)
-    buckets = doubtful.groupBy(bucket).agg(F.min(every_column(doubtful)).alias(_NEEDED))
-    few = F.broadcast(buckets.where(F.col(_NEEDED) >= LEAST))
+    buckets = doubtful.groupBy(bucket).agg(F.min(_every_column(doubtful)).alias(_NEEDED))
+    few = F.broadcast(buckets.where(F.col(_NEEDED) >= _LEAST))
     near = singles.join(few, F.col(_BUCKET) == _bucket(hashed), "left_semi")
     same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
-    inside = F.col(FIRST).between(F.col(f"{_WANTED}{FIRST}"), F.col(f"{_WANTED}{LAST}"))
+    first, last = F.col(f"{_WANTED}{FIRST}"), F.col(f"{_WANTED}{LAST}")
+    # No chain ends before its doubt begins. That is asked so that all who use these events need
+    # _SINCE: else the chains are exchanged with it and without it.
+    inside = (F.col(FIRST) >= first) & (F.greatest(FIRST, _SINCE) <= last)
     # An event is of one chain at most.
     return near.join(doubtful, reduce(and_, same, inside)).select(*singles.columns, _SINCE)
 

@@ -30,8 +30,6 @@ from backfill.windows import SessionWindow, TumblingWindow
 
 #: What the rules look at: the values of `new_when` by position, and whether the predicates hold.
 VALUE, STARTS, ENDS = "_value", "_starts", "_ends"
-#: The least hash.
-LEAST = -(2**31)
 #: The number of an event's session, and of the event itself, within its key, from 1.
 SESSION, ROW = "_session", "_row"
 
@@ -173,11 +171,9 @@ class Cutter:
         beyond = F.col(FIRST) > limit(self.window, F.col(_FROM))
         if self.window.max_events is not None:
             beyond |= F.col(_PLACE) >= self.window.max_events
-        # Every column is needed, so that Spark reads and exchanges the events once for both uses.
-        needed = F.min(every_column(stretched)) >= LEAST
         long = (
             stretched.groupBy(*self.keys, _STRETCH)
-            .agg((F.bool_or(beyond) & needed).alias(_NEW), F.collect_list(FIRST).alias(FIRST))
+            .agg(F.bool_or(beyond).alias(_NEW), F.collect_list(FIRST).alias(FIRST))
             .where(_NEW)
         )
         found = long.select(
@@ -247,13 +243,6 @@ def limit(window: SessionWindow, start: Column) -> Column:
     if window.max_duration_on == "start":
         return start + most
     return start - F.pmod(start, F.lit(most)) + 2 * most
-
-
-def every_column(rows: DataFrame) -> Column:
-    """A number from `LEAST` on, in a way that needs every column."""
-    # Spark hashes no maps.
-    fields = [each for each in rows.schema.fields if "map<" not in each.dataType.simpleString()]
-    return F.hash(*(each.name for each in fields))
 
 
 def long_enough(window: SessionWindow) -> Column:
