@@ -20,7 +20,7 @@ from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.fitting import check_arrival, check_dimensions, check_names
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
-from backfill.operators.last_seen import last_seen, with_next
+from backfill.operators.last_seen import last_seen, with_distances
 from backfill.operators.rule_inputs import rule_inputs
 from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
@@ -96,7 +96,7 @@ def slice_events(
             if isinstance(one.window, SlidingWindow)
             for each in one.aggregates.values()
         )
-        single = frame = keep(with_next(single, keys.inner, counted, found.arrival))
+        single = frame = keep(with_distances(single, keys.inner, counted, found.arrival))
         deduplicate = False
     singles: dict[AnyWindow, DataFrame] = {
         each.window: _singles(inputs(also=rule_inputs(events, each.window)), each.window, id)

@@ -1,9 +1,9 @@
-"""Distinct values of sliding windows, counted by when each value was seen last.
+"""Distinct values of windows that slide, counted by the spans in which each value is present.
 
-An event is the last of its value in a window from its own time on, until an event with the same
-value follows, or the window has moved past it. So the number of distinct values of a window is the
-number of events for which this has begun, less the number of those for which it has ended: two
-running counts, whatever the number of values. No set of values is ever held or merged.
+An event begins a span of its value unless another one with this value came at most a window's
+length before, and ends one unless another comes at most so long after. So the number of distinct
+values of a window is the number of spans that have begun, less the number of those that have ended:
+two running counts, whatever the number of values. No set of values is ever held or merged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,8 @@ from backfill.aggregates.bound import Bound
 from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import TIME
 
-#: Kinds of rows: an event with the same value follows; the window has moved past the event. Each
-#: aggregate has a pair of its own. The second comes before all others of its instant.
-_FOLLOWED, _PASSED = 4, -1
-
-
-def _next(seen: Bound) -> str:
-    return f"_next{seen.input}"
+#: Before an input: how long before, and after, another event had the same value, µs.
+_SINCE, _UNTIL = "_since", "_until"
 
 
 def last_seen(aggregates: Iterable[Bound]) -> list[Bound]:
@@ -33,12 +28,12 @@ def last_seen(aggregates: Iterable[Bound]) -> list[Bound]:
     return [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
 
 
-def with_next(
-    events: DataFrame, keys: Sequence[str], seen: Sequence[Bound], arrival: Sequence[str]
+def with_distances(
+    events: DataFrame, keys: Sequence[str], seen: Iterable[Bound], arrival: Sequence[str]
 ) -> DataFrame:
-    """Adds, for each aggregate, time and arrival of the next event with the same value.
+    """Adds, for each aggregate, how far the events with the same value are from each other.
 
-    Not where they are there already: for all sliding windows of a job they are found once.
+    Not where that is there already: for all windows of a job it is found once.
 
     Args:
         events: key, time and arrival columns, and the aggregates' inputs.
@@ -46,57 +41,43 @@ def with_next(
         seen: aggregates whose distinct values are counted.
         arrival: the columns that order events with equal times.
     """
-    place = F.struct(TIME, *arrival)
+    time = F.col(TIME)
     for each in seen:
-        if _next(each) in events.columns:
-            continue
         assert each.input is not None
+        if f"{_SINCE}{each.input}" in events.columns:
+            continue
         value = F.col(each.input)
         # Events without a value have none to wait for, and are kept from gathering in one task.
-        apart = F.when(value.isNull(), F.col(TIME))
+        apart = F.when(value.isNull(), time)
         same = Over.partitionBy(*keys, positive_zero(value, each.type), apart)
-        events = events.withColumn(_next(each), F.lead(place).over(same.orderBy(TIME, *arrival)))
+        same = same.orderBy(TIME, *arrival)
+        events = events.withColumns(
+            {
+                f"{_SINCE}{each.input}": time - F.lag(TIME).over(same),
+                f"{_UNTIL}{each.input}": F.lead(TIME).over(same) - time,
+            }
+        )
     return events
 
 
-def ends(
-    seen: Sequence[Bound], arrival: Sequence[str], total: int | None, tick: int
-) -> list[tuple[Column, Column, list[Column]]]:
-    """For each aggregate when an event ceases to be the last of its value: kind, instant, arrival.
-
-    The instant is NULL where it never does.
+def begins(seen: Bound, span: int | None) -> Column:
+    """Whether an event begins a span in which its value is present; `with_distances` came before.
 
     Args:
-        seen: as for `with_next`, which has been there.
-        arrival: the same.
-        total: how long a window is, µs; None: it has no start.
-        tick: the resolution of time, µs.
+        seen: an aggregate whose distinct values are counted.
+        span: how long a window is, µs; None: it has no start.
     """
-    found = []
-    for index, each in enumerate(seen):
-        assert each.input is not None
-        after = F.col(_next(each))
-        followed, passed = after.isNotNull(), F.lit(None).cast("long")
-        if total is not None:
-            last = F.col(TIME) + total
-            followed, passed = followed & (after[TIME] <= last), last + tick
-        at = F.when(followed, after[TIME]).otherwise(passed)
-        kind = F.when(followed, _FOLLOWED + index).otherwise(_PASSED - index)
-        arrived = [F.when(followed, after[name]) for name in arrival]
-        found.append((kind, F.when(F.col(each.input).isNotNull(), at), arrived))
-    return found
+    return _alone(seen, _SINCE, span)
 
 
-def change(index: int, seen: Bound, kind: Column, counted: Column) -> Column:
-    """By how much a row changes the number of distinct values.
+def ends(seen: Bound, span: int | None) -> Column:
+    """Whether an event ends a span in which its value is present; arguments as of `begins`."""
+    return _alone(seen, _UNTIL, span)
 
-    Args:
-        index: of the aggregate among those that are counted so.
-        seen: it.
-        kind: the row's.
-        counted: whether the row is one at which its event counts.
-    """
+
+def _alone(seen: Bound, distance: str, span: int | None) -> Column:
     assert seen.input is not None
-    begins = counted & F.col(seen.input).isNotNull()
-    ceases = kind.isin(_FOLLOWED + index, _PASSED - index)
-    return F.when(begins, 1).when(ceases, -1).cast("long")
+    far = F.col(f"{distance}{seen.input}")
+    # What no window reaches back from has no other event beyond its reach.
+    alone = far.isNull() if span is None else far.isNull() | (far > span)
+    return F.col(seen.input).isNotNull() & alone

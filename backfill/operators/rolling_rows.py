@@ -19,11 +19,10 @@ from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from backfill.aggregates.base import positive_zero
 from backfill.aggregates.bound import Bound, Part
 from backfill.aggregates.numbers import one
 from backfill.columns import EVENTS, TIME
-from backfill.operators.last_seen import last_seen
+from backfill.operators.last_seen import begins, ends, last_seen, with_distances
 from backfill.operators.rolling_parts import (
     Order,
     Windows,
@@ -39,8 +38,6 @@ from backfill.operators.sliding import with_states
 PEERS = "_peers"
 #: Keeps rows without a key from gathering in one task.
 _APART = "_apart"
-# Before an input: how long before, and after, another event had the same value, µs.
-_SINCE, _UNTIL = "_since", "_until"
 # Before a window's length and a state: totals up to the row, and of what a window has left behind.
 _TOTAL, _LEFT = "_total", "_left"
 # After an aggregate's states: the number of its values.
@@ -81,8 +78,8 @@ def rolling_rows(
     counted = F.col(counts)
     rows = _exchanged(rows, keys)
     order = Order((*keys, _APART), (TIME, *arrival), before)
-    for each in {each.input: each for own in seen.values() for each in own}.values():
-        rows = _with_apart(rows, each, order)
+    every = [each for own in seen.values() for each in own]
+    rows = with_distances(rows, order.group, every, arrival)
     rows = with_lasting(rows, merged, order, counted)
     rows = _with_totals(rows, subtracted, seen, merged, order, counted)
     rows = with_begun(rows, merged, order, counted)
@@ -111,22 +108,6 @@ def _exchanged(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return apart.repartition(*keys, _APART) if keys else apart.coalesce(1)
 
 
-def _with_apart(rows: DataFrame, seen: Bound, order: Order) -> DataFrame:
-    """How far the events with the same value are from each other."""
-    assert seen.input is not None
-    value = F.col(seen.input)
-    # Rows without a value are not looked at.
-    same = Over.partitionBy(*order.group, positive_zero(value, seen.type))
-    same = same.orderBy(*order.place)
-    time = F.col(TIME)
-    return rows.withColumns(
-        {
-            f"{_SINCE}{seen.input}": time - F.lag(TIME).over(same),
-            f"{_UNTIL}{seen.input}": F.lead(TIME).over(same) - time,
-        }
-    )
-
-
 def _with_totals(
     rows: DataFrame,
     subtracted: Windows,
@@ -143,7 +124,7 @@ def _with_totals(
     for span, own in seen.items():
         for each in own:
             [name] = each.states()
-            begun = _ends(each, _SINCE, span, counted)
+            begun = counted & begins(each, span)
             up_to[f"{name}_{span}"] = F.count(F.when(begun, F.lit(1))).over(order.so_far())
     up_to = {f"{_TOTAL}{name}": state for name, state in up_to.items()}
     rows = with_states(rows, "", up_to | of_next(merged, order))
@@ -159,7 +140,7 @@ def _with_totals(
             states |= _totals(each, counted, frame)
         for each in seen[span]:
             [name] = each.states()
-            ended = _ends(each, _UNTIL, span, counted)
+            ended = counted & ends(each, span)
             states[name] = F.count(F.when(ended, F.lit(1))).over(frame)
         behind |= {f"{_LEFT}{span}{name}": state for name, state in states.items()}
     rows = with_states(rows, "", behind)
@@ -175,13 +156,6 @@ def _totals(each: Bound, counted: Column, frame: WindowSpec) -> dict[str, Column
     value = F.when(counted, F.col(each.input))
     present = F.sum(one(value)).over(frame)
     return {**each.over(counted, frame), f"_{each.index}{_PRESENT}": present}
-
-
-def _ends(seen: Bound, apart: str, span: int, counted: Column) -> Column:
-    """Whether an event begins (_SINCE) or ends (_UNTIL) a span in which its value is present."""
-    assert seen.input is not None
-    distance = F.col(f"{apart}{seen.input}")
-    return counted & F.col(seen.input).isNotNull() & (distance.isNull() | (distance > span))
 
 
 def _since(span: int, up_to: str, behind: str) -> Column:

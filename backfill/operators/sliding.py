@@ -16,6 +16,8 @@ doubles do not drift.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
@@ -25,14 +27,15 @@ from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, Part
 from backfill.columns import EVENTS, TIME
 from backfill.operators.grids import floor_to
-from backfill.operators.last_seen import change, ends, last_seen, with_next
+from backfill.operators.last_seen import begins, ends, last_seen, with_distances
 from backfill.windows import SlidingWindow
 
 #: The instant at which a row of a window's key counts, leaves, or asks; µs.
 AT = "_at"
 _KIND, _SLICE, _GROUP = "_kind", "_slice", "_group"
-#: In this order at the same instant: an event is not part of what came before it.
-_ASKS, _COUNTS, _BOTH, _LEAVES = 0, 1, 2, 3
+#: In this order at the same instant: an event is not part of what came before it. A span in which a
+#: value is present ends a tick after its last event has left.
+_ENDS, _ASKS, _COUNTS, _BOTH, _LEAVES = -1, 0, 1, 2, 3
 #: The slices of windows that have no start.
 _DAY = 86_400_000_000
 
@@ -41,6 +44,8 @@ _DAY = 86_400_000_000
 _HEAD, _WHOLE, _TAIL = "_head", "_whole", "_tail"
 #: What has been joined of them.
 _SO_FAR = "_so_far"
+#: Before a state: by how much a row changes a number of distinct values.
+_CHANGE = "_change"
 
 
 def sliding(
@@ -80,7 +85,8 @@ def sliding(
     aggregates = [each for each in aggregates if each not in seen]
     about = max((each.aggregate.slices for each in aggregates), default=Aggregate.slices)
     width, count = _slices(total, about)
-    rows = _rows(with_next(events, keys, seen, arrival), window, tick, clips, seen, arrival)
+    apart = with_distances(events, keys, seen, arrival)
+    rows = _rows(apart, window, tick, clips, seen, arrival)
     if null_key and keys:
         # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
         group = [_GROUP]
@@ -109,7 +115,7 @@ def sliding(
             # once.
             parts.append(_WHOLE)
         inner = aggregates if count != 1 else None
-        whole = _whole(rows, group, inner, frame, seen, all_before)
+        whole = _whole(rows, group, inner, frame, _changes(seen), all_before)
         found = found.join(whole, [*group, _SLICE])
     distinct = {
         name: F.coalesce(F.col(_WHOLE + name), F.lit(0)) + F.coalesce(F.col(_HEAD + name), F.lit(0))
@@ -143,8 +149,8 @@ def _rows(
 ) -> DataFrame:
     """The events, once for each instant at which they count, leave, or ask for a window.
 
-    And, for each aggregate of `seen`, once for the instant at which they are no longer the last of
-    their value.
+    And once for the instant at which a value of `seen` is no longer present, where they are the
+    last with it.
     """
     time, total = F.col(TIME), window.reach_us
     row = [(_LEAVES, time + total)] if total is not None else []
@@ -157,17 +163,23 @@ def _rows(
         row += [(_COUNTS, time), (_ASKS, time + ahead)]
     else:
         row += [(_BOTH, time)]
-    own = [F.col(each) for each in arrival]
+    begun = {name: begins(each, total) for each in seen for name in each.states()}
+    ended = {name: ends(each, total) for each in seen for name in each.states()}
+    if seen and total is not None:
+        row += [(_ENDS, F.when(reduce(or_, ended.values()), time + total + tick))]
     kinds = [
         F.struct(
-            kind.alias(_KIND),
+            F.lit(kind).alias(_KIND),
             at.alias(AT),
-            *(each.alias(name) for each, name in zip(arrived, arrival, strict=True)),
+            *(F.when(F.lit(kind != _ENDS), F.col(each)).alias(each) for each in arrival),
+            *(
+                F.when(begun[name] & F.lit(kind in (_COUNTS, _BOTH)), 1)
+                .when(ended[name] & F.lit(kind == _ENDS), -1)
+                .alias(_CHANGE + name)
+                for name in begun
+            ),
         )
-        for kind, at, arrived in [
-            *((F.lit(kind), at, own) for kind, at in row),
-            *ends(seen, arrival, total, tick),
-        ]
+        for kind, at in row
     ]
     rest = [each for each in events.columns if each not in arrival]
     exploded = events.withColumn("_row", F.explode(F.array(*kinds))).select(*rest, "_row.*")
@@ -176,9 +188,7 @@ def _rows(
 
 def _changes(seen: Sequence[Bound]) -> dict[str, Column]:
     """By how much a row changes each number of distinct values."""
-    kind = F.col(_KIND)
-    counted = kind.isin(_COUNTS, _BOTH)
-    return {each.states()[0]: change(index, each, kind, counted) for index, each in enumerate(seen)}
+    return {name: F.col(_CHANGE + name) for each in seen for name in each.states()}
 
 
 def _with_running(
@@ -236,7 +246,7 @@ def _whole(
     group: Sequence[str],
     aggregates: Sequence[Bound] | None,
     frame: WindowSpec,
-    seen: Sequence[Bound],
+    changes: Mapping[str, Column],
     all_before: WindowSpec,
 ) -> DataFrame:
     """For each slice the merged states of the whole slices before it.
@@ -246,12 +256,11 @@ def _whole(
         group: the key columns.
         aggregates: whose states are merged; None for none, nor the number of events.
         frame: over the slices that the windows of a slice hold.
-        seen: aggregates whose distinct values are counted.
+        changes: by how much a row changes each number of distinct values.
         all_before: over all slices before.
     """
     counted = F.col(_KIND).isin(_COUNTS, _BOTH)
     states = [state for each in aggregates or () for state in each.partial(counted)]
-    changes = _changes(seen)
     # From the events again: combined before the exchange, that costs less than to go through the
     # exchanged rows twice.
     slices = (
