@@ -47,13 +47,13 @@ def _rank(value: Any) -> Any:
 
 
 def ordered(window: SessionWindow, visits: Iterable[Visit]) -> list[Visit]:
-    """By time, arrival, and then what the rules look at, then the value."""
+    """By time, arrival, what the rules look at, and then what tests aggregate: value, campaign."""
 
     def place(v: Visit) -> Any:
         looked_at = [_rank(getattr(v, name)) for name in window.new_when]
         looked_at += [v.login is True] if window.start_when else []
         looked_at += [v.logout is True] if window.end_when else []
-        return (v.time, v.arrival, *looked_at, _rank(v.value))
+        return (v.time, v.arrival, *looked_at, _rank(v.value), _rank(v.campaign))
 
     return sorted(visits, key=place)
 
