@@ -114,9 +114,10 @@ def sessions_of(
     # asked of it may differ below the exchange: no column that only one of them needs, and no
     # filter. By the keys alone Spark leaves out the exchange: there the rows are by these already.
     judged = stretches.repartition(*keys, _CHAIN)
-    sure = judged.where(_above(judged, ~F.col(_DOUBT))).withColumn(ORDINAL, alone)
+    kept = [alone.alias(ORDINAL) if each == ORDINAL else F.col(each) for each in columns]
+    sure = judged.where(_above(judged, ~F.col(_DOUBT))).select(*kept)
     again = _events_of(singles, _doubtful(judged, keys), keys)
-    return sure.select(*columns).unionByName(
+    return sure.unionByName(
         ruled_sessions(again, cutter, aggregates, since=_SINCE).select(*columns)
     )
 
@@ -205,7 +206,7 @@ def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
     overlaps = F.coalesce((first <= F.col(_BEFORE)) | (first == F.col(_NEXT)), F.lit(False))
     placed = placed.withColumn(_CUT, cut)
     placed = placed.withColumn(_MIXED, ((F.col(_CUT) & ~F.col(_GAP)) | ended) & overlaps)
-    goes_on = F.lead(_CUT).over(in_order) & ~F.lead(_GAP).over(in_order)
+    goes_on = F.lead(F.col(_CUT) & ~F.col(_GAP)).over(in_order)
     began = {
         _CHAIN: F.max(F.when(F.col(_GAP), first)).over(so_far),
         START: F.max(F.when(F.col(_CUT), first)).over(so_far),

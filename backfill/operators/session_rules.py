@@ -33,7 +33,7 @@ VALUE, STARTS, ENDS = "_value", "_starts", "_ends"
 #: The number of an event's session, and of the event itself, within its key, from 1.
 SESSION, ROW = "_session", "_row"
 
-_GAP, _CUT, _STRETCH, _BEGAN, _FROM = "_gap", "_cut", "_stretch", "_began", "_from"
+_GAP, _CUT, _STRETCH, _FROM = "_gap", "_cut", "_stretch", "_from"
 _PLACE, _NEW, _LIMIT, _BEFORE, _FRESH = "_place", "_new", "_limit", "_before", "_fresh"
 
 
@@ -83,6 +83,7 @@ class Cutter:
         after = F.lead(_NEW).over(in_order)
         goes_on = F.coalesce(~F.lead(_GAP).over(in_order), F.lit(False))
         ends = F.coalesce(F.col(ENDS), F.lit(False)) if self.window.end_when else F.lit(False)
+        ordinal = session - F.col(_FRESH)
         return (
             cut.withColumns(
                 {
@@ -96,8 +97,7 @@ class Cutter:
                 _FRESH,
                 F.max(F.when(new & ~F.col(_BEFORE).eqNullSafe(F.col(START)), session)).over(so_far),
             )
-            .withColumn(ORDINAL, session - F.col(_FRESH))
-            .drop(_GAP, _CUT, _STRETCH, _BEGAN, _FROM, _NEW, _BEFORE, _FRESH)
+            .select(*events.columns, ROW, SESSION, START, CLOSED, ordinal.alias(ORDINAL))
         )
 
     @cached_property
@@ -152,19 +152,19 @@ class Cutter:
         stretched = events.withColumns(
             {
                 _STRETCH: F.sum(cut.cast("long")).over(self._so_far),
-                _BEGAN: F.max(F.when(cut, F.col(ROW))).over(self._so_far),
+                _PLACE: F.col(ROW) - F.max(F.when(cut, F.col(ROW))).over(self._so_far),
                 _FROM: F.max(F.when(cut, F.col(FIRST))).over(self._so_far),
             }
-        ).withColumn(_PLACE, F.col(ROW) - F.col(_BEGAN))
+        )
         if window.max_duration is None:
             full = F.pmod(F.col(_PLACE), F.lit(window.max_events)) == 0
-            return stretched.withColumn(_NEW, full).drop(_PLACE)
+            return stretched.withColumn(_NEW, full)
         found = self._cuts(stretched)
         other = [F.col(f"{_LIMIT}{each}") for each in (*self.keys, _STRETCH, _PLACE)]
         own = [F.col(each) for each in (*self.keys, _STRETCH, _PLACE)]
         same = reduce(and_, (a.eqNullSafe(b) for a, b in zip(own, other, strict=True)))
-        joined = stretched.join(found, same, "left")
-        return joined.withColumn(_NEW, cut | other[-1].isNotNull()).select(*stretched.columns, _NEW)
+        new = (cut | other[-1].isNotNull()).alias(_NEW)
+        return stretched.join(found, same, "left").select(*stretched.columns, new)
 
     def _cuts(self, stretched: DataFrame) -> DataFrame:
         """Where stretches that are longer than the limits are cut: key, stretch, place."""
@@ -223,6 +223,7 @@ def ruled_sessions(
         One row per session, dropped ones as well: key, START and END (µs), the number of events,
         CLOSED, ORDINAL, merged states.
     """
+    also = [since] if since else []
     grouped = cutter.numbered(events).groupBy(*cutter.keys, SESSION)
     sessions = grouped.agg(
         F.min(FIRST).alias(START),
@@ -231,9 +232,11 @@ def ruled_sessions(
         F.bool_or(CLOSED).alias(CLOSED),
         F.first(ORDINAL).alias(ORDINAL),
         *(state for each in aggregates for state in each.partial()),
-        *([F.first(since).alias(since)] if since else []),
-    ).drop(SESSION)
-    return sessions.where(F.col(START) >= F.col(since)).drop(since) if since else sessions
+        *(F.first(each).alias(each) for each in also),
+    )
+    for each in also:
+        sessions = sessions.where(F.col(START) >= F.col(each))
+    return sessions.drop(SESSION, *also)
 
 
 def limit(window: SessionWindow, start: Column) -> Column:
