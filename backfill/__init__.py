@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backfill.job import Job, reconcile
     from backfill.joins import as_of, join, session_join
     from backfill.metric import Metric
+    from backfill.reconciliation.stream_joins import reconcile_join
     from backfill.rolling import metrics, metrics_at
     from backfill.update_history import table_as_of, updates
 
@@ -66,6 +67,7 @@ __all__ = [
     "metrics",
     "metrics_at",
     "reconcile",
+    "reconcile_join",
     "session_join",
     "sessionize",
     "table_as_of",
@@ -85,6 +87,7 @@ _HOMES = {
     "metrics": "backfill.rolling",
     "metrics_at": "backfill.rolling",
     "reconcile": "backfill.job",
+    "reconcile_join": "backfill.reconciliation.stream_joins",
     "session_join": "backfill.joins",
     "sessionize": "backfill.api",
     "table_as_of": "backfill.update_history",

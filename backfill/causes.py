@@ -84,6 +84,12 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
                 of_order=True,
             ),
             Cause(
+                name="spurious",
+                since="an event was written alone before its partner came; of joins only",
+                color="#86bcb6",
+                of_order=True,
+            ),
+            Cause(
                 name="redelivered",
                 since="an event was delivered twice; the batch counts it once",
                 color="#59a14f",

@@ -39,7 +39,7 @@ def by_key(table: pa.Table, keys: Sequence[str]) -> dict[Key, list[Values]]:
     for field in table.schema:
         if pa.types.is_nested(field.type) or pa.types.is_timestamp(field.type):
             for row in rows:
-                row[field.name] = _comparable(row[field.name], field.type)
+                row[field.name] = comparable(row[field.name], field.type)
     found: dict[Key, list[Values]] = {}
     for row in rows:
         key = tuple(_itself(row.pop(each)) for each in keys)
@@ -96,7 +96,7 @@ def events_of(
     return events, copies
 
 
-def _comparable(value: Any, type: pa.DataType) -> Any:
+def comparable(value: Any, type: pa.DataType) -> Any:
     """Structs as tuples, which have an order, maps as mappings, which have none; times in UTC."""
     if value is None:
         return None
@@ -105,10 +105,10 @@ def _comparable(value: Any, type: pa.DataType) -> Any:
     if not pa.types.is_nested(type):
         return value
     if pa.types.is_struct(type):
-        return tuple(_comparable(value[each.name], each.type) for each in type)
+        return tuple(comparable(value[each.name], each.type) for each in type)
     if pa.types.is_map(type):
-        return {key: _comparable(each, type.item_type) for key, each in value}
-    return [_comparable(each, type.value_type) for each in value]
+        return {key: comparable(each, type.item_type) for key, each in value}
+    return [comparable(each, type.value_type) for each in value]
 
 
 def _itself(value: Any) -> Any:

@@ -1,0 +1,260 @@
+"""A join in batch against what streaming joins wrote: recorded ones, and replayed ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill import reconcile_join
+from backfill.errors import BackfillError
+from backfill.reconciliation.stream_joins import JoinReconciled
+from backfill.replay import Event, replay_join
+from backfill.time.durations import fixed
+from tests.engines.recordings import Recording, recordings
+from tests.engines.test_recorded_joins import rows as recorded_events
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+MS = 1_000
+#: Of Kafka Streams: events without a partner looked for at each event, or at times; and inner.
+JOINS = [
+    each
+    for each in recordings("joins")
+    if each.folder.name in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
+]
+INTERVALS = [each for each in recordings("interval-join") if each.folder.name == "asymmetric"]
+SCHEMA = "key string, time bigint, n int, clock bigint, empty boolean"
+
+Pair = tuple[Any, "int | None", "int | None"]
+
+
+def frames(
+    spark: SparkSession, events: Iterable[tuple[bool, Any, int, int, int, bool]]
+) -> list[DataFrame]:
+    """The left and the right side: key, time in ms, arrival, wall clock, whether it is empty."""
+    sides: dict[bool, list[Any]] = {True: [], False: []}
+    for left, *row in events:
+        sides[left].append(tuple(row))
+    return [spark.createDataFrame(sides[left], SCHEMA) for left in (True, False)]
+
+
+def recorded(spark: SparkSession, tick: int) -> list[DataFrame]:
+    return frames(
+        spark,
+        (
+            (
+                row["side"] == "left",
+                row["key"],
+                row["time"],
+                row["arrival"],
+                (row["arrival"] + 1) * tick,
+                row["empty"],
+            )
+            for row in recorded_events()
+        ),
+    )
+
+
+def output(spark: SparkSession, pairs: Sequence[Pair]) -> DataFrame:
+    return spark.createDataFrame(list(pairs), "key string, n int, n_right int")
+
+
+def written(recording: Recording) -> list[Pair]:
+    return [(row["key"], row["left"], row["right"]) for row in recording.rows("output")]
+
+
+def compared(spark: SparkSession, recording: Recording, pairs: Sequence[Pair]) -> JoinReconciled:
+    given = recording.settings
+    if given["engine"] == "flink":
+        own = {"engine": "flink", "watermark_delay": f"PT{given['watermark_delay'].upper()}"}
+        tick = 0
+    else:
+        own = {each: given[each] for each in ("grace", "emit_interval", "spurious", "store")}
+        tick = round(float(given["wall_clock_per_event"].removesuffix("s")) * 1e6)
+    left, right = recorded(spark, tick)
+    return reconcile_join(
+        left,
+        right,
+        output(spark, pairs),
+        on="key",
+        time="time",
+        time_format="epoch_ms",
+        arrival="n",
+        within=(given["before"], given["after"]),
+        how=given.get("how", "inner"),
+        wall_clock="clock" if tick else None,
+        skipped=None if given["engine"] == "flink" else "empty",
+        **own,
+    )
+
+
+def joined(recording: Recording) -> list[Pair]:
+    """The join in batch, pair by pair."""
+    given = recording.settings
+    before, after = (fixed(given[each], field=each).us // MS for each in ("before", "after"))
+    how = given.get("how", "inner")
+    # Flink joins records without a value like others.
+    all_alike = given["engine"] == "flink"
+    events = [each for each in recorded_events() if all_alike or not each["empty"]]
+    left = [each for each in events if each["side"] == "left"]
+    right = [each for each in events if each["side"] == "right"]
+    pairs: list[Pair] = [
+        (one["key"], one["arrival"], two["arrival"])
+        for one in left
+        for two in right
+        if one["key"] is not None
+        and one["key"] == two["key"]
+        and -before <= two["time"] - one["time"] <= after
+    ]
+    lefts, rights = ({pair[place] for pair in pairs} for place in (1, 2))
+    if how != "inner":
+        pairs += [(e["key"], e["arrival"], None) for e in left if e["arrival"] not in lefts]
+    if how == "full":
+        pairs += [(e["key"], None, e["arrival"]) for e in right if e["arrival"] not in rights]
+    return pairs
+
+
+def differing(found: JoinReconciled, side: str) -> Counter[Pair]:
+    return Counter(
+        (each.row["key"], each.row["n"], each.row["n_right"])
+        for each in found.differences
+        if each.side == side
+    )
+
+
+@pytest.mark.parametrize("recording", [*JOINS, *INTERVALS], ids=lambda each: each.name)
+def test_what_an_engine_wrote_is_explained(spark: SparkSession, recording: Recording) -> None:
+    batch, stream = Counter(joined(recording)), Counter(written(recording))
+    found = compared(spark, recording, written(recording))
+    assert differing(found, "batch") == batch - stream
+    assert differing(found, "stream") == stream - batch
+    assert (found.matched, found.batch, found.stream) == (
+        (batch & stream).total(),
+        batch.total(),
+        stream.total(),
+    )
+    assert found.unexplained == 0
+    assert found.causes
+
+
+def test_causes_of_a_recording(spark: SparkSession) -> None:
+    """Which they are, and that rows which nothing explains are called so."""
+    (recording,) = (each for each in recordings("joins") if each.folder.name == "left-5s-spurious")
+    pairs = written(recording)
+    found = compared(spark, recording, pairs)
+    assert found.causes == {"spurious": 80, "late": 62}
+    assert not found.ok(["late"])
+    assert found.ok(list(found.causes))
+    # Of one key a row is gone, and of another one there is a row twice.
+    times = Counter(right for _, _, right in pairs)
+    gone = next(each for each in pairs if each[0] == "b" and times[each[2]] > 1 and each[2])
+    twice = next(each for each in pairs if each[0] == "bb" and None not in each)
+    pairs.remove(gone)
+    again = compared(spark, recording, [*pairs, twice])
+    unexplained = {each.row["key"] for each in again.differences if each.cause == "unexplained"}
+    assert unexplained == {"b", "bb"}
+    assert not again.ok(list(found.causes))
+
+
+def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
+    """Of a hundred keys, most of which lack some; the operator's settings are drawn, too."""
+    random = Random(7)
+    for how, settings in (
+        ("inner", {"engine": "flink", "watermark_delay": "3ms"}),
+        ("full", {"grace": "4ms"}),
+    ):
+        events = []
+        for n in range(1500):
+            time = n // 5 + random.choice([0, 0, 0, -7, -30, 4])
+            key = f"k{random.randrange(100)}"
+            events.append((random.random() < 0.5, key, max(0, time), n, 0, False))
+        gone = set(random.sample(range(1500), 60))
+        sides: dict[bool, list[Event]] = {True: [], False: []}
+        for left, key, time, n, _, _ in events:
+            if n not in gone:
+                sides[left].append(Event(key=key, time=time * MS, arrival=n))
+        replayed = replay_join(sides[True], sides[False], within="9ms", how=how, **settings)
+        pairs = [(each.key, each.left, each.right) for each in replayed.emissions]
+        left, right = frames(spark, events)
+        found = reconcile_join(
+            left,
+            right,
+            output(spark, pairs),
+            on="key",
+            time="time",
+            time_format="epoch_ms",
+            arrival="n",
+            within="9ms",
+            how=how,
+            **settings,
+        )
+        assert found.causes["missing_in_stream"] > 0
+        # What the missing events would have moved, the clock or a store, shows in other keys; and
+        # an event without partner leaves no trace of itself in an inner join.
+        missing = {
+            number
+            for each in found.differences
+            if each.cause == "missing_in_stream"
+            for number in (each.row["n"], each.row["n_right"])
+        }
+        assert missing & gone
+        assert found.unexplained < found.causes["missing_in_stream"]
+        assert found.matched + sum(differing(found, "batch").values()) == found.batch
+        assert found.matched + sum(differing(found, "stream").values()) == found.stream
+
+
+def test_nothing_differs(spark: SparkSession) -> None:
+    left, right = frames(spark, [(True, "a", 1, 0, 0, False), (False, "a", 2, 1, 0, False)])
+    found = reconcile_join(
+        left,
+        right,
+        output(spark, [("a", 0, 1)]),
+        on="key",
+        time="time",
+        time_format="epoch_ms",
+        arrival="n",
+        within="1ms",
+    )
+    assert (found.matched, found.differences, found.ok()) == (1, (), True)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"within": "5 messages"}, "within: a stream's join is compared where it pairs events by time"),
+    ({"how": "anti"}, "how: must be inner or left or full"),
+    ({"engine": "storm"}, "engine: has no join of two streams that is known here"),
+    ({"arrival": "nn"}, "arrival: the left side has no such column"),
+    ({"arrival": "key"}, "arrival: two events of the left side have the same"),
+    ({"partition": "part"}, "partition, wall_clock: the left side has no such column"),
+    ({"columns": "key, n AS number"}, "stream: the join has no such column"),
+    ({"columns": "n"}, "on: the stream has no such column"),
+    ({"columns": "key, bigint(n) AS n"}, "stream: is bigint in the stream, and int in the join"),
+    ({"skipped": 3}, "skipped: must be a predicate"),
+    ({"engine": "flink", "skipped": "empty"}, "skipped: the engine flink joins records without"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED, ids=lambda each: str(each)[:40])
+def test_what_is_refused(spark: SparkSession, given: dict[str, Any], message: str) -> None:
+    events = [
+        (True, "a", 1, 0, 0, False),
+        (True, "a", 1, 1, 0, False),
+        (False, "a", 2, 2, 0, False),
+    ]
+    left, right = frames(spark, events)
+    own = dict(given)
+    columns = own.pop("columns", "key, n, n_right").split(", ")
+    settings = {
+        "on": "key",
+        "time": "time",
+        "time_format": "epoch_ms",
+        "arrival": "n",
+        "within": "1ms",
+        **own,
+    }
+    with pytest.raises(BackfillError, match=message):
+        reconcile_join(left, right, output(spark, []).selectExpr(*columns), **settings)
