@@ -6,7 +6,9 @@ import datetime as dt
 import itertools
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,14 +18,15 @@ from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import Job, compute
+from backfill import Job, Metric, compute
 from backfill.cli import main
 from backfill.errors import ConservationError, WindowError
 from backfill.execution import late
 from tests.execution.test_invariant import SEQUENCES, TIMES, machine, steps
 from tests.execution.world import HOUR, METRICS, World, at, day
 from tests.memory_store import MemoryStore
-from tests.reference import Event
+from tests.reference import Event, micros
+from tests.reference_metrics import FOLDS, Payment, groups, wide
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -90,6 +93,72 @@ def check_lasting(world: World, limit: int) -> None:
         place = len(METRICS[name][0])
         wanted = [row for row in world.on_covered(name, expected[name]) if row[place] >= limit]
         assert sorted(world.rows(name), key=repr) == sorted(wanted, key=repr), name
+
+
+TOTALS = """
+source: {path: src, format: parquet}
+events: {key: user, time: at, timezone: America/St_Johns}
+metrics:
+  total: {by: [account], value: sum(amount), windows: [2h, 1d], step: 30m}
+tables: {path: out}
+checks: {builtin: {quarantined_share: off}}
+"""
+
+
+@pytest.mark.parametrize("change", ["2026-03-08T05:30", "2026-11-01T04:30"], ids=["23h", "25h"])
+def test_days_of_23_and_25_hours(spark: SparkSession, tmp_path: Path, change: str) -> None:
+    """Clocks change at half past an hour of UTC; day by day, with late events, or all at once."""
+    zone = ZoneInfo("America/St_Johns")
+    changed = dt.datetime.fromisoformat(f"{change}+00:00")
+    random = Random(change)
+    minutes = [random.randrange(-36 * 60, 36 * 60) for _ in range(60)]
+    # At both midnights of the day of the change, and at the change, to the microsecond.
+    midnights = [
+        dt.datetime.combine(changed.astimezone(zone).date() + dt.timedelta(days=n), dt.time(), zone)
+        for n in (0, 1)
+    ]
+    times = [
+        *(micros(changed) + each * 60_000_000 for each in minutes),
+        *(micros(each) + tick for each in (*midnights, changed) for tick in (-1, 0)),
+    ]
+    given = [
+        Payment(random.choice("ab"), None, time, random.randrange(5)) for time in sorted(times)
+    ]
+    (tmp_path / "job.yaml").write_text(TOTALS)
+    late = given[::7]
+    first = [each for each in given if each not in late]
+    write(tmp_path / "src" / "first.parquet", [_total(each) for each in first])
+    job = Job.load(tmp_path / "job.yaml")
+    today = changed.astimezone(zone).date()
+    days = [today + dt.timedelta(days=n) for n in (-3, 0, 1, 4)]
+    for start, end in itertools.pairwise(days):
+        job.run(spark, start=start, end=end)
+    write(tmp_path / "src" / "late.parquet", [_total(each) for each in late])
+    job.recompute(spark)
+
+    metric = Metric("total", FOLDS["total"][0], by=["account"], windows=["2h", "1d"], step="30m")
+    expected = [
+        (str(*key), row, dt.datetime.fromtimestamp(row[0] / 1e6, zone).date())
+        for key, own in groups(given, ("account",)).items()
+        for row in wide(own, metric)
+    ]
+
+    def table() -> list[Any]:
+        rows = job.table("total", spark).withColumn("at", F.unix_micros("at"))
+        names = ("at", "total_2h", "total_1d")
+        return [
+            (row.account, tuple(row[each] for each in names), row.date) for row in rows.collect()
+        ]
+
+    # Values fall after the last event; a run of dates stops at the last event's date.
+    known = dt.datetime.fromtimestamp(max(times) / 1e6, zone).date()
+    assert sorted(table()) == sorted(row for row in expected if row[2] <= known)
+    job.run(spark)
+    assert sorted(table()) == sorted(row for row in expected if row[2] <= known)
+
+
+def _total(payment: Payment) -> dict[str, Any]:
+    return {"user": "u", "at": payment.time, "account": payment.account, "amount": payment.amount}
 
 
 def test_rows_that_get_lost_are_not_published(
