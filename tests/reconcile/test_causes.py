@@ -393,6 +393,8 @@ def test_what_may_be_accepted_is_every_cause_that_is_told() -> None:
         *("late", "pending", "engine_loss", "overlap", "redelivered", "retention", "restart"),
         *("tombstone_missing", "gap_edge", "end_convention", "zone_shift", "wrong_gap"),
         *("wrong_size", "rounded", "float_order", "missing_in_stream", "missing_in_batch"),
+        # Of joins.
+        "spurious",
     }
     assert {*CAUSES} == told | {"unexplained"}
     assert {*ACCEPTABLE} == told | {"possible"}
