@@ -1,0 +1,61 @@
+"""What a comparison of a join with a stream's found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from backfill.causes import UNEXPLAINED, check_acceptable
+
+
+@dataclass(frozen=True)
+class JoinDifference:
+    """A row that only one side has.
+
+    Attributes:
+        row: its values, by the stream's columns.
+        side: "batch" or "stream", which has it.
+        cause: of those that `reconcile` has, and `spurious`; `unexplained` where replaying the
+            operator does not give the stream's rows of the key. All others are proved: it does.
+    """
+
+    row: dict[str, Any]
+    side: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class JoinReconciled:
+    """A join in batch compared with a stream's.
+
+    Attributes:
+        matched: rows that both have.
+        differences: all others.
+        batch, stream: the numbers of rows of both.
+    """
+
+    matched: int
+    differences: tuple[JoinDifference, ...]
+    batch: int
+    stream: int
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """How many differences have each cause, most frequent first."""
+        return dict(Counter(each.cause for each in self.differences).most_common())
+
+    @property
+    def unexplained(self) -> int:
+        """How many have no cause."""
+        return self.causes.get(UNEXPLAINED, 0)
+
+    def ok(self, accept: Collection[str] = ()) -> bool:
+        """Whether nothing differs but for accepted causes.
+
+        Raises:
+            JobFileError: there is no such cause.
+        """
+        check_acceptable(accept)
+        return set(self.causes) <= set(accept)
