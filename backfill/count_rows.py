@@ -12,7 +12,6 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
 from backfill import slices as slicing
@@ -34,6 +33,7 @@ from backfill.operators.counting import NUMBER, Numbering
 from backfill.operators.extent import Extent
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.grids import floor_to
+from backfill.operators.rule_inputs import sortable
 from backfill.operators.sliding import sliding, with_states
 from backfill.time.durations import Fixed
 from backfill.windows import CountWindow, SlidingWindow
@@ -115,7 +115,7 @@ def _numbering(
     *order, place = (TIME,) if window.order == "time" else arrival
     ties = [each for each in (*arrival, TIME) if each not in (*order, place)]
     types = {field.name: field.dataType for field in events.schema.fields}
-    ties += [each for each in values if each not in keys and _can_be_sorted(types[each])]
+    ties += [each for each in values if each not in keys and sortable(types[each])]
     return Numbering(keys, order, place, ties)
 
 
@@ -332,7 +332,3 @@ class _Counted:
         rank = F.row_number().over(alike.orderBy(self.last_number.desc()))
         since = F.count(F.lit(1)).over(alike)
         return grouped.withColumns({"_rank": rank, _SINCE: since}).where("_rank = 1")
-
-
-def _can_be_sorted(type: T.DataType) -> bool:
-    return "map<" not in type.simpleString() and "variant" not in type.simpleString()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -73,13 +73,7 @@ class Sides:
         for side in sides:
             has = self.columns[side == RIGHT]
             for name in arrival:
-                if name not in has:
-                    raise ColumnError(
-                        f"the {side} side has no such column",
-                        field="arrival",
-                        value=name,
-                        way_out=did_you_mean(name, has),
-                    )
+                check_has(f"the {side} side", has, name, field="arrival")
                 types = {each[name].simpleString() for each in self.columns if name in each}
                 if not sortable(has[name]) or (len(sides) > 1 and len(types) > 1):
                     raise ColumnError(
@@ -174,6 +168,17 @@ def both_sides(
     return Sides(timed(left, LEFT), timed(right, RIGHT), keys, columns)
 
 
+def check_has(whose: str, columns: Collection[str], name: str, *, field: str) -> None:
+    """Raises a ColumnError where a column is missing."""
+    if name not in columns:
+        raise ColumnError(
+            f"{whose} has no such column",
+            field=field,
+            value=name,
+            way_out=did_you_mean(name, columns),
+        )
+
+
 def pair_of_times(time: str | Sequence[str]) -> tuple[str, str]:
     """The left side's column of time, and the right's.
 
@@ -203,13 +208,7 @@ def naming(side: str) -> Iterator[None]:
 def _columns(frame: DataFrame, side: str, on: Sequence[str]) -> dict[str, T.DataType]:
     found = {field.name: field.dataType for field in frame.schema.fields}
     for name in on:
-        if name not in found:
-            raise ColumnError(
-                f"the {side} side has no such column",
-                field="on",
-                value=name,
-                way_out=did_you_mean(name, found),
-            )
+        check_has(f"the {side} side", found, name, field="on")
     lower = [name.lower() for name in frame.columns]
     for name in frame.columns:
         if name.lower() in RESERVED or lower.count(name.lower()) > 1:

@@ -78,6 +78,6 @@ def ends(seen: Bound, span: int | None) -> Column:
 def _alone(seen: Bound, distance: str, span: int | None) -> Column:
     assert seen.input is not None
     far = F.col(f"{distance}{seen.input}")
-    # What no window reaches back from has no other event beyond its reach.
+    # A window without a start reaches back to every earlier event.
     alone = far.isNull() if span is None else far.isNull() | (far > span)
     return F.col(seen.input).isNotNull() & alone

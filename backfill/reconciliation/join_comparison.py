@@ -10,18 +10,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from backfill.columns import TIME, column
-from backfill.errors import ColumnError, ReplayError, did_you_mean
+from backfill.errors import ColumnError, ReplayError
 from backfill.joins.relations import in_time, related
-from backfill.joins.sides import LEFT, RIGHT, Sides
+from backfill.joins.sides import LEFT, RIGHT, Sides, check_has
+from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
 from backfill.reconciliation.join_causes import JoinCauses, KeyRows, Pair
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event, JoinReplayed
-from backfill.window_arguments import predicate_text
 from backfill.within import Reach
 
 Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
@@ -29,7 +28,8 @@ Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
 #: So many events are replayed at most: each is an object in this process.
 MOST_EVENTS = 2_000_000
 _OURS, _BATCH, _STREAM = "_join_ours", "_join_batch", "_join_stream"
-_SKIPPED = "_skipped"
+#: Of an event: it is a record without a value, which is in no pair.
+SKIPPED = "_join_skipped"
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,12 @@ class JoinComparison:
     """A join in batch and the rows that a stream wrote.
 
     Attributes:
-        sides: the events.
+        sides: the events, with SKIPPED.
         stream: the rows.
         arrival: columns that order the events of both sides.
         reach: how much later than the left event the right one may be.
         how: inner, left or full.
         partition, wall_clock: columns of both sides, if given.
-        skipped: the predicate that records without a value fulfil, if given.
     """
 
     sides: Sides
@@ -53,7 +52,6 @@ class JoinComparison:
     how: str
     partition: str | None
     wall_clock: str | None
-    skipped: str | None
 
     def result(self, replaying: Replaying, spurious: bool) -> JoinReconciled:
         """What differs, and why.
@@ -83,33 +81,23 @@ class JoinComparison:
 
     def _joined(self) -> DataFrame:
         """The join in batch, with all columns of both sides."""
-        left, right = (frame.where(~_skips(self.skipped)) for frame in self._frames())
+        left, right = self._with_value()
         sides = replace(self.sides, left=left, right=right)
         return related(sides, in_time(self.reach), self.how, None)
 
-    def _frames(self) -> tuple[DataFrame, DataFrame]:
-        return self.sides.left, self.sides.right
+    def _with_value(self) -> tuple[DataFrame, DataFrame]:
+        """Both sides without what is skipped."""
+        kept = ~F.col(SKIPPED)
+        return self.sides.left.where(kept), self.sides.right.where(kept)
 
     def _names(self, joined: DataFrame) -> list[str]:
         """The columns that are compared: the stream's."""
         types = {field.name: field.dataType for field in joined.schema.fields}
         theirs = {field.name: field.dataType for field in self.stream.schema.fields}
         for name in self.sides.on:
-            if name not in theirs:
-                raise ColumnError(
-                    "the stream has no such column",
-                    field="on",
-                    value=name,
-                    way_out=did_you_mean(name, theirs),
-                )
+            check_has("the stream", theirs, name, field="on")
         for name, type in theirs.items():
-            if name not in types:
-                raise ColumnError(
-                    "the join has no such column",
-                    field="stream",
-                    value=name,
-                    way_out=did_you_mean(name, types),
-                )
+            check_has("the join", types, name, field="stream")
             if type.simpleString() != types[name].simpleString():
                 raise ColumnError(
                     f"is {type.simpleString()} in the stream, and "
@@ -118,7 +106,7 @@ class JoinComparison:
                     value=name,
                     way_out="Cast it to the join's type",
                 )
-            if _has_no_equality(type):
+            if not sortable(type):
                 raise ColumnError(
                     f"is {type.simpleString()}, which can't be compared",
                     field="stream",
@@ -140,9 +128,8 @@ class JoinComparison:
         near = partial(of_keys, others=keys, keys=self.sides.on, how="left_semi")
         details: dict[int, dict[str, Any]] = {}
         own: dict[str, KeyRows] = {}
-        for left, frame in zip((True, False), self._frames(), strict=True):
-            held = near(frame.where(~_skips(self.skipped)))
-            for row in _rows(held.select(*map(column, self._needed(left, names)))):
+        for left, frame in zip((True, False), self._with_value(), strict=True):
+            for row in _rows(near(frame).select(*map(column, self._needed(left, names)))):
                 at = number[left, self._arrival(row)]
                 details[at] = row
                 own.setdefault(self._key(row), KeyRows()).events.append(at)
@@ -188,14 +175,14 @@ class JoinComparison:
     def _events(self) -> list[tuple[bool, dict[str, Any]]]:
         """All events in the order of arrival, and whether they are the left side's."""
         found: list[tuple[bool, dict[str, Any]]] = []
-        for left, frame in zip((True, False), self._frames(), strict=True):
+        for left, frame in ((True, self.sides.left), (False, self.sides.right)):
             also = {"partition": self.partition, "wall_clock": self.wall_clock}
             chosen = frame.select(
                 F.struct(*map(column, self.sides.on)).alias("key"),
                 F.col(TIME).alias("time"),
                 F.struct(*map(column, self.arrival)).alias("arrival"),
                 *(column(name).alias(new) for new, name in also.items() if name is not None),
-                _skips(self.skipped).alias(_SKIPPED),
+                SKIPPED,
             )
             rows = _rows(chosen.limit(MOST_EVENTS + 1 - len(found)))
             found += [(left, row) for row in rows]
@@ -224,7 +211,7 @@ class JoinComparison:
             key=None if None in key else key[0] if len(key) == 1 else key,
             time=row["time"],
             arrival=place,
-            value=None if row[_SKIPPED] else {},
+            value=None if row[SKIPPED] else {},
             partition=row.get("partition"),
             wall_clock=row.get("wall_clock"),
         )
@@ -248,12 +235,6 @@ class JoinComparison:
         return {name: row[name] for name in names}
 
 
-def _skips(predicate: str | None) -> Any:
-    """Whether a row is a record without a value; never NULL."""
-    read = predicate_text(predicate, field="skipped", example="payload IS NULL")
-    return F.lit(False) if read is None else F.coalesce(F.expr(read), F.lit(False))
-
-
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
     table: pa.Table = frame.toArrow()
     rows: list[dict[str, Any]] = table.to_pylist()
@@ -261,10 +242,6 @@ def _rows(frame: DataFrame) -> list[dict[str, Any]]:
         for row in rows:
             row[each.name] = comparable(row[each.name], each.type)
     return rows
-
-
-def _has_no_equality(type: T.DataType) -> bool:
-    return "map<" in type.simpleString() or "variant" in type.simpleString()
 
 
 def _check_unique(events: Sequence[tuple[bool, dict[str, Any]]]) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from backfill.columns import column, names_of
+from backfill.columns import names_of
 from backfill.engines import ENGINES
-from backfill.errors import ColumnError, ReplayError, WindowError, did_you_mean
-from backfill.joins.sides import LEFT, RIGHT, Sides, both_sides
-from backfill.reconciliation.join_comparison import JoinComparison
+from backfill.errors import ReplayError, WindowError
+from backfill.joins.merging import usable
+from backfill.joins.sides import LEFT, RIGHT, both_sides, check_has, naming
+from backfill.operators.rule_inputs import predicate
+from backfill.reconciliation.join_comparison import SKIPPED, JoinComparison
 from backfill.reconciliation.join_result import JoinReconciled
 from backfill.replay import Event, JoinReplayed, replay_join
-from backfill.window_arguments import choice
+from backfill.window_arguments import predicate_text
 from backfill.within import Reach, read_within
-
-_HOWS = ("inner", "left", "full")
 
 
 def reconcile_join(
@@ -111,7 +112,6 @@ def reconcile_join(
             value=str(within),
             way_out='Write it like ("5m", "30m")',
         )
-    choice(how, _HOWS, field="how")
 
     def replaying(left: Sequence[Event], right: Sequence[Event]) -> JoinReplayed:
         return replay_join(
@@ -140,9 +140,10 @@ def reconcile_join(
     )
     arrived = names_of(arrival)
     sides.check_order(arrived, LEFT, RIGHT)
-    also = [each for each in (partition, wall_clock) if each is not None]
-    for index, side in enumerate((LEFT, RIGHT)):
-        _check_has(side, sides.columns[index], also)
+    for side, columns in zip((LEFT, RIGHT), sides.columns, strict=True):
+        for name in (partition, wall_clock):
+            if name is not None:
+                check_has(f"the {side} side", columns, name, field="partition, wall_clock")
     if engine == "flink":
         if skipped is not None:
             raise ReplayError(
@@ -152,24 +153,18 @@ def reconcile_join(
                 way_out="Leave it out",
             )
         # It fails at an event without a key, so the stream had none.
-        sides = replace(sides, left=_with_key(sides, LEFT), right=_with_key(sides, RIGHT))
-    comparison = JoinComparison(sides, stream, arrived, reach, how, partition, wall_clock, skipped)
+        left, right = (each.where(usable(sides.on)) for each in (sides.left, sides.right))
+        sides = replace(sides, left=left, right=right)
+    read = predicate_text(skipped, field="skipped", example="payload IS NULL")
+    left, right = _marked(sides.left, LEFT, read), _marked(sides.right, RIGHT, read)
+    sides = replace(sides, left=left, right=right)
+    comparison = JoinComparison(sides, stream, arrived, reach, how, partition, wall_clock)
     return comparison.result(replaying, bool(spurious))
 
 
-def _with_key(sides: Sides, side: str) -> DataFrame:
-    frame = sides.left if side == LEFT else sides.right
-    for name in sides.on:
-        frame = frame.where(column(name).isNotNull())
-    return frame
-
-
-def _check_has(side: str, columns: Collection[str], wanted: Sequence[str]) -> None:
-    for name in wanted:
-        if name not in columns:
-            raise ColumnError(
-                f"the {side} side has no such column",
-                field="partition, wall_clock",
-                value=name,
-                way_out=did_you_mean(name, columns),
-            )
+def _marked(frame: DataFrame, side: str, skipped: str | None) -> DataFrame:
+    """The side with SKIPPED."""
+    if skipped is None:
+        return frame.withColumn(SKIPPED, F.lit(False))
+    with naming(side):
+        return frame.withColumn(SKIPPED, predicate(frame, "skipped", skipped))

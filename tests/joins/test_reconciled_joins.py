@@ -28,6 +28,7 @@ JOINS = [
     if each.folder.name in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
 ]
 INTERVALS = [each for each in recordings("interval-join") if each.folder.name == "asymmetric"]
+COMMON: Any = {"on": "key", "time": "time", "time_format": "epoch_ms", "arrival": "n"}
 SCHEMA = "key string, time bigint, n int, clock bigint, empty boolean"
 
 Pair = tuple[Any, "int | None", "int | None"]
@@ -81,10 +82,7 @@ def compared(spark: SparkSession, recording: Recording, pairs: Sequence[Pair]) -
         left,
         right,
         output(spark, pairs),
-        on="key",
-        time="time",
-        time_format="epoch_ms",
-        arrival="n",
+        **COMMON,
         within=(given["before"], given["after"]),
         how=given.get("how", "inner"),
         wall_clock="clock" if tick else None,
@@ -185,10 +183,7 @@ def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
             left,
             right,
             output(spark, pairs),
-            on="key",
-            time="time",
-            time_format="epoch_ms",
-            arrival="n",
+            **COMMON,
             within="9ms",
             how=how,
             **settings,
@@ -214,10 +209,7 @@ def test_nothing_differs(spark: SparkSession) -> None:
         left,
         right,
         output(spark, [("a", 0, 1)]),
-        on="key",
-        time="time",
-        time_format="epoch_ms",
-        arrival="n",
+        **COMMON,
         within="1ms",
     )
     assert (found.matched, found.differences, found.ok()) == (1, (), True)
@@ -234,6 +226,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"columns": "n"}, "on: the stream has no such column"),
     ({"columns": "key, bigint(n) AS n"}, "stream: is bigint in the stream, and int in the join"),
     ({"skipped": 3}, "skipped: must be a predicate"),
+    ({"skipped": "nothing = 1"}, "skipped: does not fit the events"),
     ({"engine": "flink", "skipped": "empty"}, "skipped: the engine flink joins records without"),
 ]
 
@@ -248,13 +241,6 @@ def test_what_is_refused(spark: SparkSession, given: dict[str, Any], message: st
     left, right = frames(spark, events)
     own = dict(given)
     columns = own.pop("columns", "key, n, n_right").split(", ")
-    settings = {
-        "on": "key",
-        "time": "time",
-        "time_format": "epoch_ms",
-        "arrival": "n",
-        "within": "1ms",
-        **own,
-    }
+    settings = {**COMMON, "within": "1ms", **own}
     with pytest.raises(BackfillError, match=message):
         reconcile_join(left, right, output(spark, []).selectExpr(*columns), **settings)
