@@ -4,8 +4,8 @@ A slice here holds events that are alike to the rules, of one grid cell no wider
 one day of `split`. In order of their first events, rules cut slices as they cut events. Two things
 cannot be seen from slices: the order of events where a cut is at a slice that begins before another
 one has ended, or in a slice of several events that each start or end a session; and where the
-limits cut a stretch that is beyond them. From there on, the sessions up to the next gap are
-doubtful. They are computed from events, which are read again for it.
+limits cut, once the events since the last gap are beyond them. From there on, the sessions up to
+the next gap are doubtful. They are computed from events, which are read again for it.
 """
 
 from __future__ import annotations
@@ -193,39 +193,48 @@ def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
     in_order = Over.partitionBy(*keys).orderBy(FIRST, *rule_columns(window))
     earlier = in_order.rowsBetween(Over.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    first, last = F.col(FIRST), F.col(LAST)
-    running = {_BEFORE: F.max(LAST).over(earlier), _NEXT: F.lead(FIRST).over(in_order)}
+    first, last, gap = F.col(FIRST), F.col(LAST), F.col(_GAP)
+    running = {
+        _BEFORE: F.max(LAST).over(earlier),
+        _NEXT: F.lead(FIRST).over(in_order),
+        **cutter.earlier(in_order),
+    }
     if window.max_events is not None:
         running[_COUNT] = F.sum(EVENTS).over(so_far)
     placed = slices.withColumns(running).withColumn(
         _GAP, breaks(first, F.col(_BEFORE), window.gap.us, cutter.rules)
     )
-    cut = F.col(_GAP) | cutter.cuts(in_order, _GAP)
     ended = F.coalesce(F.col(ENDS), F.lit(False)) if window.end_when else F.lit(False)
-    # Of slices that begin at one instant, any can hold the first event.
-    overlaps = F.coalesce((first <= F.col(_BEFORE)) | (first == F.col(_NEXT)), F.lit(False))
-    placed = placed.withColumn(_CUT, cut)
-    placed = placed.withColumn(_MIXED, ((F.col(_CUT) & ~F.col(_GAP)) | ended) & overlaps)
-    goes_on = F.lead(F.col(_CUT) & ~F.col(_GAP)).over(in_order)
-    began = {
-        _CHAIN: F.max(F.when(F.col(_GAP), first)).over(so_far),
-        START: F.max(F.when(F.col(_CUT), first)).over(so_far),
-        CLOSED: ended | F.coalesce(goes_on, F.lit(False)),
-        # What a slice may be mixed up with is in its stretch or in that of the slice before it.
-        _DOUBT: F.col(_MIXED) | F.coalesce(F.lead(_MIXED).over(in_order), F.lit(False)),
+    chains = {
+        _CHAIN: F.max(F.when(gap, first)).over(so_far),
+        **cutter.at_gaps(in_order, _GAP),
     }
     if window.max_events is not None:
-        began[_FULL] = F.max(F.when(F.col(_CUT), F.col(_COUNT) - F.col(EVENTS))).over(so_far)
-    placed = placed.withColumns(began)
-    doubts = [F.col(_DOUBT)]
+        chains[_FULL] = F.max(F.when(gap, F.col(_COUNT) - F.col(EVENTS))).over(so_far)
+    placed = placed.withColumns(chains).withColumn(_CUT, gap | cutter.cuts())
+    # Of slices that begin at one instant, any can hold the first event.
+    overlaps = F.coalesce((first <= F.col(_BEFORE)) | (first == F.col(_NEXT)), F.lit(False))
+    cut_within = F.col(_CUT) & ~gap
+    placed = placed.withColumn(_MIXED, (cut_within | ended) & overlaps)
+    doubts = [F.col(_MIXED)]
     marks = [F.col(STARTS)] if window.start_when else []
     marks += [ended] if window.end_when else []
     if marks:
         doubts.append(reduce(or_, marks) & (F.col(EVENTS) > 1))
+    # A chain within the limits has no stretch beyond them. Where the stretches begin is known a
+    # pass later, which would be one more; and few chains are that long.
     if window.max_duration is not None:
-        doubts.append(last > limit(window, F.col(START)))
+        doubts.append(last > limit(window, F.col(_CHAIN)))
     if window.max_events is not None:
         doubts.append(F.col(_COUNT) - F.col(_FULL) > window.max_events)
-    # From the first doubt on, all of the chain is doubtful.
+    # What a slice may be mixed up with is in its stretch or in that of the slice before it. From
+    # the first doubt on, all of the chain is doubtful.
     latest = F.max(F.when(reduce(or_, doubts), first)).over(so_far)
-    return placed.withColumn(_DOUBT, F.coalesce(latest >= F.col(_CHAIN), F.lit(False)))
+    doubtful = (latest >= F.col(_CHAIN)) | F.lead(_MIXED).over(in_order)
+    return placed.withColumns(
+        {
+            START: F.max(F.when(F.col(_CUT), first)).over(so_far),
+            CLOSED: ended | F.coalesce(F.lead(cut_within).over(in_order), F.lit(False)),
+            _DOUBT: F.coalesce(doubtful, F.lit(False)),
+        }
+    )

@@ -35,6 +35,7 @@ SESSION, ROW = "_session", "_row"
 
 _GAP, _CUT, _STRETCH, _FROM = "_gap", "_cut", "_stretch", "_from"
 _PLACE, _NEW, _LIMIT, _BEFORE, _FRESH = "_place", "_new", "_limit", "_before", "_fresh"
+_TIME, _ENDED, _KNOWN, _VALUES, _FORGOTTEN = "_time", "_ended", "_known", "_values", "_forgotten"
 
 
 def rule_columns(window: SessionWindow) -> list[str]:
@@ -108,41 +109,77 @@ class Cutter:
     def _so_far(self) -> WindowSpec:
         return self._in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
 
-    def cuts(self, in_order: WindowSpec, gap: str) -> Column:
-        """Whether a row begins a session by a rule that looks at single events only.
+    def earlier(self, in_order: WindowSpec) -> dict[str, Column]:
+        """What the rules that look at single events need of the rows before one.
 
         Args:
             in_order: the rows of a key, in order; each has FIRST and the columns of the rules.
-            gap: a column that says whether a gap is before the row; there a session begins by that
-                alone, and what this says has no meaning.
+
+        Returns:
+            The columns that `cuts` needs.
+        """
+        window, before = self.window, in_order.rowsBetween(Over.unboundedPreceding, -1)
+        found = {}
+        if window.split is not None:
+            found[_TIME] = F.lag(FIRST).over(in_order)
+        if window.end_when:
+            found[_ENDED] = F.lag(ENDS).over(in_order)
+        for i in range(len(window.new_when)):
+            value = F.col(f"{VALUE}{i}")
+            if window.null_is_change:
+                found[f"{_KNOWN}{i}"] = F.lag(value).over(in_order)
+            else:
+                found[f"{_KNOWN}{i}"] = F.last(value, ignorenulls=True).over(before)
+                found[f"{_VALUES}{i}"] = F.count(value).over(before)
+        return found
+
+    def at_gaps(self, in_order: WindowSpec, gap: str) -> dict[str, Column]:
+        """What `cuts` needs of the last row that a gap is before.
+
+        Args:
+            in_order: the rows of a key, in order, with the columns of `earlier`.
+            gap: a column that says whether a gap is before the row.
+        """
+        so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+        return {
+            f"{_FORGOTTEN}{i}": F.max(F.when(F.col(gap), F.col(f"{_VALUES}{i}"))).over(so_far)
+            for i in range(len(self.window.new_when))
+            if not self.window.null_is_change
+        }
+
+    def cuts(self) -> Column:
+        """Whether a row begins a session by a rule that looks at single events only.
+
+        Of a row that a gap is before, which begins one by that alone, it has no meaning.
         """
         window, at = self.window, F.col(FIRST)
         found = []
         if window.split is not None:
             day = day_number(window, self.zone)
-            found.append(day(at) != day(F.lag(FIRST).over(in_order)))
-        found += [self._changed(i, in_order, gap) for i in range(len(window.new_when))]
+            found.append(day(at) != day(F.col(_TIME)))
+        for i in range(len(window.new_when)):
+            value, known = F.col(f"{VALUE}{i}"), F.col(f"{_KNOWN}{i}")
+            if window.null_is_change:
+                found.append(~value.eqNullSafe(known))
+            else:
+                # A value is compared with the last one since the last gap, if there was one.
+                since_gap = F.col(f"{_VALUES}{i}") > F.col(f"{_FORGOTTEN}{i}")
+                found.append((known != value) & since_gap)
         if window.start_when:
             found.append(F.col(STARTS))
         if window.end_when:
-            found.append(F.lag(ENDS).over(in_order))
+            found.append(F.col(_ENDED))
         return reduce(or_, (F.coalesce(each, F.lit(False)) for each in found), F.lit(False))
 
     def _cut(self, events: DataFrame) -> DataFrame:
         """The events, with the cuts that do not depend on other cuts."""
         before = F.lag(FIRST).over(self._in_order)
         gap = breaks(F.col(FIRST), before, self.window.gap.us, self.rules)
-        placed = events.withColumns({_GAP: gap, ROW: F.row_number().over(self._in_order)})
-        return placed.withColumn(_CUT, F.col(_GAP) | self.cuts(self._in_order, _GAP))
-
-    def _changed(self, index: int, in_order: WindowSpec, gap: str) -> Column:
-        value = F.col(f"{VALUE}{index}")
-        if self.window.null_is_change:
-            return ~value.eqNullSafe(F.lag(value).over(in_order))
-        # A value is compared with the last one since the last gap. A gap is remembered, too.
-        known = F.when(F.col(gap) | value.isNotNull(), F.struct(value.alias(VALUE)))
-        earlier = in_order.rowsBetween(Over.unboundedPreceding, -1)
-        return F.last(known, ignorenulls=True).over(earlier)[VALUE] != value
+        placed = events.withColumns(
+            {_GAP: gap, ROW: F.row_number().over(self._in_order), **self.earlier(self._in_order)}
+        )
+        placed = placed.withColumns(self.at_gaps(self._in_order, _GAP))
+        return placed.withColumn(_CUT, F.col(_GAP) | self.cuts())
 
     def _limited(self, events: DataFrame) -> DataFrame:
         """The events, with every cut."""
