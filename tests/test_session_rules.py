@@ -70,11 +70,17 @@ visits = drawn.few_or_many(
 )
 #: A stretch that limits cut often, and that nothing else does.
 LONG = [Visit("long", n * 60_000_000 + n % 7, value=n) for n in range(3_000)]
+#: Which of two visits of one instant came first, only their arrival says.
+TIED = [
+    Visit("tied", AUTUMN, 2, "x", "x", False, False, 1),
+    Visit("tied", AUTUMN, 0, None, None, False, False, 2),
+    Visit("tied", AUTUMN + 1, 0, "x", "x", False, False, 2),
+]
 
 
 @cache
 def given_visits() -> list[list[Visit]]:
-    return [[], LONG, *drawn.cases(visits, 300)]
+    return [[], LONG, TIED, *drawn.cases(visits, 300)]
 
 
 def together() -> list[Visit]:

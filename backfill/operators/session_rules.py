@@ -35,7 +35,8 @@ SESSION, ROW = "_session", "_row"
 
 _GAP, _CUT, _STRETCH, _FROM = "_gap", "_cut", "_stretch", "_from"
 _PLACE, _NEW, _LIMIT, _BEFORE, _FRESH = "_place", "_new", "_limit", "_before", "_fresh"
-_TIME, _ENDED, _KNOWN, _VALUES, _FORGOTTEN = "_time", "_ended", "_known", "_values", "_forgotten"
+_EARLIER, _ENDED, _KNOWN, _KNOWN_VALUES = "_earlier", "_ended", "_known", "_known_values"
+_FORGOTTEN = "_forgotten"
 
 
 def rule_columns(window: SessionWindow) -> list[str]:
@@ -121,7 +122,7 @@ class Cutter:
         window, before = self.window, in_order.rowsBetween(Over.unboundedPreceding, -1)
         found = {}
         if window.split is not None:
-            found[_TIME] = F.lag(FIRST).over(in_order)
+            found[_EARLIER] = F.lag(FIRST).over(in_order)
         if window.end_when:
             found[_ENDED] = F.lag(ENDS).over(in_order)
         for i in range(len(window.new_when)):
@@ -130,7 +131,7 @@ class Cutter:
                 found[f"{_KNOWN}{i}"] = F.lag(value).over(in_order)
             else:
                 found[f"{_KNOWN}{i}"] = F.last(value, ignorenulls=True).over(before)
-                found[f"{_VALUES}{i}"] = F.count(value).over(before)
+                found[f"{_KNOWN_VALUES}{i}"] = F.count(value).over(before)
         return found
 
     def at_gaps(self, in_order: WindowSpec, gap: str) -> dict[str, Column]:
@@ -142,7 +143,7 @@ class Cutter:
         """
         so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
         return {
-            f"{_FORGOTTEN}{i}": F.max(F.when(F.col(gap), F.col(f"{_VALUES}{i}"))).over(so_far)
+            f"{_FORGOTTEN}{i}": F.max(F.when(F.col(gap), F.col(f"{_KNOWN_VALUES}{i}"))).over(so_far)
             for i in range(len(self.window.new_when))
             if not self.window.null_is_change
         }
@@ -156,14 +157,14 @@ class Cutter:
         found = []
         if window.split is not None:
             day = day_number(window, self.zone)
-            found.append(day(at) != day(F.col(_TIME)))
+            found.append(day(at) != day(F.col(_EARLIER)))
         for i in range(len(window.new_when)):
             value, known = F.col(f"{VALUE}{i}"), F.col(f"{_KNOWN}{i}")
             if window.null_is_change:
                 found.append(~value.eqNullSafe(known))
             else:
                 # A value is compared with the last one since the last gap, if there was one.
-                since_gap = F.col(f"{_VALUES}{i}") > F.col(f"{_FORGOTTEN}{i}")
+                since_gap = F.col(f"{_KNOWN_VALUES}{i}") > F.col(f"{_FORGOTTEN}{i}")
                 found.append((known != value) & since_gap)
         if window.start_when:
             found.append(F.col(STARTS))
