@@ -219,6 +219,7 @@ def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labe
     drawn.check(found, expected, lambda key: cases[drawn.number(key)])
 
 
+@pytest.mark.slow
 def test_no_value_changes_when_later_events_are_taken_away(spark: SparkSession) -> None:
     cases = [case for case in drawn.cases(payments(3, 12), 60) if case]
     given = apart(cases)

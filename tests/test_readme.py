@@ -39,6 +39,7 @@ def test_the_job_file(tmp_path: Path) -> None:
     assert "history" not in job.checks.builtin
 
 
+@pytest.mark.slow
 def test_what_the_demo_prints(samples: Path) -> None:
     """The two commands of `make demo`, on a copy of the samples."""
     job = str(samples / "job.yaml")

@@ -207,15 +207,22 @@ def bind(
     distinct = list(dict.fromkeys(aggregates))
     names: dict[object, str] = {}
     inputs = []
-    for each in distinct:
-        value = each.input()
-        _check_resolves(events, each, value)
+    values = {each: each.input() for each in distinct}
+    for each, value in values.items():
         seen = (each.expression, each.where, each.sees_nulls)
         if value is not None and seen not in names:
             names[seen] = f"_in{len(names)}"
             inputs.append(value.alias(names[seen]))
-    frame = events.select(*columns, *inputs)
-    types = {field.name: field.dataType for field in frame.schema.fields}
+    predicates = [to_column(each.where) for each in distinct if each.where is not None]
+    try:
+        frame = events.select(*columns, *inputs)
+        types = {field.name: field.dataType for field in frame.schema.fields}
+        held = {field.dataType for field in events.select(*predicates).schema} if predicates else ()
+    except AnalysisException:
+        _check_each(events, values)
+        raise
+    if any(not isinstance(each, T.BooleanType) for each in held):
+        _check_each(events, values)
     bound = {}
     for i, each in enumerate(distinct):
         name = names.get((each.expression, each.where, each.sees_nulls))
@@ -226,6 +233,12 @@ def bind(
         each.check(inner)
         bound[each] = Bound(each, i, name, type, order)
     return frame, bound
+
+
+def _check_each(events: DataFrame, values: Mapping[Aggregate, Column | None]) -> None:
+    """Says which aggregate does not fit; to ask of each takes longer than to ask of all."""
+    for aggregate, value in values.items():
+        _check_resolves(events, aggregate, value)
 
 
 def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Callable
+from functools import cache
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -26,7 +27,7 @@ def check_zone(timezone: str) -> None:
     Raises:
         JobFileError: with the nearest name.
     """
-    names = zoneinfo.available_timezones()
+    names = _names()
     if timezone not in names:
         near = did_you_mean(timezone, names)
         raise JobFileError(
@@ -35,6 +36,12 @@ def check_zone(timezone: str) -> None:
             value=timezone,
             way_out=near if near.startswith("Did") else "A name such as UTC or Europe/Berlin",
         )
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Of all zones: a walk through the zones' folders each time, and asked for at every frame."""
+    return frozenset(zoneinfo.available_timezones())
 
 
 def from_local(local: Column, timezone: str) -> Column:

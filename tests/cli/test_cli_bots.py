@@ -112,6 +112,7 @@ def _totals(call: Call, job: Path) -> list[tuple[Any, ...]]:
     return sorted(totals.items())
 
 
+@pytest.mark.slow
 def test_late_events_and_dates_by_themselves(call: Call, job: Path) -> None:
     first = call("run", job, "--missing", "--json").document
     assert first["quarantined"] == {"crawler": 3, "no_key": 1}

@@ -31,9 +31,10 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 DAYS = 4
 #: In memory, each of hundreds of keys. More of them, and of every window: BACKFILL_SEQUENCES=10.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "0"))
-#: Of all kinds, so that all are made of the same events.
-MIXED = ("sessions", "hopping", "ruled", "moving", "pairs", "values")
-EVERY = (WINDOWS, SLIDING, COUNTS) if SEQUENCES else ()
+#: Of several kinds each, so that these are made of the same events; with ids or without.
+MIXED = [(True, ("sessions", "moving", "values")), (False, ("hopping", "ruled", "pairs"))]
+EVERY = [(True, WINDOWS), (False, WINDOWS), (True, SLIDING), (False, SLIDING)]
+EVERY += [(True, COUNTS), (False, COUNTS)]
 GAP = 45 * 60_000_000
 #: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
 RULES = (
@@ -125,8 +126,7 @@ def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("windows", [MIXED, *EVERY])
-@pytest.mark.parametrize("with_id", [False, True])
+@pytest.mark.parametrize(("with_id", "windows"), [*MIXED, *(EVERY if SEQUENCES else ())])
 def test_any_sequence_of_runs_in_memory(
     spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]
 ) -> None:
@@ -157,6 +157,7 @@ def _steady(key: str, day: int, hours: float = 9) -> list[Event]:
     return [Event(key, at(day, hours + n / 2), n, f"{n}") for n in range(3)]
 
 
+@pytest.mark.slow
 def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -> None:
     windows = ("hopping", "ruled", "latest", "values")
     world = World(tmp_path, spark, True, windows, store=MemoryStore(), bots=RULES)

@@ -247,6 +247,7 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
         world.job.recompute(world.spark)
 
 
+@pytest.mark.slow
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, spark, windows=COUNTS, retention="24h", gate=True)
     world.store = MemoryStore()
@@ -276,6 +277,7 @@ def check_lasting(world: World, limit: int) -> None:
         ), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_id", [False, True])
 def test_late_events_of_a_hundred_keys(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
     world = World(tmp_path, spark, with_id=with_id, windows=COUNTS, store=MemoryStore())

@@ -158,6 +158,7 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
         world.job.recompute(world.spark)
 
 
+@pytest.mark.slow
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     windows = ("moving", "around", "growing", "shared")
     world = World(tmp_path, spark, windows=windows, retention="24h", gate=True)

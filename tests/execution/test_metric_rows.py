@@ -223,6 +223,7 @@ def write(path: Path, payments: list[dict[str, Any]]) -> None:
     pq.write_table(table.set_column(table.column_names.index("at"), "at", times), path)
 
 
+@pytest.mark.slow
 def test_on_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,7 +89,10 @@ def frame(spark: SparkSession, events: list[Event]):
     return found.select("user", F.timestamp_micros("us").alias("at"))
 
 
-@pytest.mark.parametrize("source", ["parquet", "delta", "table"])
+@pytest.mark.parametrize(
+    "source",
+    ["delta", *(pytest.param(each, marks=pytest.mark.slow) for each in ("parquet", "table"))],
+)
 def test_windows_that_reach_out_of_the_range_are_written_again(
     spark: SparkSession, tmp_path: Path, source: str
 ) -> None:

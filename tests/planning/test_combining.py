@@ -110,6 +110,7 @@ def test_what_cannot_be_exchanged_one_by_one(spark: SparkSession, tmp_path: Path
     assert chosen(exact, spark).why == "a window or an aggregate benefits in any case"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sampled")
 def test_the_choice_never_changes_a_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
