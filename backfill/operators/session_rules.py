@@ -179,7 +179,9 @@ class Cutter:
         placed = events.withColumns(
             {_GAP: gap, ROW: F.row_number().over(self._in_order), **self.earlier(self._in_order)}
         )
-        placed = placed.withColumns(self.at_gaps(self._in_order, _GAP))
+        forgotten = self.at_gaps(self._in_order, _GAP)
+        # Spark Connect takes no empty set of columns.
+        placed = placed.withColumns(forgotten) if forgotten else placed
         return placed.withColumn(_CUT, F.col(_GAP) | self.cuts())
 
     def _limited(self, events: DataFrame) -> DataFrame:
