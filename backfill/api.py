@@ -24,6 +24,7 @@ from backfill.columns import (
     column,
     key_name,
     names_of,
+    set_aside,
 )
 from backfill.compute import Key
 from backfill.count_windows import count
@@ -252,17 +253,26 @@ def sessionize(
     usable = F.col("_usable")
     # Rows that can't be used sort into partitions of their own, so they start no session.
     by_key = ["_usable", *keys.inner]
-    ties = [each for each, type in types.items() if sortable(type)]
-    order = [*map(column, arrived), *map(F.col, rule_columns(window)), *map(column, ties)]
+    theirs = set_aside(events.columns)
+    ties = [theirs[each] for each, type in types.items() if sortable(type)]
+    order = [
+        *(column(theirs[each]) for each in arrived),
+        *map(F.col, rule_columns(window)),
+        *map(column, ties),
+    ]
     cutter = Cutter(window, rules, by_key, timezone, order)
     numbered = cutter.numbered(
-        placed.select("*", *rule_inputs(placed, window))
-        .select("*", *(column(each).alias(key_name(i)) for i, each in enumerate(names)))
-        .withColumns({"_usable": F.col(REASON).isNull(), FIRST: F.col(TIME)})
+        placed.select(
+            *(column(each).alias(theirs[each]) for each in events.columns),
+            *rule_inputs(placed, window),
+            *(column(each).alias(key_name(i)) for i, each in enumerate(names)),
+            F.col(REASON).isNull().alias("_usable"),
+            F.col(TIME).alias(FIRST),
+        )
     )
     added = _of_sessions(numbered, keys, window, rules, by_key)
     return added.select(
-        *(column(each) for each in events.columns),
+        *(column(theirs[each]).alias(each) for each in events.columns),
         *(F.when(usable & F.col(_KEPT), F.col(f"_{name}")).alias(name) for name in _ADDED),
     )
 

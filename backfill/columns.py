@@ -9,8 +9,9 @@ from operator import or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-TIME = "_time"
-REASON = "_reason"
+#: Beside users' own columns, of which many an export has a `TIME`.
+TIME = "_backfill_time"
+REASON = "_backfill_reason"
 FIRST = "_first"
 LAST = "_last"
 EVENTS = "_events"
@@ -58,6 +59,28 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
 def key_name(index: int) -> str:
     """What the key columns are called between reading and publishing, whatever their names."""
     return f"_key{index}"
+
+
+def set_aside(names: Sequence[str]) -> dict[str, str]:
+    """What users' columns are called beside helper columns, which all begin with an underscore.
+
+    Args:
+        names: of all columns.
+
+    Returns:
+        A name for each; TIME and REASON keep theirs.
+    """
+    taken = {each.lower() for each in names}
+    found = {}
+    for name in names:
+        found[name] = name
+        if name.startswith("_") and name not in (TIME, REASON):
+            other = f"own{name}"
+            while other.lower() in taken:
+                other += "_"
+            taken.add(other.lower())
+            found[name] = other
+    return found
 
 
 def any_given(columns: Sequence[str]) -> Column:

@@ -30,7 +30,7 @@ def count(
     """Computes count windows.
 
     Args:
-        events: normalised events (with `_time`), without those that can't be used.
+        events: normalised events (with `TIME`), without those that can't be used.
         window: which events make a window.
         aggregates: by the names of their columns.
         key: the key's columns; none for one group.

@@ -51,7 +51,7 @@ def slice_events(
     """Cuts usable events into the slices that all the definitions are built from.
 
     Args:
-        events: normalised events (with `_time`), without those that can't be used.
+        events: normalised events (with `TIME`), without those that can't be used.
         definitions: the windows of one job.
         key: the key's columns; none for one group.
         engine: whose rules hold.

@@ -44,7 +44,7 @@ def with_inputs(
     """Evaluates what the aggregates need of each event.
 
     Args:
-        events: normalised events (with `_time`), without those that can't be used.
+        events: normalised events (with `TIME`), without those that can't be used.
         aggregates: equal ones share their states.
         key: the key's columns; none for one group.
         id: the column of the events' id, if they have one.

@@ -31,7 +31,7 @@ def slide(
     """Computes sliding windows.
 
     Args:
-        events: normalised events (with `_time`), without those that can't be used.
+        events: normalised events (with `TIME`), without those that can't be used.
         window: which events surround an event.
         aggregates: by the names of their columns.
         key: the key's columns; none for one group.

@@ -28,7 +28,7 @@ def message_sessions(
     """Computes sessions of each key and partition.
 
     Args:
-        events: normalised events (with `_time`), without those that can't be used.
+        events: normalised events (with `TIME`), without those that can't be used.
         window: its gap is a number of messages.
         aggregates: by the names of their columns.
         key: the key's columns; none for one group.

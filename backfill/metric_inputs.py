@@ -17,7 +17,7 @@ from backfill.metric import TIES, Metric, value_names
 from backfill.slices import distinct_by_hour
 
 #: A row as it was given.
-ROW = "_row"
+ROW = "_backfill_row"
 #: How many events are at a row's place in the order of time and arrival.
 TIED = "_ties"
 

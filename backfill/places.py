@@ -23,7 +23,7 @@ def bind_events(
     """Evaluates what the aggregates need of each event, and leaves copies out.
 
     Args:
-        events: normalised events (with `_time`), without those that can't be used.
+        events: normalised events (with `TIME`), without those that can't be used.
         aggregates: by the names of their columns.
         key: the key's columns; none for one group.
         id: rows with equal key, time and id are one event.

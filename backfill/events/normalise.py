@@ -86,15 +86,15 @@ class EventRules:
 
 
 def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
-    """Add `_time` and `_reason` to events.
+    """Add `TIME` and `REASON` to events.
 
     Args:
         frame: rows of a source, or any frame.
         rules: what is an event.
 
     Returns:
-        The frame with `_time` (bigint, µs since the epoch, floored to the tick; NULL where it
-        cannot be read) and `_reason` (NULL where the row is an event, else the first of REASONS
+        The frame with `TIME` (bigint, µs since the epoch, floored to the tick; NULL where it
+        cannot be read) and `REASON` (NULL where the row is an event, else the first of REASONS
         that holds). A key is missing where all its columns are NULL.
 
     Raises:

@@ -33,7 +33,7 @@ def within(
     """Leave out rows that are surely no events in a range of time.
 
     It may keep rows outside the range, and never leaves out an event in it, so the caller still
-    selects by `_time` after `normalise`. Rows whose time is NULL are left out with the others.
+    selects by `TIME` after `normalise`. Rows whose time is NULL are left out with the others.
 
     Args:
         frame: rows of a source, not normalised.

@@ -12,7 +12,7 @@ from pyspark.sql.window import Window as Over
 from pyspark.sql.window import WindowSpec
 
 from backfill.bot_rules import BotRule, Bots
-from backfill.columns import REASON, TIME, column, key_name
+from backfill.columns import REASON, TIME, column, key_name, set_aside
 from backfill.engines import Rules
 from backfill.operators.calendar import day_number
 from backfill.operators.rule_inputs import predicate
@@ -52,24 +52,25 @@ def with_bots(
         WindowError: a predicate does not fit the events, or is not boolean.
     """
     inner = [_USABLE, *(key_name(i) for i in range(len(key)))]
-    placed = events.withColumns(
-        {
-            _USABLE: F.col(REASON).isNull(),
-            _DATE: day_number(F.col(TIME), zone),
-            **{key_name(i): column(each) for i, each in enumerate(key)},
-            **{
-                f"{_RULE}{i}": predicate(events, "where", each.where)
-                for i, each in enumerate(bots.rules)
-                if each.where is not None
-            },
-        }
+    theirs = set_aside(events.columns)
+    placed = events.select(
+        *(column(each).alias(theirs[each]) for each in events.columns),
+        F.col(REASON).isNull().alias(_USABLE),
+        day_number(F.col(TIME), zone).alias(_DATE),
+        *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
+        *(
+            predicate(events, "where", each.where).alias(f"{_RULE}{i}")
+            for i, each in enumerate(bots.rules)
+            if each.where is not None
+        ),
     )
-    in_order = Over.partitionBy(*inner).orderBy(TIME, *([column(id)] if id is not None else []))
+    copies = None if id is None else column(theirs[id])
+    in_order = Over.partitionBy(*inner).orderBy(TIME, *([] if copies is None else [copies]))
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     before = F.lag(TIME).over(in_order)
     copy = F.lit(False)
-    if id is not None:
-        same = (F.lag(column(id)).over(in_order) == column(id)) & (before == F.col(TIME))
+    if copies is not None:
+        same = (F.lag(copies).over(in_order) == copies) & (before == F.col(TIME))
         copy = F.coalesce(same, F.lit(False))
     found = placed.withColumns(
         {
@@ -99,7 +100,8 @@ def with_bots(
         found = found.withColumn(_RULE, F.least(_RULE, F.min(_first(by_day)).over(day)))
     named = F.get(F.array(*(F.lit(each.name) for each in bots.rules)), F.col(_RULE))
     return found.select(
-        *(column(each) for each in events.columns), F.when(F.col(_USABLE), named).alias(name)
+        *(column(theirs[each]).alias(each) for each in events.columns),
+        F.when(F.col(_USABLE), named).alias(name),
     )
 
 

@@ -95,7 +95,7 @@ def windowed(
     """Groups a stream of events into windows.
 
     Args:
-        events: usable events, with `_time`.
+        events: usable events, with `TIME`.
         definition: the window and its aggregates.
         key: the key's columns; none for one group.
         arrival: columns that give the order of arrival.

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
+from backfill import columns
 from backfill.events import EventRules, SourceOptions, normalise, open_source, quarantine_rows
 
 TIME = "[17/May/2015:10:05:03 +0200]"
@@ -115,7 +116,8 @@ def test_lines_are_not_counted_for_nothing(
     (tmp_path / "a.log").write_text(COMBINED + "\n")
     source = open_source(spark, SourceOptions(format="access_log", path=str(tmp_path)))
     rows = normalise(source.frame, EventRules(key=("host",), time="time"))
-    rows.filter("_reason IS NULL").groupBy("host").agg(F.sum("bytes"), F.min("_time")).explain()
+    usable = rows.filter(F.col(columns.REASON).isNull())
+    usable.groupBy("host").agg(F.sum("bytes"), F.min(columns.TIME)).explain()
     assert "Window" not in capsys.readouterr().out
     quarantine_rows(rows).explain()
     assert "Window" in capsys.readouterr().out

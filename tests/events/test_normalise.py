@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from backfill.columns import REASON, TIME
 from backfill.errors import ColumnError
 from backfill.events import EventRules, normalise, quarantine_rows
 
@@ -20,7 +21,7 @@ def events(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> Dat
 
 
 def reasons(frame: DataFrame, rules: EventRules) -> list[tuple[int | None, str | None]]:
-    rows = normalise(frame, rules).orderBy("n").select("_time", "_reason").collect()
+    rows = normalise(frame, rules).orderBy("n").select(TIME, REASON).collect()
     return [tuple(row) for row in rows]  # type: ignore[misc]
 
 
