@@ -76,6 +76,7 @@ def _quarantined(job: Path) -> Counter[tuple[str, str, str]]:
     return Counter((reason, raw["user"], raw["id"]) for reason, raw in found)
 
 
+@pytest.mark.slow
 def test_bots_are_quarantined_by_name_and_come_back(call: Call, job: Path) -> None:
     first = call("run", job, "--json").document
     counts = ("read", "accepted", "duplicates", "quarantined")
