@@ -9,7 +9,7 @@ from operator import or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-#: Beside users' own columns, of which many an export has a `TIME`.
+#: Named so that users' own columns are not: exports of Splunk or InfluxDB have a `_time`.
 TIME = "_backfill_time"
 REASON = "_backfill_reason"
 FIRST = "_first"

@@ -64,13 +64,13 @@ def with_bots(
             if each.where is not None
         ),
     )
-    copies = None if id is None else column(theirs[id])
-    in_order = Over.partitionBy(*inner).orderBy(TIME, *([] if copies is None else [copies]))
+    id = None if id is None else theirs[id]
+    in_order = Over.partitionBy(*inner).orderBy(TIME, *([column(id)] if id is not None else []))
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     before = F.lag(TIME).over(in_order)
     copy = F.lit(False)
-    if copies is not None:
-        same = (F.lag(copies).over(in_order) == copies) & (before == F.col(TIME))
+    if id is not None:
+        same = (F.lag(column(id)).over(in_order) == column(id)) & (before == F.col(TIME))
         copy = F.coalesce(same, F.lit(False))
     found = placed.withColumns(
         {

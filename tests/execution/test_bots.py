@@ -33,8 +33,7 @@ DAYS = 4
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "0"))
 #: Of several kinds each, so that these are made of the same events; with ids or without.
 MIXED = [(True, ("sessions", "moving", "values")), (False, ("hopping", "ruled", "pairs"))]
-EVERY = [(True, WINDOWS), (False, WINDOWS), (True, SLIDING), (False, SLIDING)]
-EVERY += [(True, COUNTS), (False, COUNTS)]
+EVERY = [(with_id, own) for own in (WINDOWS, SLIDING, COUNTS) for with_id in (False, True)]
 GAP = 45 * 60_000_000
 #: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
 RULES = (

@@ -238,8 +238,10 @@ def test_the_window_of_a_pair(spark: SparkSession) -> None:
 def test_names_that_are_taken(spark: SparkSession) -> None:
     left = spark.sql("SELECT 1 user, timestamp_seconds(0) at")
     twice = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 1 AT_right")
-    own = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 1 _Time")
+    own = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 1 _Backfill_Time")
+    exported = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 7 _Time")
     common: dict[str, Any] = {"on": "user", "time": "at", "within": "1s"}
+    assert [row._Time for row in join(left, exported, **common).collect()] == [7]
     with pytest.raises(ColumnError, match="right: the result would have two columns of this name"):
         join(left, twice, **common)
     with pytest.raises(ColumnError, match="right: is a name that a join uses itself"):
