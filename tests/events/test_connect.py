@@ -15,6 +15,7 @@ from tests.connect import Programs
 SCRIPT = """
 import json, sys
 from pyspark.sql import functions as F
+from backfill.columns import REASON, TIME
 from backfill.errors import SourceError
 from backfill.events import *
 from tests.connect import session
@@ -23,15 +24,15 @@ spark = session("America/St_Johns")
 folder, found = sys.argv[1], {}
 log = open_source(spark, SourceOptions(format="access_log", path=folder + "/a.log"))
 rows = normalise(log.frame, EventRules(key=("host",), time="time"))
-found["times"] = [row._time for row in rows.orderBy("line").collect()]
+found["times"] = [row[TIME] for row in rows.orderBy("line").collect()]
 found["quarantine"] = [list(row) for row in quarantine_rows(rows).collect()]
 data = open_source(spark, SourceOptions(format="json", path=folder + "/b.json"))
 rules = EventRules(key=("u",), time="t", time_format="iso", timezone="Europe/Berlin")
 rows = normalise(data.frame, rules).orderBy("u")
-found["json"] = [[row.u, row._time, row._reason] for row in rows.collect()]
+found["json"] = [[row.u, row[TIME], row[REASON]] for row in rows.collect()]
 local = data.frame.select("u", F.to_timestamp_ntz("t").alias("t"))
 rows = normalise(local, EventRules(key=("u",), time="t", timezone="Europe/Berlin"))
-found["ntz"] = sorted(row._time for row in rows.collect() if row._time is not None)
+found["ntz"] = sorted(row[TIME] for row in rows.collect() if row[TIME] is not None)
 bad = open_source(spark, SourceOptions(format="csv", path=folder + "/c.csv.gz", schema="n int"))
 try:
     with spark_errors(bad.snapshot):

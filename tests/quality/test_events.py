@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.aggregates import count
-from backfill.columns import FIRST, LAST
+from backfill.columns import FIRST, LAST, TIME
 from backfill.cutting import slice_events
 from backfill.definition import Definition
 from backfill.engines import ENGINES
@@ -43,7 +43,7 @@ def every_key(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
 @cache
 def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "flink") -> Counted:
     """Five events and a copy, counted rightly or not; computed once for all tests."""
-    events = spark.createDataFrame(ROWS, "key string, _time bigint, id string")
+    events = spark.createDataFrame(ROWS, f"key string, {TIME} bigint, id string")
     sliced = slice_events(
         events,
         [SESSIONS],
@@ -127,7 +127,7 @@ def test_how_old_the_latest_event_is(spark: SparkSession) -> None:
 
 def test_zeros_of_both_signs_are_one_key(spark: SparkSession) -> None:
     rows = [(0.0, 0, "1"), (-0.0, 0, "1"), (-0.0, 5, "2")]
-    events = spark.createDataFrame(rows, "key double, _time bigint, id string")
+    events = spark.createDataFrame(rows, f"key double, {TIME} bigint, id string")
     sliced = slice_events(
         events,
         [SESSIONS],
