@@ -35,8 +35,9 @@ _EVERYWHERE = {
     # What is held is held for seconds: packing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # pyspark notes the caller's line at every step of building a query, which takes longer than
-    # the step, for errors that we tell in our own words.
+    # the step, and Spark its own stack, for errors that we tell in our own words.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 
 
