@@ -244,10 +244,10 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
         for each in family.metrics
         for value in [bound[each.name].finish(each.name)]
     ]
-    empty = {name: each.aggregate.is_empty for name, each in bound.items()}
+    aggregates = {name: each.aggregate for name, each in bound.items()}
     placed = rows.select(*keys, SPAN, BLOCK, AT, *values)
     # In the order in which they come, so that nothing is sorted again.
-    return changes(placed, [*keys, SPAN], [BLOCK, AT], empty).drop(BLOCK)
+    return changes(placed, [*keys, SPAN], [BLOCK, AT], aggregates).drop(BLOCK)
 
 
 def _with_values(

@@ -122,8 +122,8 @@ def metric_rows(
         OWN,
         *(F.col(held)[_VALUE].alias(name) for held, name in zip(spans, names, strict=True)),
     )
-    empty = dict.fromkeys(names, aggregate.aggregate.is_empty)
-    return valued.withColumn(CHANGED, changed(keys, [AT], empty)).drop(AT)
+    aggregates = dict.fromkeys(names, aggregate.aggregate)
+    return valued.withColumn(CHANGED, changed(keys, [AT], aggregates)).drop(AT)
 
 
 def _of(us: int) -> Column:

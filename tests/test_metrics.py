@@ -7,6 +7,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal, localcontext
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -290,6 +291,16 @@ def test_nothing_gives_nothing(spark: SparkSession) -> None:
     assert rows(metrics(empty, own, **COMMON)) == []
     assert rows(metrics(empty, own, dense=True, **COMMON)) == []
     assert rows(metrics_at(empty, own, **COMMON)) == []
+
+
+def test_the_same_values_in_another_order_are_no_change(spark: SparkSession) -> None:
+    # When the first event leaves, which has no amount, the others are merged anew.
+    given = [(-25, 8), (-10, None), (11, None), (12, 5), (13, 7), (18, -2), (44, None)]
+    events = [Payment("a", None, day * DAY, amount, None) for day, amount in given]
+    own = Metric("spread", agg.stddev("amount"), by=["account"], windows=["30d"], step="1d")
+    result = metrics(frame(spark, events), [own], **COMMON).orderBy("valid_from")
+    values = [plain(each.spread) for each in result.collect()]
+    assert values == [*(plain(stdev(each)) for each in ([5, 7], [5, 7, -2], [7, -2])), None]
 
 
 def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:

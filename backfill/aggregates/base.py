@@ -112,6 +112,10 @@ class Aggregate(ABC):
         """Whether a value is that of a window without events."""
         return value.isNull()
 
+    def is_same(self, one: Column, other: Column) -> Column:
+        """Whether two values are of the same events, as far as values can say."""
+        return one.eqNullSafe(other)
+
     def sliding(self) -> Aggregate:
         """What computes the same values for sliding windows."""
         return self

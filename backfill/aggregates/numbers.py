@@ -14,6 +14,9 @@ from backfill.aggregates.base import Aggregate, Input, Running, States
 
 _LOW_BITS = 0xFFFF_FFFF
 _MOST_DIGITS = 38
+#: Of a variance, what the order of its events can decide; one event more changes it by more, unless
+#: there are millions of millions.
+_ROUNDED = 1e-12
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,12 @@ class Variance(Aggregate):
 
     def finish(self, states: States, events: Column) -> Column:
         return F.when(states["n"] > 1, states["spread"] * states["n"] / (states["n"] - 1))
+
+    def is_same(self, one: Column, other: Column) -> Column:
+        # Merged in another order, the same events differ in the last digits. Less than less: NaN
+        # and infinities are only like themselves.
+        close = F.abs(one - other) < F.greatest(F.abs(one), F.abs(other)) * _ROUNDED
+        return one.eqNullSafe(other) | F.coalesce(close, F.lit(False))
 
 
 @dataclass(frozen=True)

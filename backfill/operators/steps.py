@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
+from backfill.aggregates.base import Aggregate
 from backfill.columns import CHANGED, column
 from backfill.operators.sliding import AT
 
@@ -21,7 +22,7 @@ def changes(
     rows: DataFrame,
     keys: Sequence[str],
     order: Sequence[str],
-    empty: Mapping[str, Callable[[Column], Column]],
+    aggregates: Mapping[str, Aggregate],
 ) -> DataFrame:
     """Only the rows at which a value changes.
 
@@ -29,23 +30,23 @@ def changes(
         rows: keys, AT (µs), values by name.
         keys: the key columns.
         order: columns that order the rows of a key in time.
-        empty: for each value whether it is the one that holds before all others.
+        aggregates: what each value is of, by its name.
     """
-    flagged = rows.withColumn(CHANGED, changed(keys, order, empty))
+    flagged = rows.withColumn(CHANGED, changed(keys, order, aggregates))
     return flagged.where(CHANGED).drop(CHANGED)
 
 
 def changed(
-    keys: Sequence[str], order: Sequence[str], empty: Mapping[str, Callable[[Column], Column]]
+    keys: Sequence[str], order: Sequence[str], aggregates: Mapping[str, Aggregate]
 ) -> Column:
     """Whether a value changes at a row; arguments as of `changes`."""
     in_order = Over.partitionBy(*keys).orderBy(*order)
     first = F.lag(F.lit(1)).over(in_order).isNull()
     found = F.lit(False)
-    for name, is_empty in empty.items():
+    for name, aggregate in aggregates.items():
         value = column(name)
-        same = F.lag(value).over(in_order).eqNullSafe(value)
-        found |= ~F.when(first, is_empty(value)).otherwise(same)
+        same = aggregate.is_same(F.lag(value).over(in_order), value)
+        found |= ~F.when(first, aggregate.is_empty(value)).otherwise(same)
     return found
 
 
