@@ -31,8 +31,11 @@ ROWS = "_rows"
 #: How many events have this row as their own, in a table of windows around single events or by
 #: number of events; in a metric's, how many count from this row's step on.
 OWN = "_own"
-#: Of a metric's rows: a value is not what it was a step before.
+#: Whether a row that was computed is published: of a metric, whether a value is not what it was a
+#: step before; of a join, whether its kind keeps the row.
 CHANGED = "_changed"
+#: Of a join's rows: the times of the left and of the right event, µs; NULL where there is none.
+LEFT_TIME, RIGHT_TIME = "_left_time", "_right_time"
 #: Of windows by number or offset: the least event time in it, µs; START and END are the largest.
 BEGIN = "_begin"
 #: Of count windows: the numbers of the first and last event, from 1.

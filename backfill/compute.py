@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
@@ -18,7 +18,9 @@ from backfill.columns import (
     EVENTS,
     FIRST,
     LAST,
+    LEFT_TIME,
     ORDINAL,
+    RIGHT_TIME,
     START,
     TIME,
     any_given,
@@ -29,6 +31,8 @@ from backfill.count_rows import count_rows
 from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_rows import event_rows, with_own
+from backfill.join_rows import RIGHT_ID, join_rows
+from backfill.join_window import LEFT, RIGHT
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.message_gaps import Messages
 from backfill.message_rows import message_rows
@@ -43,9 +47,11 @@ from backfill.windows import (
     AnyWindow,
     CountWindow,
     EventWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
     SlidingWindow,
+    TableWindow,
     by_place,
     key_of,
 )
@@ -90,7 +96,9 @@ class Sliced:
         id: the name of the events' id.
         arrival: the columns of the order of arrival, among those of `events`.
         count: how many events there are; None where nobody has counted them.
-        dimensions: the columns of `events` that hold dimensions of metrics, by their names.
+        dimensions: the columns of `events` that hold dimensions of metrics, and what joins look at,
+            by their names.
+        sides: those that say whether an event is on a side of a join, by the predicate.
         singles: the events by themselves, for each session with rules: the columns of slices, those
             of the rules, and the aggregates' inputs. Lazy, and read when such a session is built.
     """
@@ -106,21 +114,32 @@ class Sliced:
     arrival: tuple[str, ...] = ()
     count: int | None = None
     dimensions: Mapping[str, str] = field(default_factory=dict)
+    sides: Mapping[str, str] = field(default_factory=dict)
     singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
 
     def of(self, definition: Definition) -> Sliced:
         """The same, with the key that the rows of a definition have.
 
-        Of a metric only with the events that have one of its dimensions.
+        Of a metric only with the events that have one of its dimensions, and of a join with those
+        that are on one of its sides.
         """
         if isinstance(definition.window, RollingWindow):
             return self._by_dimensions(definition.window.by)
+        if isinstance(definition.window, JoinWindow):
+            assert self.events is not None
+            events = self.events.where(self.usable(definition.window))
+            return replace(self, events=events, count=None)
         names = key_of(definition.window, self.key.names)
         return replace(self, key=Key(names, self.key.types[: len(names)]))
 
-    def with_dimension(self, by: Sequence[str]) -> Column:
-        """Whether an event has one of these dimensions; so it is where there are none."""
-        return any_given([self._inner[each] for each in by])
+    def usable(self, window: TableWindow) -> Column:
+        """Whether an event has one of a metric's dimensions, or is on a side of a join.
+
+        Every event has one of no dimensions.
+        """
+        if isinstance(window, JoinWindow):
+            return F.col(self.sides[window.left]) | F.col(self.sides[window.right])
+        return any_given([self._inner[each] for each in window.by])
 
     @property
     def _inner(self) -> dict[str, str]:
@@ -131,7 +150,7 @@ class Sliced:
         assert self.events is not None
         own = [self._inner[each] for each in by]
         kept = [each for each in self.events.columns if each not in self._inner.values()]
-        events = self.events.where(self.with_dimension(by)).select(
+        events = self.events.where(any_given(own)).select(
             *(F.col(each).alias(key_name(i)) for i, each in enumerate(own)), *kept
         )
         key = Key(by, tuple(events.schema[key_name(i)].dataType for i in range(len(by))))
@@ -158,7 +177,7 @@ class Sliced:
     def takes_events(self, definition: Definition) -> bool:
         """Whether its windows are built from slices of single events as well as of more."""
         own, window = self._bound(definition), definition.window
-        if isinstance(window, EventWindow | RollingWindow) or running(own) is None:
+        if isinstance(window, EventWindow | TableWindow) or running(own) is None:
             return False
         if definition.of_events:
             return False
@@ -172,6 +191,8 @@ class Sliced:
         own = self._bound(definition)
         if isinstance(window, RollingWindow):
             return self._metric(window, definition, own)
+        if isinstance(window, JoinWindow):
+            return self._join(window, definition)
         if isinstance(window, SlidingWindow):
             merged = self._rows(window, own)
         elif isinstance(window, CountWindow) or by_place(window):
@@ -229,6 +250,18 @@ class Sliced:
         )
         return Built(rows, definition, sliced)
 
+    def _join(self, window: JoinWindow, definition: Definition) -> Built:
+        sliced = self.of(definition)
+        assert sliced.events is not None
+        rows = join_rows(
+            sliced.events,
+            window,
+            sliced.key.inner,
+            sides=(self.sides[window.left], self.sides[window.right]),
+            columns={each: self._inner[each] for each in window.looked_at},
+        )
+        return Built(rows, definition, sliced)
+
     def _rows(self, window: SlidingWindow, aggregates: list[Bound]) -> DataFrame:
         assert self.events is not None
         keys = self.key.inner
@@ -281,11 +314,11 @@ class Built:
         return self.published().select(*self._result_columns())
 
     def published(self) -> DataFrame:
-        """The windows without those that a rule drops, of a metric the rows with a change."""
+        """The windows without those that a rule drops, and without rows that say nothing."""
         window = self.definition.window
         if isinstance(window, SessionWindow) and window.drops:
             return self.frame.where(long_enough(window))
-        return self.frame.where(CHANGED) if self.definition.steps else self.frame
+        return self.frame.where(CHANGED) if self.definition.blanks else self.frame
 
     def table(self, horizon: int) -> DataFrame:
         """What a table holds: the result, is_open, `_events`, states that are kept, the date.
@@ -323,10 +356,28 @@ class Built:
             own = [F.col(slicing.ID).alias(id)]
         aggregates = self.definition.aggregates
         values = [bound[each].finish(name) for name, each in aggregates.items()]
+        if isinstance(window, JoinWindow):
+            return [*self.sliced.key.named(), *self._of_pair(window)]
         if self.definition.steps:
             # States of several windows would be in one another's way.
             values = [column(name) for name in aggregates]
         return [*self.sliced.key.named(), *ids, *self.kind.reported(), *own, *values]
+
+    def _of_pair(self, window: JoinWindow) -> list[Column]:
+        """What the row of a join has besides the key."""
+        id = self.sliced.id
+        given = {
+            (LEFT, "time"): F.timestamp_micros(LEFT_TIME),
+            (RIGHT, "time"): F.timestamp_micros(RIGHT_TIME),
+            (LEFT, "id"): F.col(slicing.ID),
+            (RIGHT, "id"): F.col(RIGHT_ID),
+        }
+        own = window.own_columns(None if id in self.sliced.key.names else id)
+        return [
+            *self.kind.reported(),
+            *(given[each].alias(name) for name, each in own.items()),
+            *map(column, window.columns),
+        ]
 
 
 def ties(key: Key, id: str | None) -> list[str]:

@@ -15,7 +15,7 @@ from backfill.definition import Definition
 from backfill.errors import ConservationError
 from backfill.kinds import kind_of
 from backfill.placed_kinds import CountRows
-from backfill.windows import CountWindow, key_of
+from backfill.windows import CountWindow, TableWindow
 
 _WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"
 
@@ -77,8 +77,8 @@ def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list
 def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -> Totals:
     """As `totals`, from the values of `total_columns`.
 
-    Of count windows and metrics not all events that this assigns need have one: `assigned_to` says
-    how many.
+    Of count windows, metrics and joins not all events that this assigns need have one:
+    `assigned_to` says how many.
     """
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
     for name, first in assigned.items():
@@ -99,17 +99,17 @@ def assigned_to(sliced: Sliced, definition: Definition) -> int:
     assert sliced.events is not None
     if isinstance(definition.window, CountWindow):
         return _owned(sliced, {"one": definition}, sliced.events, F.count(F.lit(1)))["one"]
-    if definition.steps:
+    if definition.blanks:
         return _usable(sliced, {"one": definition})["one"]
     return sliced.events.count() if sliced.count is None else sliced.count
 
 
 def _usable(sliced: Sliced, definitions: Mapping[str, Definition]) -> dict[str, int]:
-    """For each metric how many events have one of its dimensions."""
+    """For each metric how many events have one of its dimensions; of joins, are on a side."""
     wanted = {
-        name: sliced.with_dimension(key_of(each.window, ()))
+        name: sliced.usable(each.window)
         for name, each in definitions.items()
-        if each.steps
+        if isinstance(each.window, TableWindow)
     }
     if not wanted:
         return {}

@@ -17,7 +17,7 @@ from backfill.compute import Sliced
 from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
-from backfill.fitting import check_arrival, check_dimensions, check_names
+from backfill.fitting import check_arrival, check_dimensions, check_names, check_sides
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.last_seen import last_seen, with_distances
@@ -27,9 +27,10 @@ from backfill.time.durations import DAY_US
 from backfill.windows import (
     AnyWindow,
     EventWindow,
-    RollingWindow,
+    JoinWindow,
     SessionWindow,
     SlidingWindow,
+    TableWindow,
     by_place,
     key_of,
 )
@@ -46,6 +47,7 @@ def slice_events(
     arrival: Sequence[str],
     combine: bool | None = True,
     dimensions: Sequence[str] = (),
+    sides: Sequence[str] = (),
     keep: Callable[[DataFrame], DataFrame] = lambda events: events,
 ) -> Sliced:
     """Cuts usable events into the slices that all the definitions are built from.
@@ -60,7 +62,8 @@ def slice_events(
         arrival: columns that give the order of arrival.
         combine: put the events of a slice together first; if not, each is a slice by itself,
             where all aggregates have states of a single event; None: as the only window asks.
-        dimensions: columns to keep besides those of the definitions' metrics.
+        dimensions: columns to keep besides those of the definitions' metrics and joins.
+        sides: predicates whose values to keep besides those of the definitions' joins.
         keep: keeps the events that windows around single events are computed from, which the
             slices are cut from as well: so the source is read once.
 
@@ -72,11 +75,16 @@ def slice_events(
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)
         check_dimensions(events, each.window)
+        check_sides(events, each.window)
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
     wanted_by = [*dimensions, *dimensions_of(definitions)]
     by = {name: f"_by{i}" for i, name in enumerate(dict.fromkeys(wanted_by)) if name not in key}
-    found = inputs(also=[column(name).alias(inner) for name, inner in by.items()])
+    wanted_sides = dict.fromkeys([*sides, *sides_of(definitions)])
+    held = {text: f"_side{i}" for i, text in enumerate(wanted_sides)}
+    also = [column(name).alias(inner) for name, inner in by.items()]
+    also += [F.coalesce(F.expr(text), F.lit(False)).alias(inner) for text, inner in held.items()]
+    found = inputs(also=also)
     frame, keys, bound = found.frame, found.key, found.bound
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
@@ -113,13 +121,14 @@ def slice_events(
         id=id,
         arrival=found.arrival,
         dimensions=by,
+        sides=held,
         singles=singles,
     )
     if combine is None:
         window = definitions[0].window
         combine = (
             id is not None
-            or isinstance(window, EventWindow | SessionWindow | RollingWindow)
+            or isinstance(window, EventWindow | SessionWindow | TableWindow)
             or not takes_events(layout(window, engine, zone), aggregates)
         )
     if not combine and single is None and running(aggregates) is not None:
@@ -151,9 +160,18 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
 
 
 def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
-    """The dimensions of metrics, each once."""
-    every = (key_of(each.window, ()) for each in definitions)
+    """The dimensions of metrics, and the columns that joins look at, each once."""
+    every = (
+        each.window.looked_at if isinstance(each.window, JoinWindow) else key_of(each.window, ())
+        for each in definitions
+    )
     return list(dict.fromkeys(chain.from_iterable(every)))
+
+
+def sides_of(definitions: Iterable[Definition]) -> list[str]:
+    """The predicates of the sides of joins, each once."""
+    joins = [each.window for each in definitions if isinstance(each.window, JoinWindow)]
+    return list(dict.fromkeys(text for each in joins for text in (each.left, each.right)))
 
 
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
@@ -161,7 +179,7 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
     every = [
         layout(each.window, engine, zone).cutting()
         for each in definitions
-        if not isinstance(each.window, SessionWindow | EventWindow | RollingWindow)
+        if not isinstance(each.window, SessionWindow | EventWindow | TableWindow)
     ]
     gaps = [
         each.window.gap.us

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backfill.aggregates.base import Aggregate
-from backfill.windows import AnyWindow, RollingWindow, SessionWindow, SlidingWindow, by_place
+from backfill.windows import (
+    AnyWindow,
+    RollingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TableWindow,
+    by_place,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Definition:
     @property
     def of_events(self) -> bool:
         """Its rows are computed from the events themselves, each time, and not from slices."""
-        return isinstance(self.window, SlidingWindow | RollingWindow) or by_place(self.window)
+        return isinstance(self.window, SlidingWindow | TableWindow) or by_place(self.window)
 
     @property
     def ruled(self) -> bool:
@@ -46,6 +53,14 @@ class Definition:
         return isinstance(self.window, RollingWindow)
 
     @property
+    def blanks(self) -> bool:
+        """Events can have rows of their own that are computed and not published.
+
+        Of a metric these are rows without a change, of a join those that its kind leaves out.
+        """
+        return isinstance(self.window, TableWindow)
+
+    @property
     def hides(self) -> bool:
-        """Not all rows that are computed are published: of a metric only those with a change."""
-        return self.drops or self.steps
+        """Not all rows that are computed are published."""
+        return self.drops or self.blanks

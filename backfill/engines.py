@@ -21,9 +21,9 @@ from backfill.windows import (
     CountWindow,
     CumulatingWindow,
     HoppingWindow,
-    RollingWindow,
     SessionWindow,
     SlidingWindow,
+    TableWindow,
     Window,
     durations_of,
 )
@@ -90,8 +90,8 @@ class Engine:
         self.check(window)
         if isinstance(window, SlidingWindow):
             return self.rules
-        if isinstance(window, RollingWindow):
-            # No engine has an operator with such rows.
+        if isinstance(window, TableWindow):
+            # No engine's windows have such rows.
             return PLAIN.rules
         return self.rules if self._has_kind(window) else PLAIN.rules
 

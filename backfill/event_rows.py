@@ -14,7 +14,7 @@ from backfill.columns import END, OWN, START, TIME
 from backfill.engines import Engine
 from backfill.operators.sliding import AT, sliding
 from backfill.step_rows import begins
-from backfill.windows import RollingWindow, SlidingWindow
+from backfill.windows import RollingWindow, SlidingWindow, TableWindow
 
 _OTHER = "_other"
 
@@ -61,11 +61,11 @@ def event_rows(
     return found.withColumns({START: F.col(TIME), END: F.col(TIME)})
 
 
-def own_end(window: SlidingWindow | RollingWindow, engine: Engine) -> Column:
+def own_end(window: SlidingWindow | TableWindow, engine: Engine) -> Column:
     """END of the row that is an event's own, from its TIME."""
     if isinstance(window, RollingWindow):
         return begins(window.step.us, window.offset.us)
-    if window.distinct and engine.rules.clips_at_epoch:
+    if isinstance(window, SlidingWindow) and window.distinct and engine.rules.clips_at_epoch:
         assert window.size is not None
         return F.greatest(F.col(TIME), F.lit(window.size.us))
     return F.col(TIME)

@@ -4,7 +4,8 @@ Sessions, aligned windows and windows around single events differ in this alone,
 computed. START and END are the columns of a row's bounds in µs: of a session its first and last
 event, of an aligned window its start and end, of a window around an event twice the time of that
 event (of distinct windows, which events share, the first and last instant), of a metric's row twice
-its step. Count windows stand at the largest time in them, twice.
+its step, of a pair twice the time of its left event. Count windows stand at the largest time in
+them, twice.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from backfill.operators.session import last_event, reported_end, session_is_open
 from backfill.operators.session_rules import ruled_session_is_open
 from backfill.placed_kinds import CountRows, MessageSessions
 from backfill.reach import Reach, Span, reach_of
-from backfill.standing_kinds import Standing, StepRows
+from backfill.standing_kinds import JoinRows, Standing, StepRows
 from backfill.windows import (
     AnyWindow,
     CountWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
     SlidingWindow,
@@ -44,7 +46,8 @@ def times_of(window: AnyWindow) -> tuple[str, str]:
         return "window_end", "window_end"
     if isinstance(window, RollingWindow):
         return HOLDS_FROM, HOLDS_FROM
-    return (EVENT_TIME, EVENT_TIME) if of_each_event(window) else _START_AND_END
+    single = of_each_event(window) or isinstance(window, JoinWindow)
+    return (EVENT_TIME, EVENT_TIME) if single else _START_AND_END
 
 
 def of_each_event(window: AnyWindow) -> bool:
@@ -284,6 +287,9 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
     if isinstance(window, RollingWindow):
         engine.check(window)
         return StepRows(reach(window, engine), window)
+    if isinstance(window, JoinWindow):
+        engine.check(window)
+        return JoinRows(reach(window, engine))
     if isinstance(window, SessionWindow) and by_place(window):
         return MessageSessions(reach(window, engine))
     if isinstance(window, SessionWindow):
@@ -295,7 +301,7 @@ def reach(window: AnyWindow, engine: Engine) -> Reach:
     """How far apart an event and a row of such a window can be that it affects.
 
     Args:
-        window: around single events, by number or by offset, or a metric's.
+        window: around single events, by number or by offset, a metric's, or a join's.
         engine: whose rules hold.
     """
     return reach_of(window, engine.tick_us, rest=engine.rules_for(window).counts_rest)

@@ -20,8 +20,10 @@ from backfill.time.instants import instant_us
 from backfill.windows import (
     AnyWindow,
     EventWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
+    TableWindow,
     by_place,
     key_of,
 )
@@ -76,7 +78,7 @@ class Lookup:
 
     def holding(self, first: int, last: int) -> dict[str, Bounds]:
         """Where windows start and end that hold these two instants, µs."""
-        if of_each_event(self.window):
+        if of_each_event(self.window) or isinstance(self.window, JoinWindow):
             reached = reach(self.window, self.spec.engine)
             latest = None if reached.ahead is None else first + reached.ahead
             own = (None if reached.behind is None else last - reached.behind, latest)
@@ -127,14 +129,14 @@ class Lookup:
     @property
     def closed_right(self) -> bool:
         """Windows are (start, end]."""
-        single = isinstance(self.window, EventWindow | SessionWindow | RollingWindow)
+        single = isinstance(self.window, EventWindow | SessionWindow | TableWindow)
         return not single and self.rules.closed == "right"
 
     @property
     def end_inclusive(self) -> bool:
         """Whether the end that a window reports belongs to it, by the engine's rules."""
         window = self.window
-        if isinstance(window, EventWindow | RollingWindow) or by_place(window):
+        if isinstance(window, EventWindow | TableWindow) or by_place(window):
             return True
         if isinstance(window, SessionWindow):
             return self.rules.session_end == "last_event"

@@ -1,7 +1,8 @@
 """How far an event reaches the rows of windows around single events, and they reach events.
 
 A row of such a window stands at an instant: the time of its event, or the end of a window that
-events share; a count window stands at the largest time in it, a metric's row at its step. This says
+events share; a count window stands at the largest time in it, a metric's row at its step, a pair at
+the time of its left event. This says
 which rows a changed event can affect, and which events a row needs. All spans are [low, high), µs;
 None is no bound.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill.time.durations import Fixed
-from backfill.windows import AnyWindow, CountWindow, RollingWindow, SlidingWindow
+from backfill.windows import AnyWindow, CountWindow, JoinWindow, RollingWindow, SlidingWindow
 
 Span = tuple[int | None, int | None]
 
@@ -44,7 +45,7 @@ def reach_of(window: AnyWindow, tick: int, *, rest: bool = True) -> Reach:
     """The reach of an event.
 
     Args:
-        window: around single events, by number or by offset, or a metric's.
+        window: around single events, by number or by offset, a metric's, or a join's.
         tick: the engine's resolution of time, µs.
         rest: the events after the last full count window are a window too.
     """
@@ -54,6 +55,8 @@ def reach_of(window: AnyWindow, tick: int, *, rest: bool = True) -> Reach:
         # No row depends on an event at its own step. But what stands at the first instant of a date
         # is of this date.
         return Reach(0, window.reach_us)
+    if isinstance(window, JoinWindow):
+        return Reach(window.furthest.high, -window.furthest.low)
     if not isinstance(window, SlidingWindow):
         return Reach(None, None)
     if window.size is None:

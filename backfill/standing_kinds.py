@@ -1,6 +1,6 @@
 """Windows whose rows stand at an instant and depend on the events near it, as kinds of windows.
 
-Around single events, and of metrics: a row that an event can change is near the event.
+Around single events, of metrics, and of joins: a row that an event can change is near the event.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.columns import END, HOLDS_FROM, OWN
+from backfill.columns import END, EVENT_TIME, HOLDS_FROM, OWN
 from backfill.operators.grids import floor_to
 from backfill.placed_kinds import FAR
 from backfill.reach import Reach, Span
@@ -109,3 +109,26 @@ class StepRows(Standing):
     def is_step(self, at: Column) -> Column:
         """Whether a row can stand at this instant, µs."""
         return floor_to(at, self.window.step.us, self.window.offset.us) == at
+
+
+@dataclass(frozen=True)
+class JoinRows(Standing):
+    """The rows of a join."""
+
+    @property
+    def open_us(self) -> int:
+        """As `Kind` has it."""
+        return self.behind
+
+    def bounds(self) -> tuple[Column, Column]:
+        """As `Kind` has it."""
+        at = F.unix_micros(EVENT_TIME)
+        return at, at
+
+    def reported(self) -> list[Column]:
+        """As `Kind` has it."""
+        return [F.timestamp_micros(END).alias(EVENT_TIME)]
+
+    def is_open(self, horizon: int) -> Column:
+        """As `Kind` has it: a partner can still come, or one more."""
+        return F.col(END) + self.behind >= horizon

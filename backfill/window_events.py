@@ -26,6 +26,7 @@ from backfill.time.dates import ALL, Dates
 from backfill.time.instants import instant_us
 from backfill.windows import (
     AnyWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
     SlidingWindow,
@@ -86,7 +87,9 @@ def _counted(context: Context, name: str) -> dict[str, Dates]:
 
 def _check_by_time(name: str, window: AnyWindow) -> None:
     why = None
-    if by_place(window):
+    if isinstance(window, JoinWindow):
+        why = "a row of a join has what tells its events: their times, and their ids"
+    elif by_place(window):
         why = "an event's place in the order, not its time, says which windows hold it"
     elif isinstance(window, SlidingWindow) and window.before:
         why = "which events of the same instant came before is not in the table"

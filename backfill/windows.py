@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from backfill.errors import WindowError
+from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
 from backfill.rolling_window import RollingWindow
 from backfill.session_window import SessionWindow
@@ -23,9 +24,11 @@ __all__ = [
     "CumulatingWindow",
     "EventWindow",
     "HoppingWindow",
+    "JoinWindow",
     "RollingWindow",
     "SessionWindow",
     "SlidingWindow",
+    "TableWindow",
     "TumblingWindow",
     "Window",
     "by_place",
@@ -324,7 +327,9 @@ Aligned = TumblingWindow | HoppingWindow | CumulatingWindow
 Window = SessionWindow | Aligned
 #: Windows of single events rather than of spans of time.
 EventWindow = SlidingWindow | CountWindow
-AnyWindow = Window | EventWindow | RollingWindow
+#: Rows of tables that only jobs have: of metrics and of joins.
+TableWindow = RollingWindow | JoinWindow
+AnyWindow = Window | EventWindow | TableWindow
 
 
 def is_distinct(window: AnyWindow) -> bool:

@@ -132,12 +132,18 @@ windows:
   moving: {sliding: {size: 1h}, aggregates: {n: count}}
 metrics:
   kinds: {by: [[user_id], []], value: count_distinct(event_type), windows: [1h, 1d], step: 1h}
+joins:
+  near: {left: "true", right: amount > 50, within: 5m, where: right.amount > left.amount}
 """
 other = path.with_name("other.yaml")
 other.write_text(text[:begin] + windows + "tables: {path: other}\n")
 found = Job.load(other).run(spark).windows
 counts["other"] = {name: window.rows for name, window in found.items()}
 counts["metrics"] = [counts["other"].pop(f"kinds_by_{by}") for by in ("user_id", "all")]
+once = events.dropDuplicates(["user_id", "event_time", "event_id"])
+dear = once.where("amount > 50")
+near = join(once, dear, within="5m", where="right.amount > left.amount", **common)
+counts["near"] = [counts["other"].pop("near"), near.count()]
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
 counts["listening"] = listening()
 print(json.dumps(counts))

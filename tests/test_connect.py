@@ -18,6 +18,7 @@ def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
     assert counts["after_range"] == counts["job"]
     assert set(counts["other"].values()) == {5000}
     assert counts["metrics"] == [958, 15]
+    assert counts["near"][0] == counts["near"][1] > 100
     assert counts["bots"][0] > 5000 > counts["bots"][1]
     # As without it.
     assert counts["joined"] == [7907, 4432, 5058, 5058]

@@ -34,7 +34,7 @@ def test_the_job_file(tmp_path: Path) -> None:
     path.write_text(text + checks, encoding="utf-8")
     job = JobSpec.load(path)
     windows = ["sessions", "daily", "trailing", "growing", "moving", "hundreds"]
-    assert list(job.windows) == [*windows, "spending"]
+    assert list(job.windows) == [*windows, "spending", "bought"]
     assert [each.severity for each in job.checks.own["sessions"]] == ["warn", "error"]
     assert "history" not in job.checks.builtin
 

@@ -8,12 +8,14 @@ from backfill.events.model import InputFile, Snapshot, Source, SourceOptions
 from backfill.events.normalise import REASONS, EventRules, check_column, normalise
 from backfill.events.pushdown import time_condition, within
 from backfill.events.quarantine import quarantine_rows
+from backfill.events.several import NAME, check_parts
 from backfill.events.sources import FORMATS, open_source
 from backfill.events.times import time_column
 from backfill.time.zones import check_zone, from_local, to_local
 
 __all__ = [
     "FORMATS",
+    "NAME",
     "REASONS",
     "EventRules",
     "InputFile",
@@ -22,6 +24,7 @@ __all__ = [
     "Source",
     "SourceOptions",
     "check_column",
+    "check_parts",
     "check_zone",
     "digest",
     "digests",

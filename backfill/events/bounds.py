@@ -62,6 +62,13 @@ def time_bounds(
         SourceError: a path is not one of the source's inputs.
     """
     names = [file.path for file in source.inputs(paths)]
+    if source.parts:
+        wanted = set(names)
+        found: dict[str, Bounds | None] = {}
+        for part in source.parts.values():
+            own = [each.path for each in part.snapshot.inputs if each.path in wanted]
+            found |= time_bounds(part, rules, own)
+        return found
     times = _times(source, rules, names)
     dates = {path: _day(source, rules.date_column, path) for path in names}
     dates = _instants(source.frame.sparkSession, dates, rules.timezone)

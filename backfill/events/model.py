@@ -27,7 +27,8 @@ class SourceOptions:
     """Where the events are and how they are read: what the job file's `source:` says.
 
     Attributes:
-        format: parquet, csv, json (one object a line), access_log, delta or table.
+        format: parquet, csv, json (one object a line), access_log, delta or table; several where
+            there are parts.
         path: a file, a folder or a glob, absolute or with a URL scheme; for `table` the name of a
             table in the catalog.
         schema: Spark DDL of the source's own columns, or None to take them from the source.
@@ -35,6 +36,7 @@ class SourceOptions:
         date_column: a column of dates that is the event's date in the job's zone.
         timezone: the job's zone, for folder names and CSV or JSON columns that `schema` says are
             timestamps.
+        parts: sources of files whose rows together are this source's, by name.
     """
 
     format: str
@@ -43,9 +45,19 @@ class SourceOptions:
     options: Mapping[str, str] = field(default_factory=dict)
     date_column: str | None = None
     timezone: str = "UTC"
+    parts: Mapping[str, SourceOptions] = field(default_factory=dict)
+
+    @property
+    def inferred(self) -> bool:
+        """Whether types are found by looking at values."""
+        if self.parts:
+            return any(each.inferred for each in self.parts.values())
+        return self.format in ("csv", "json") and self.schema is None
 
     def holds(self, folder: Path) -> bool:
         """Whether what is written to a folder (absolute) would be read as events."""
+        if self.parts:
+            return any(each.holds(folder) for each in self.parts.values())
         root = Path(self.path)
         return self.format != "table" and (root == folder or root in folder.parents)
 
@@ -103,6 +115,7 @@ class Source:
         folders: by path, the columns whose values a file has from its folders, or from a Delta
             table's log; as text, NULL is None.
         statistics: by path, what a Delta table's log says about a file; {} for other formats.
+        parts: the sources that this one is made of, by name; {} where it is one.
     """
 
     frame: DataFrame
@@ -111,6 +124,7 @@ class Source:
     arrival: tuple[str, ...] = ()
     folders: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     statistics: Mapping[str, Statistics] = field(default_factory=dict)
+    parts: Mapping[str, Source] = field(default_factory=dict)
 
     def inputs(self, paths: Collection[str]) -> tuple[InputFile, ...]:
         """The inputs with these paths, in order of path.

@@ -24,6 +24,7 @@ from backfill.events.model import (
     shown,
     whole_rows,
 )
+from backfill.events.several import of_several
 
 FORMATS = ("parquet", "csv", "json", "access_log", "delta", "table")
 
@@ -61,6 +62,15 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
         SourceError: the source is missing, empty or unreadable, its files do not fit together, it
             has features or options that are not applied, or columns with names of ours.
     """
+    if source.parts:
+        if late:
+            raise SourceError(
+                "can't be given to a job with several sources, whose columns they have is unknown",
+                field="late",
+                value=shown(late[0]),
+                way_out="Put the files into the folder of their source; they are found there",
+            )
+        return of_several({name: open_source(spark, each) for name, each in source.parts.items()})
     if source.format not in FORMATS:
         raise SourceError(
             "there is no such format",

@@ -90,7 +90,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
             built = replace(built, frame=staging.persisted(built.frame))
             dropped = dropped_of(built)
         computed = None
-        if definition.steps:
+        if definition.blanks:
             built = replace(built, frame=staging.persisted(built.frame))
             computed = built.frame.agg(F.sum(built.kind.held)).collect()[0][0] or 0
             # Values fall back to nothing long after the last event. Dates stay covered on which

@@ -46,7 +46,7 @@ from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
-from backfill.windows import RollingWindow, SessionWindow, SlidingWindow, by_place
+from backfill.windows import SessionWindow, SlidingWindow, TableWindow, by_place
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
 MANY = FEW
@@ -211,7 +211,7 @@ def _computed(
     if not few.key.inner:
         return None
     bounded, own = with_bounds(rows, definition, few), few.frame
-    if definition.steps:
+    if definition.blanks:
         assert few.events is not None
         own = few.events.select(*few.key.inner).distinct()
     return of_keys(bounded, F.broadcast(own), few.key.inner, "left_semi")
@@ -271,7 +271,7 @@ def _window(
     definition, record = context.definitions[state.name], state.settled
     if by_place(definition.window):
         return late_keys(context, staging, state, sliced, sums, horizon, went)
-    if isinstance(definition.window, SlidingWindow | RollingWindow):
+    if isinstance(definition.window, SlidingWindow | TableWindow):
         return late_rows(context, staging, state, sliced, sums, horizon, went)
     if went is not None:
         return changed_windows(context, staging, state, names, sliced, sums, horizon, went)

@@ -1,4 +1,4 @@
-"""Late events of windows around single events, and of metrics: rows in reach are computed again.
+"""Late events of windows around single events, of metrics and joins: rows in reach are made again.
 
 Of a key with a late event only these rows are computed, from the events that they need. Every
 input counts on every date here.
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from backfill.columns import END, OWN, START, TIME
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, assigned_to, check_held
+from backfill.engines import Engine
 from backfill.event_rows import own_end
 from backfill.execution.change import ComputedWindows
 from backfill.execution.rebuild import check_none_gone
@@ -33,7 +34,7 @@ from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.reach import Span
 from backfill.standing_kinds import Standing
 from backfill.time.dates import ALL, NONE
-from backfill.windows import RollingWindow, SlidingWindow
+from backfill.windows import AnyWindow, RollingWindow, SlidingWindow, TableWindow, is_distinct
 
 _NOW, _OTHER = "_now", "_other"
 
@@ -52,7 +53,7 @@ def late_rows(
     Args:
         context: of the run.
         staging: where to write.
-        state: the table, of windows around single events or of a metric.
+        state: the table, of windows around single events, of a metric or of a join.
         late: the late events.
         sums: of them.
         horizon: the largest event time, µs.
@@ -79,7 +80,7 @@ def late_rows(
             span = kind.reach.rows((sums.first, sums.horizon + 1))
         extents = sent(extents, sums.accepted)
     every = _computed(context, state, kind, late, extents, span, went)
-    assigned = assigned_to(late, definition) if definition.steps else sums.assigned[name]
+    assigned = assigned_to(late, definition) if definition.blanks else sums.assigned[name]
     held = _with_row(late, every)
     check_held(name, held, assigned)
     limit = context.limit(horizon)
@@ -139,7 +140,7 @@ def _gone(
     """
     window, sliced = built.definition.window, built.sliced
     assert sliced.events is not None
-    assert isinstance(window, SlidingWindow | RollingWindow)
+    assert isinstance(window, SlidingWindow | TableWindow)
     low, high = span
     files = candidates(context, state, built, low, None if high is None else high - 1)
     if not files:
@@ -148,8 +149,9 @@ def _gone(
     if isinstance(window, RollingWindow):
         # The events of the row's own step begin a step before it.
         extents = extents.withColumn(START, F.col(START) + window.step.us)
-    elif window.distinct and sliced.engine.rules.clips_at_epoch:
+    elif _clipped(window, sliced.engine):
         # Events from before the extent have the first window in common with those in it.
+        assert isinstance(window, SlidingWindow)
         assert window.size is not None
         rows = rows.where(F.col(END) > window.size.us)
     rows = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
@@ -161,6 +163,11 @@ def _gone(
     both = rows.select(*same, OWN).unionByName(now, allowMissingColumns=True).groupBy(*same)
     counts = both.agg(F.sum(OWN).alias(OWN), F.count(_NOW).alias(_NOW))
     return counts.where(F.col(_NOW) < F.col(OWN)).select(F.col(END).alias(START), END)
+
+
+def _clipped(window: AnyWindow, engine: Engine) -> bool:
+    """Whether the first windows begin at 1970, however long they would be."""
+    return is_distinct(window) and engine.rules.clips_at_epoch
 
 
 def _both(one: Sliced, other: Sliced) -> Sliced:
@@ -179,7 +186,7 @@ def _with_row(late: Sliced, rows: Built) -> int:
     """How many of the late events have a row of their own."""
     window = rows.definition.window
     assert late.events is not None
-    assert isinstance(window, SlidingWindow | RollingWindow)
+    assert isinstance(window, SlidingWindow | TableWindow)
     keys = late.key.inner
     own = late.events.select(*keys, own_end(window, late.engine).alias(END))
     others = rows.frame.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, END)))

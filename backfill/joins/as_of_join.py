@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import TIME, names_of
+from backfill.join_window import LEFT, RIGHT
 from backfill.joins.latest import latest
-from backfill.joins.sides import LEFT, RIGHT, both_sides
+from backfill.joins.sides import both_sides
 from backfill.time.durations import fixed
 from backfill.window_arguments import flag, positive
 

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import TIME
-from backfill.joins.binned import AT, binned
+from backfill.join_window import LEFT, RIGHT
 from backfill.joins.merging import SECOND, arrivals, group, merged, ties
-from backfill.joins.sides import INDEX, LEFT, RIGHT, SEEN, SHARED, Sides
+from backfill.joins.sides import INDEX, SEEN, SHARED, Sides
+from backfill.operators.binned import AT, binned
 from backfill.within import Reach
 
 

@@ -13,16 +13,9 @@ from backfill.api import aggregate
 from backfill.columns import TIME, names_of
 from backfill.engines import engine as engine_named
 from backfill.errors import WindowError
+from backfill.join_window import HOWS, LEFT, RIGHT
 from backfill.joins.latest import latest
-from backfill.joins.sides import (
-    HOWS,
-    LEFT,
-    RIGHT,
-    Sides,
-    both_sides,
-    naming,
-    pair_of_times,
-)
+from backfill.joins.sides import Sides, both_sides, naming, pair_of_times
 from backfill.message_gaps import Messages
 from backfill.window_arguments import choice
 from backfill.windows import SessionWindow

@@ -11,7 +11,8 @@ from backfill.alignment import phase
 from backfill.columns import TIME
 from backfill.engines import PLAIN
 from backfill.errors import WindowError
-from backfill.joins.sides import LEFT, RIGHT, Sides
+from backfill.join_window import LEFT, RIGHT
+from backfill.joins.sides import Sides
 from backfill.operators.grids import floor_to
 from backfill.time.durations import Fixed
 from backfill.windows import HoppingWindow, TumblingWindow

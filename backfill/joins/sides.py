@@ -14,19 +14,17 @@ from pyspark.sql import types as T
 from backfill.columns import REASON, TIME, names_of, quoted
 from backfill.errors import BackfillError, ColumnError, WindowError, did_you_mean
 from backfill.events import EventRules, normalise
-from backfill.joins.binned import INNER
+from backfill.join_window import LEFT, RIGHT
+from backfill.operators.binned import INNER
 from backfill.operators.rule_inputs import sortable
 from backfill.window_arguments import predicate_text
 
-HOWS = ("inner", "left", "full", "semi", "anti")
 #: An event's number in its side's order, and how many of the other side's come before it.
 INDEX, SEEN = "_join_index", "_join_seen"
 #: Where a window that holds both events of a pair starts, µs.
 SHARED = "_join_start"
 #: Names that no column of a side may have.
 RESERVED = INNER | {TIME, REASON, INDEX, SEEN, SHARED}
-#: How conditions name the sides.
-LEFT, RIGHT = "left", "right"
 #: What the name of a column of the right side ends with, where the left side has one of this name.
 _SUFFIX = "_right"
 

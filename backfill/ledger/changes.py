@@ -16,7 +16,7 @@ from backfill.errors import ColumnError
 from backfill.kinds import of_each_event, times_of
 from backfill.operators.grids import floor_to
 from backfill.operators.session import last_event
-from backfill.windows import AnyWindow, CountWindow, SessionWindow, by_place
+from backfill.windows import AnyWindow, CountWindow, JoinWindow, SessionWindow, by_place
 
 #: What `change` says.
 KINDS = ("inserted", "updated", "deleted", "merged", "split")
@@ -43,9 +43,10 @@ def changes(
     the order of their key's windows, or are of the same period; sessions by messages where their
     ids are equal. Rows of single events are the same row where key, time and id are
     equal; without an id, where they have the same place among the rows of that time, in the order
-    of their values. Sessions can't be matched like this, since a late event can move their start
-    and with it their id: an old and a new session of one key are linked where their spans, from
-    the first to the last event, meet. There is one row for each link that shows a difference, and
+    of their values. Rows of joins are the same where key, times and ids of their events are equal.
+    Sessions can't be matched like this, since a late event can move their start and with it their
+    id: an old and a new session of one key are linked where their spans, from the first to the last
+    event, meet. There is one row for each link that shows a difference, and
     one for each window without a link:
 
     - `inserted`, `deleted`: linked to nothing; `old` or `new` is NULL.
@@ -81,6 +82,8 @@ def changes(
     keys = [key_name(i) for i in range(len(key))]
     ids = ["session_id"] if "session_id" in {*old.columns, *new.columns} else []
     own = [id] if id is not None and of_each_event(window) else []
+    if isinstance(window, JoinWindow):
+        own = list(window.own_columns(None if id in key else id))
     number = [LAST_EVENT] if isinstance(window, CountWindow) else []
     _check_same(old, new, [*key, *ids, *times_of(window), *own, *number])
     rows = _sides(old, new, key, window, rules)
@@ -92,7 +95,7 @@ def changes(
         rows = rows.withColumns({START: F.lit(0), LAST: F.lit(0)})
     elif isinstance(window, SessionWindow):
         same = keys
-    elif of_each_event(window):
+    elif of_each_event(window) or isinstance(window, JoinWindow):
         rows, same = _numbered(rows, same, own, key), [*same, _ID, _NUMBER]
     linked = _linked(rows, same)
     names = dict.fromkeys([*_values(old, key), *_values(new, key)])
@@ -197,8 +200,8 @@ def _numbered(
 ) -> DataFrame:
     """Rows of single events with the id, and their numbers among those of a side that are alike."""
     sides = [F.col(side)[name] for side in (_OLD, _NEW) for name in _sorted_by(rows, side)]
-    id = [F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for each in own if each not in key]
-    named = rows.withColumn(_ID, id[0] if id else F.lit(None).cast("string"))
+    ids = [F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for each in own if each not in key]
+    named = rows.withColumn(_ID, F.struct(*ids) if ids else F.lit(None).cast("string"))
     # A side's rows have NULL for the values of the other one.
     alike = Over.partitionBy(*same, _ID, _IS_NEW).orderBy(*sides)
     return named.withColumn(_NUMBER, F.row_number().over(alike))

@@ -49,7 +49,7 @@ def check_types(source: Source, spec: JobSpec, records: Sequence[Record]) -> Non
     Raises:
         SourceError: a column has another type now, or is gone.
     """
-    if spec.source.format not in ("csv", "json") or spec.source.schema is not None:
+    if not spec.source.inferred:
         return
     now = {each.name: each.dataType.simpleString() for each in source.frame.schema}
     for schema in {record.schema for record in records}:

@@ -10,7 +10,7 @@ from backfill.errors import TableError
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DataFile, Store, Table
-from backfill.windows import RollingWindow
+from backfill.windows import JoinWindow, RollingWindow
 
 #: The table of rows that are no events.
 QUARANTINE = "quarantine"
@@ -85,7 +85,8 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
     if name not in spec.windows:
         return common
     window = spec.windows[name]
-    place = f"metrics.{name}" if isinstance(window.window, RollingWindow) else f"windows.{name}"
+    sections = {RollingWindow: "metrics", JoinWindow: "joins"}
+    place = f"{sections.get(type(window.window), 'windows')}.{name}"
     aggregates = {
         f"{place}.aggregates.{each}": str(aggregate)
         for each, aggregate in window.aggregates.items()

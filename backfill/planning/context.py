@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from backfill.definition import Definition
-from backfill.events import EventRules, Source, open_source, rewrites
+from backfill.events import EventRules, Source, check_parts, open_source, rewrites
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over
 from backfill.ledger.inputs import check_types, inputs_of
@@ -154,6 +154,7 @@ def open_context(
     paths = tuple(dict.fromkeys([*(path for each in records for path in each.late), *late]))
     progress(f"opening {spec.source.path}")
     source = open_source(spark, spec.source, late=paths)
+    check_parts(source, [*spec.key, spec.time])
     check_types(source, spec, records)
     rules = spec.event_rules(spec.engine, source.arrival, now_us)
     inputs = inputs_of(source, spec, rules, records)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from backfill.columns import LAST
 from backfill.compute import Sliced
 from backfill.conservation import Totals, check_rows, total_columns, totals_from
-from backfill.cutting import dimensions_of, slice_events
+from backfill.cutting import dimensions_of, sides_of, slice_events
 from backfill.definition import Definition
 from backfill.ledger.reader import EVERYTHING, Span
 from backfill.planning.combining import choose
@@ -63,6 +63,7 @@ def slices(
         combine=context.combining.combined,
         # Of all tables: of copies that differ in them, the same one counts whatever is computed.
         dimensions=dimensions_of(context.definitions.values()),
+        sides=sides_of(context.definitions.values()),
         keep=keep,
     )
     # What follows sessions beyond the range needs both ends of every slice.

@@ -18,7 +18,7 @@ from backfill.ledger.reader import inside_span
 from backfill.planning.context import Context
 from backfill.reach import Span
 from backfill.time.dates import Dates, date_of
-from backfill.windows import EventWindow, RollingWindow, SessionWindow, SlidingWindow
+from backfill.windows import EventWindow, SessionWindow, SlidingWindow, TableWindow
 
 _DAY = dt.timedelta(days=1)
 
@@ -31,7 +31,7 @@ def widened(
     low, high = span
     for definition in definitions:
         window = definition.window
-        if not isinstance(window, SessionWindow | EventWindow | RollingWindow):
+        if not isinstance(window, SessionWindow | EventWindow | TableWindow):
             rules = engine.rules_for(window)
             windows = assigner(window, rules, tick=engine.tick_us, zone=zone)
             for start, end in (*windows(span[0]), *windows(span[1] - 1)):

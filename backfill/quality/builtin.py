@@ -16,6 +16,7 @@ from backfill.windows import (
     AnyWindow,
     CountWindow,
     EventWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
     by_place,
@@ -145,6 +146,6 @@ def scopes(window: AnyWindow) -> tuple[Scope, ...]:
     """The checks that concern a window's table."""
     if isinstance(window, CountWindow | RollingWindow):
         return "windows", "aligned"
-    if isinstance(window, EventWindow) or by_place(window):
+    if isinstance(window, EventWindow | JoinWindow) or by_place(window):
         return ("windows",)
     return "windows", ("sessions" if isinstance(window, SessionWindow) else "aligned")

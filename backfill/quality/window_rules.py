@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,13 +23,23 @@ from backfill.operators.grids import floor_to
 from backfill.operators.session import breaks
 from backfill.operators.session_rules import long_enough
 from backfill.standing_kinds import StepRows
-from backfill.windows import CountWindow, RollingWindow, SessionWindow, SlidingWindow, by_place
+from backfill.windows import (
+    CountWindow,
+    JoinWindow,
+    RollingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TableWindow,
+    by_place,
+)
 
 #: Checks that compare a row with the one before it: rows are sorted for them.
 _UNIQUE, _GAP = "unique", "gap"
 _START_BEFORE = "_start_before"
 _END_BEFORE = "_end_before"
 _ID_BEFORE = "_id_before"
+#: What tells the events of a join's row.
+_PAIR = "_pair"
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,14 @@ class WindowRules:
         window = self.definition.window
         return isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
 
+    @property
+    def _pair(self) -> list[str]:
+        """The columns that tell which events a join's row is of; none where events have no id."""
+        window = self.definition.window
+        if not isinstance(window, JoinWindow) or self.id is None or self.id in self.key:
+            return []
+        return list(window.own_columns(self.id))
+
     def flagged(self, rows: DataFrame) -> DataFrame:
         """Rows of the table with a boolean column for each check: whether they break it.
 
@@ -108,6 +127,10 @@ class WindowRules:
         if self.id is not None and of_each_event(self.definition.window):
             # Of events at the same time, those with the same id are one.
             before[_ID_BEFORE] = self.id
+        elif self._pair:
+            # Of several rows of one instant each has another pair of events.
+            rows = rows.withColumn(_PAIR, F.struct(*map(column, self._pair)))
+            before[_ID_BEFORE] = _PAIR
         elif self._told_by_id:
             before[_ID_BEFORE] = "session_id"
         group = [*self.key]
@@ -143,7 +166,7 @@ class WindowRules:
         backwards = end <= start
         if isinstance(window, SessionWindow | CountWindow):
             backwards = F.col("window_end") < F.col("window_start")
-        elif of_each_event(window) or isinstance(window, RollingWindow):
+        elif of_each_event(window) or isinstance(window, TableWindow):
             backwards = start.isNull()
         misplaced = local_date(start, self.zone) != F.col("date")
         bad = F.coalesce(backwards | misplaced, F.lit(True))
@@ -154,6 +177,8 @@ class WindowRules:
             # Without an id, and with none, equal events at the same time have equal rows.
             known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
             again = again & F.coalesce(known, F.lit(False))
+        elif isinstance(window, JoinWindow):
+            again = again & self._pair_again()
         elif self._told_by_id:
             again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
         if isinstance(window, SessionWindow) and not by_place(window):
@@ -176,9 +201,25 @@ class WindowRules:
             return [*flags, ("size", ~kind.is_step(start))]
         if self.definition.of_events:
             return flags
-        assert not isinstance(window, SessionWindow | SlidingWindow | RollingWindow)
+        assert not isinstance(window, SessionWindow | SlidingWindow | TableWindow)
         where = layout(window, self.engine, self.zone)
         return [*flags, ("size", ~bad & ~where.is_one(start, end))]
+
+    def _pair_again(self) -> Column:
+        """Whether the row before is of the same events, as far as these have ids."""
+        if not self._pair:
+            return F.lit(False)
+        window = self.definition.window
+        assert isinstance(window, JoinWindow)
+        given = window.own_columns(self.id)
+        ids = [name for name, (_, what) in given.items() if what == "id"]
+        # A row without a partner has no time of one; an event without an id can be there twice.
+        known = [column(each).isNotNull() for each in ids]
+        if window.has_right:
+            alone = column("right_time").isNull()
+            known = [known[0] | column("left_time").isNull() if window.how == "full" else known[0]]
+            known.append(alone | column(ids[1]).isNotNull())
+        return reduce(and_, known) & F.col(_ID_BEFORE).eqNullSafe(F.col(_PAIR))
 
 
 def _has_its_numbers(window: CountWindow) -> Column:

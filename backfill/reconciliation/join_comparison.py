@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from backfill.columns import TIME, column
 from backfill.errors import ColumnError, ReplayError
+from backfill.join_window import LEFT, RIGHT
 from backfill.joins.relations import in_time, related
-from backfill.joins.sides import LEFT, RIGHT, Sides, check_has
+from backfill.joins.sides import Sides, check_has
 from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable

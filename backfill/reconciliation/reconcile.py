@@ -45,6 +45,7 @@ from backfill.windows import (
     AnyWindow,
     CountWindow,
     EventWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
     Window,
@@ -149,7 +150,7 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
 
     Raises:
         WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
-            metric's.
+            metric's, or a join's.
     """
     if isinstance(window, RollingWindow):
         raise WindowError(
@@ -157,6 +158,13 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
             field=f"metrics ({name})",
             value=str(window),
             way_out="Compare a sliding or hopping window of the job with the stream",
+        )
+    if isinstance(window, JoinWindow):
+        raise WindowError(
+            "the rows of a join are not compared by windows",
+            field=f"joins.{name}",
+            value=str(window),
+            way_out="Call reconcile_join with the events of both sides and what the stream wrote",
         )
     if isinstance(window, CountWindow) and window.per == "stream":
         raise WindowError(

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from backfill.columns import names_of
 from backfill.engines import ENGINES
 from backfill.errors import ReplayError, WindowError
+from backfill.join_window import LEFT, RIGHT
 from backfill.joins.merging import usable
-from backfill.joins.sides import LEFT, RIGHT, both_sides, check_has, naming
+from backfill.joins.sides import both_sides, check_has, naming
 from backfill.operators.rule_inputs import predicate
 from backfill.reconciliation.join_comparison import SKIPPED, JoinComparison
 from backfill.reconciliation.join_result import JoinReconciled

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from backfill.columns import HOLDS_FROM
+from backfill.columns import EVENT_TIME, HOLDS_FROM
 from backfill.errors import JobFileError
 from backfill.quality.checks import Check
-from backfill.windows import AnyWindow, RollingWindow
+from backfill.windows import AnyWindow, JoinWindow, RollingWindow
 
 #: Columns of tables of other windows.
-_OF_OTHERS = frozenset({"window_start", "window_end", "event_time", "session_id"})
+_OF_OTHERS = frozenset({"window_start", "window_end", EVENT_TIME, "session_id"})
 #: Expectations that look at such columns where nothing else is said.
 _OF_SESSIONS = frozenset({"expect_sessions_to_be_apart"})
 
 
 def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None:
-    """Refuses checks of a metric's table that need columns of other windows' tables.
+    """Refuses checks of a metric's or a join's table that need columns of other windows' tables.
 
     Args:
         name: the table's, for the message.
@@ -27,16 +27,22 @@ def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None
     Raises:
         JobFileError: one needs such a column.
     """
-    if not isinstance(window, RollingWindow):
+    if isinstance(window, JoinWindow):
+        absent, what = _OF_OTHERS - {EVENT_TIME}, "join"
+        instead = f"{EVENT_TIME}, the time of a row's left event"
+    elif isinstance(window, RollingWindow):
+        absent, what = _OF_OTHERS, "metric"
+        instead = f"{HOLDS_FROM}, the step from which on a row's values hold"
+    else:
         return
     for check in checks:
-        missing = next((each for each in _texts(check.arguments) if each in _OF_OTHERS), None)
+        missing = next((each for each in _texts(check.arguments) if each in absent), None)
         if missing is not None or check.expectation in _OF_SESSIONS:
             raise JobFileError(
-                "is about a column that a metric's table does not have",
+                f"is about a column that a {what}'s table does not have",
                 field=name,
                 value=missing or check.expectation,
-                way_out=f"Use {HOLDS_FROM}, the step from which on a row's values hold",
+                way_out=f"Use {instead}",
             )
 
 

@@ -24,9 +24,10 @@ from backfill.quality.checks import Check
 from backfill.spec.checked_columns import check_columns
 from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
+from backfill.spec.joins import join_windows
 from backfill.spec.metrics import metric_tables
 from backfill.spec.names import is_url
-from backfill.spec.settings import JobFile, context
+from backfill.spec.settings import FileSource, JobFile, Source, context
 from backfill.spec.stream import Stream
 from backfill.windows import AnyWindow
 
@@ -36,14 +37,15 @@ _LATER = {
     ("tables", "schema"),
 }
 # Passwords stand here, so no value from here is ever shown.
-_SECRET = ("source", "options")
+_SECRET = {("source", "options"), ("sources", "*", "options")}
 
 
 @dataclass(frozen=True)
 class WindowSpec:
     """One entry of `windows`: the window, and the aggregates by the names of their columns.
 
-    Or one grouping of an entry of `metrics`, with the same aggregate for each window.
+    Or one grouping of an entry of `metrics`, with the same aggregate for each window; or an entry
+    of `joins`, which has no aggregates.
     """
 
     window: AnyWindow
@@ -56,14 +58,15 @@ class JobSpec:
 
     Attributes:
         path: the job file, absolute.
-        source: where the events are; a relative path in the file is made absolute.
+        source: where the events are; a relative path in the file is made absolute. Of several
+            sources these are its parts.
         key: the key's columns; () for one group.
         time, time_format, timezone, id, arrival: as in the file.
         max_future_us: events later than the run's now by more than this are quarantined; µs.
         bots: whose events are quarantined.
         engine: whose conventions the windows follow.
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
-        windows: by name, in the file's order; then the groupings of metrics.
+        windows: by name, in the file's order; then the groupings of metrics, then joins.
         tables: the folder of the tables, absolute.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
@@ -137,24 +140,18 @@ class JobSpec:
 
 
 def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
-    source, events = file.source, file.events
+    events = file.events
     windows = {
         name: WindowSpec(each.window, types.MappingProxyType(each.aggregates))
         for name, each in file.windows.items()
     }
     for name, (window, aggregates) in metric_tables(file.metrics).items():
         windows[name] = WindowSpec(window, types.MappingProxyType(aggregates))
-    named = source.format == "table" or is_url(source.path)
+    for name, join in join_windows(file.joins, file.sources or ()).items():
+        windows[name] = WindowSpec(join, types.MappingProxyType({}))
     return JobSpec(
         path=path,
-        source=SourceOptions(
-            format=source.format,
-            path=source.path if named else _absolute(path, source.path),
-            schema=source.ddl,
-            options=types.MappingProxyType(source.options),
-            date_column=source.date_column,
-            timezone=events.timezone,
-        ),
+        source=_source(path, file),
         key=events.key,
         time=events.time,
         time_format=events.time_format,
@@ -169,6 +166,31 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         tables=Path(_absolute(path, file.tables.path)),
         stream=_located(path, file.stream),
         checks=_checks(path, file, document, windows),
+    )
+
+
+def _source(path: Path, file: JobFile) -> SourceOptions:
+    if file.source is not None:
+        return _one_source(path, file.source, file.source.date_column, file.events.timezone)
+    parts = {
+        name: _one_source(path, each, None, file.events.timezone)
+        for name, each in (file.sources or {}).items()
+    }
+    paths = ", ".join(each.path for each in parts.values())
+    return SourceOptions(format="several", path=paths, parts=types.MappingProxyType(parts))
+
+
+def _one_source(
+    path: Path, source: Source | FileSource, date_column: str | None, timezone: str
+) -> SourceOptions:
+    named = source.format == "table" or is_url(source.path)
+    return SourceOptions(
+        format=source.format,
+        path=source.path if named else _absolute(path, source.path),
+        schema=source.ddl,
+        options=types.MappingProxyType(source.options),
+        date_column=date_column,
+        timezone=timezone,
     )
 
 
@@ -223,7 +245,7 @@ def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError
         facts["way_out"] = cause.way_out
         if cause.has_value:
             facts["value"] = cause.value
-        if cause.field and cause.field != place[-1]:
+        if cause.field and place[-1:] != (cause.field,):
             place = (*place, *map(_part, cause.field.split(".")))
     elif error["type"] == "extra_forbidden":
         problem, facts["way_out"] = _unknown(place)
@@ -232,9 +254,14 @@ def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError
         if isinstance(error["input"], str) and error["type"] != "string_too_short":
             facts["value"] = error["input"]
     # A mapping's text may hold an address with a password in it.
-    if place[:2] == _SECRET or error["type"].endswith("_type"):
+    if _is_secret(place) or error["type"].endswith("_type"):
         facts.pop("value", None)
     return document.line(place), JobFileError(problem, field=document.where(place), **facts)
+
+
+def _is_secret(place: Place) -> bool:
+    of_several = (*place[:1], "*", *place[2:3])
+    return place[:2] in _SECRET or of_several in _SECRET
 
 
 def _part(text: str) -> str | int:

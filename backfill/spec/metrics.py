@@ -69,7 +69,7 @@ def metric_tables(
         try:
             for table, window, aggregates in _tables(name, each.metric(name)):
                 if table.lower() in map(str.lower, found):
-                    raise _twice(table)
+                    raise twice(table)
                 found[table] = window, aggregates
         except BackfillError as error:
             raise error.within(name) from None
@@ -95,11 +95,12 @@ def _window(metric: Metric, by: tuple[str, ...]) -> RollingWindow:
     return RollingWindow(by=by, windows=metric.windows, step=metric.step, offset=metric.offset)
 
 
-def _twice(table: str) -> JobFileError:
+def twice(table: str, kind: str = "metric") -> JobFileError:
+    """The refusal of a second table of this name."""
     return JobFileError(
         "two tables would have this name",
         value=table,
-        way_out="Rename the metric, or the window",
+        way_out=f"Rename the {kind}, or the other table",
     )
 
 
@@ -108,7 +109,7 @@ def _checked(value: dict[str, MetricTable], info: ValidationInfo[Any]) -> dict[s
     windows = [each.lower() for each in info.data.get("windows", ())]
     for table in tables:
         if table.lower() in windows:
-            raise _twice(table)
+            raise twice(table)
     return value
 
 

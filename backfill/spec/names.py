@@ -94,6 +94,14 @@ def check_window(name: str) -> str:
     return name
 
 
+def check_source(name: str) -> str:
+    """A source's name, which events have in a column, and by which joins name their sides."""
+    if not _WINDOW.fullmatch(name):
+        way_out = "Use letters, digits, _ and -, and do not begin with _"
+        raise JobFileError("can't be used as a name", way_out=way_out)
+    return name
+
+
 def check_distinct(names: Iterable[str]) -> None:
     """Names that differ in more than the case of letters, which Spark and some disks ignore."""
     seen: dict[str, str] = {}

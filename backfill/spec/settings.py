@@ -22,6 +22,7 @@ from backfill.message_gaps import Messages, read_messages
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
 from backfill.spec.checks import Settings
+from backfill.spec.joins import Joins
 from backfill.spec.metrics import Metrics
 from backfill.spec.parts import (
     Columns,
@@ -48,6 +49,8 @@ from backfill.windows import (
     TumblingWindow,
 )
 
+#: Formats of which there can be several sources.
+FILES = ("parquet", "csv", "json")
 _TIME_FORMATS = ("iso", "epoch_s", "epoch_ms", "epoch_us")
 
 
@@ -59,7 +62,8 @@ class Context:
     key: tuple[str, ...]
     id: str | None = None
     arrival: bool = False
-    metrics: bool = False
+    others: bool = False
+    sources: tuple[str, ...] = ()
 
 
 def _zone(value: str) -> str:
@@ -74,6 +78,14 @@ def _format(value: str) -> str:
     if value not in FORMATS:
         raise JobFileError("no such format", value=value, way_out=did_you_mean(value, FORMATS))
     return value
+
+
+def _file_format(value: str) -> str:
+    if value in FORMATS and value not in FILES:
+        raise JobFileError(
+            "can't be one of several sources", value=value, way_out=f"Allowed: {', '.join(FILES)}"
+        )
+    return _format(value)
 
 
 def _time_format(value: str) -> str:
@@ -117,6 +129,21 @@ class Source(Part):
     ddl: Text | None = Field(None, alias="schema")
     options: dict[str, str] = Field(default_factory=dict)
     date_column: Text | None = None
+
+
+class FileSource(Part):
+    """One of several sources."""
+
+    path: Text
+    format: Annotated[str, AfterValidator(_file_format)]
+    ddl: Text | None = Field(None, alias="schema")
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+Sources = Annotated[
+    dict[Annotated[str, AfterValidator(names.check_source)], FileSource],
+    AfterValidator(_some("source")),
+]
 
 
 class Bot(Part):
@@ -307,8 +334,8 @@ class WindowTable(Part):
 def _windows(
     value: dict[str, WindowTable], info: ValidationInfo[Context]
 ) -> dict[str, WindowTable]:
-    """A job with metrics needs no windows."""
-    return value if info.context.metrics and not value else _some("window")(value)
+    """A job with metrics or joins needs no windows."""
+    return value if info.context.others and not value else _some("window")(value)
 
 
 class Tables(Part):
@@ -320,7 +347,8 @@ class Tables(Part):
 class JobFile(Part):
     """The whole file."""
 
-    source: Source
+    source: Source | None = None
+    sources: Sources | None = None
     events: Events
     engine: Annotated[engines.Engine, PlainValidator(lambda name: engine(name))] = engines.PLAIN
     windows: Annotated[
@@ -328,10 +356,18 @@ class JobFile(Part):
         AfterValidator(_windows),
     ] = Field(default_factory=dict, validate_default=True)
     metrics: Metrics = Field(default_factory=dict)
+    joins: Joins = Field(default_factory=dict)
     tables: Tables
     retention: Annotated[FixedSpan, AfterValidator(positive)] | None = None
     stream: Stream = Stream()
     checks: Settings = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _from_somewhere(self) -> JobFile:
+        if (self.source is None) == (self.sources is None):
+            problem = "is missing" if self.source is None else "can't be combined with sources"
+            raise JobFileError(problem, field="source", way_out="Give source, or sources by name")
+        return self
 
 
 def engine(name: object) -> engines.Engine:
@@ -355,5 +391,6 @@ def context(value: Mapping[str, Any]) -> Context:
         tuple(columns),
         id if isinstance(id, str) else None,
         arrival,
-        bool(value.get("metrics")),
+        bool(value.get("metrics") or value.get("joins")),
+        tuple(map(str, sources)) if isinstance(sources := value.get("sources"), dict) else (),
     )

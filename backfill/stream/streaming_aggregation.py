@@ -18,6 +18,7 @@ from backfill.windows import (
     CumulatingWindow,
     EventWindow,
     HoppingWindow,
+    JoinWindow,
     RollingWindow,
     SessionWindow,
     TumblingWindow,
@@ -53,6 +54,13 @@ def check_streamed(name: str, window: AnyWindow) -> None:
         raise WindowError(
             "Structured Streaming has no metrics that change at steps",
             field=f"metrics ({name})",
+            value=str(window),
+            way_out=batch.capitalize(),
+        )
+    if isinstance(window, JoinWindow):
+        raise WindowError(
+            "the job's streaming queries are aggregations, not joins",
+            field=f"joins.{name}",
             value=str(window),
             way_out=batch.capitalize(),
         )

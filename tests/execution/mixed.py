@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from tests.execution.joined import JOINS
 from tests.execution.world import COUNTED, DAY, GAP, HOUR, METRICS, SURROUNDING, World, at
 from tests.reference import Event
 
@@ -89,6 +90,8 @@ def _reached(name: str, row: Row, days: set[int]) -> bool:
     if name in METRICS:
         by, windows, step, _ = METRICS[name]
         behind, ahead, at_ = 0, max(windows) + step, row[len(by)]
+    elif name in JOINS:
+        (ahead, behind), at_ = JOINS[name].reach, row[1]
     elif name == "shared":
         behind, ahead, at_ = 0, HOUR + 1, row[2]
     else:

@@ -22,7 +22,8 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
-from tests.execution.world import COUNTS, SLIDING, WINDOWS, World, at
+from tests.execution.joined import JOINS
+from tests.execution.world import COUNTS, METRICS, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
@@ -32,8 +33,13 @@ DAYS = 4
 #: In memory, each of hundreds of keys. More of them, and of every window: BACKFILL_SEQUENCES=10.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "0"))
 #: Of several kinds each, so that these are made of the same events; with ids or without.
-MIXED = [(True, ("sessions", "moving", "values")), (False, ("hopping", "ruled", "pairs"))]
-EVERY = [(with_id, own) for own in (WINDOWS, SLIDING, COUNTS) for with_id in (False, True)]
+MIXED = [
+    (True, ("sessions", "moving", "values")),
+    (False, ("hopping", "ruled", "pairs", "every")),
+]
+EVERY = list(
+    itertools.product((False, True), (WINDOWS, SLIDING, COUNTS, tuple(METRICS), tuple(JOINS)))
+)
 GAP = 45 * 60_000_000
 #: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
 RULES = (
@@ -158,7 +164,7 @@ def _steady(key: str, day: int, hours: float = 9) -> list[Event]:
 
 @pytest.mark.slow
 def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -> None:
-    windows = ("hopping", "ruled", "latest", "values")
+    windows = ("hopping", "ruled", "latest", "values", "sold", "none")
     world = World(tmp_path, spark, True, windows, store=MemoryStore(), bots=RULES)
     world.write(
         "0",

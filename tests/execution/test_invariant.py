@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
+from tests.execution.joined import JOINS
 from tests.execution.mixed import check_run, tables
 from tests.execution.world import COUNTS, GAP, METRICS, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
@@ -154,7 +155,7 @@ def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS, tuple(METRICS)])
+@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS, tuple(METRICS), tuple(JOINS)])
 @pytest.mark.parametrize("with_id", [False, True])
 def test_any_sequence_of_runs_in_memory(
     spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]

@@ -27,6 +27,8 @@ from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store
 from backfill.time.dates import ALL, Dates, date_of
 from tests import reference, reference_bots, reference_rules
+from tests.execution import joined
+from tests.execution.joined import JOINS
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 from tests.reference_counts import ended, held, in_order, message_sessions
@@ -111,6 +113,7 @@ metrics:
   values: {by: [value], value: count, windows: [2h, 30h], step: 1h}
   best: {by: [], value: max(value), windows: [90m, 12h], step: 30m, offset: 10m}
   kinds: {by: [user, value], value: count_distinct(id), windows: [1d], step: 8h}
+JOINS
 tables: {path: out}
 checks: {builtin: %s}
 %s
@@ -185,9 +188,10 @@ class World:
         lines = [each for each in text.splitlines() if not each.startswith(unwanted)]
         if not self.metrics:
             lines.remove("metrics:")
-        if len(self.metrics) == len(self.windows):
+        joins = [each for each in self.windows if each in JOINS]
+        if len(self.metrics) + len(joins) == len(self.windows):
             lines.remove("windows:")
-        text = "\n".join(lines)
+        text = "\n".join(lines).replace("JOINS", joined.text_of(joins))
         (self.folder / "job.yaml").write_text(text)
         spec = JobSpec.load(self.folder / "job.yaml")
         self.job = Job(spec, self.store or DeltaStore(spec.tables))
@@ -395,6 +399,8 @@ class World:
             return self._counted(events, name, horizon)
         if name in METRICS:
             return self._stepped(events, name, horizon)
+        if name in JOINS:
+            return joined.rows_of(name, events, horizon, with_id=self.with_id)
         if name == "chats":
             return self._chats(events)
         if name == "shared":

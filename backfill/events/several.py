@@ -1,0 +1,126 @@
+"""Several sources as one: the events of each, with its name in a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import column
+from backfill.errors import ColumnError, SourceError
+from backfill.events.model import CORRUPT, SOURCE, InputFile, Snapshot, Source, shown
+
+#: The column of the source's name.
+NAME = "source"
+
+
+def of_several(parts: Mapping[str, Source]) -> Source:
+    """One source with the rows of all; a column that some lack is NULL in their rows.
+
+    Args:
+        parts: opened, of files, by name.
+
+    Raises:
+        SourceError: a file is in two of them.
+        ColumnError: a column has two types, or the name of the one that is added.
+    """
+    owners = _owners(parts)
+    own = _columns(parts)
+    fields = [
+        *own.values(),
+        T.StructField(NAME, T.StringType()),
+        *(T.StructField(each, T.StringType()) for each in (CORRUPT, SOURCE)),
+    ]
+
+    def of(name: str, rows: DataFrame) -> DataFrame:
+        return rows.withColumn(NAME, F.lit(name)).select(
+            *(
+                column(each.name)
+                if each.name in rows.columns or each.name == NAME
+                else F.lit(None).cast(each.dataType).alias(each.name)
+                for each in fields
+            )
+        )
+
+    def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
+        wanted: dict[str, list[str]] = {}
+        for file in files:
+            wanted.setdefault(owners[file.path], []).append(file.path)
+        return _united(of(name, parts[name].only(each, where)) for name, each in wanted.items())
+
+    files = sorted((f for part in parts.values() for f in part.snapshot.inputs), key=_path)
+    schema = T.StructType([*own.values(), T.StructField(NAME, T.StringType())])
+    return Source(
+        _united(of(name, part.frame) for name, part in parts.items()),
+        Snapshot("several", tuple(files), None, schema.toDDL()),
+        read,
+        folders={path: each for part in parts.values() for path, each in part.folders.items()},
+        parts=parts,
+    )
+
+
+def check_parts(source: Source, names: Iterable[str]) -> None:
+    """Raises a ColumnError where one of several sources lacks a column that all need."""
+    for part, each in source.parts.items():
+        for name in names:
+            if name not in each.frame.columns:
+                raise ColumnError(
+                    "there is no such column",
+                    field=f"sources.{part}",
+                    value=name,
+                    way_out="Columns of events are named alike in all sources",
+                )
+
+
+def _path(file: InputFile) -> str:
+    return file.path
+
+
+def _united(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _owners(parts: Mapping[str, Source]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, part in parts.items():
+        for file in part.snapshot.inputs:
+            if file.path in found:
+                raise SourceError(
+                    f"is in two sources, {found[file.path]} and {name}",
+                    field="sources",
+                    value=shown(file.path),
+                    way_out="Give each source a folder, or a pattern, of its own",
+                )
+            found[file.path] = name
+    return found
+
+
+def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
+    """The columns of all, by name."""
+    found: dict[str, T.StructField] = {}
+    first: dict[str, str] = {}
+    for name, part in parts.items():
+        for field in part.frame.schema:
+            if field.name in (CORRUPT, SOURCE):
+                continue
+            if field.name.lower() == NAME:
+                raise ColumnError(
+                    "is the name of the column that says which source an event is of",
+                    field=f"sources.{name}",
+                    value=field.name,
+                    way_out="Rename the column in the source",
+                )
+            known = found.setdefault(field.name, T.StructField(field.name, field.dataType))
+            first.setdefault(field.name, name)
+            if known.dataType != field.dataType:
+                raise ColumnError(
+                    f"is {known.dataType.simpleString()} in {first[field.name]} and "
+                    f"{field.dataType.simpleString()} in {name}",
+                    field="sources",
+                    value=field.name,
+                    way_out="Give one of them a schema in which the types are alike",
+                )
+    return found

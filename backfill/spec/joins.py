@@ -1,0 +1,116 @@
+"""The job file's `joins:`: pairs of the job's events, each a table of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
+
+from backfill.errors import JobFileError
+from backfill.events import NAME
+from backfill.join_window import JoinWindow
+from backfill.spec import names
+from backfill.spec.metrics import metric_tables, twice
+from backfill.spec.parts import Columns, Part, Text, number
+
+
+def _within(value: object) -> object:
+    """Bare numbers as such, so that the refusal can say what is missing."""
+    return [number(each) for each in value] if isinstance(value, list) else number(value)
+
+
+class JoinTable(Part):
+    """One entry of `joins`: the parameters of `JoinWindow`, which checks them."""
+
+    left: Text
+    right: Text
+    within: Annotated[Any, PlainValidator(_within)]
+    on: Columns | None = None
+    how: Text = "inner"
+    where: Text | None = None
+    columns: dict[Text, Text] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fits(self, info: ValidationInfo[Any]) -> JoinTable:
+        key, id = info.context.key, info.context.id
+        if self.on is not None and self.on != key:
+            raise JobFileError(
+                f"the events of a pair have the job's key, which is {', '.join(key) or 'none'}",
+                field="on",
+                value=", ".join(self.on),
+                way_out="Leave it out; further columns that must be equal go into where, such as "
+                "left.shop = right.shop",
+            )
+        window = self.window(info.context.sources)
+        info.context.engine.check(window)
+        names.check_distinct(self.columns)
+        taken = list(window.own_columns(None if id in key else id))
+        for name in self.columns:
+            try:
+                _check_name(name, key, taken)
+            except JobFileError as error:
+                raise error.within(f"columns.{name}") from None
+        _check_own(taken, key)
+        return self
+
+    def window(self, sources: Collection[str]) -> JoinWindow:
+        """The window; a side can be one of these sources."""
+        return JoinWindow(
+            left=_side(self.left, sources),
+            right=_side(self.right, sources),
+            within=self.within,
+            how=self.how,
+            where=self.where,
+            columns=self.columns,
+        )
+
+
+def _side(text: str, sources: Collection[str]) -> str:
+    return f"{NAME} = '{text}'" if text in sources else text
+
+
+def _check_name(name: str, key: tuple[str, ...], taken: list[str]) -> None:
+    names.check_aggregate(name, key)
+    if name.lower() in map(str.lower, taken):
+        raise JobFileError("is a column that a join's table has anyway", way_out="Leave it out")
+
+
+def _check_own(columns: list[str], key: tuple[str, ...]) -> None:
+    """The columns that tell a pair's events, beside those of the key and the table's own."""
+    names.check_key(tuple(columns))
+    for name in columns:
+        if name.lower() in (each.lower() for each in key):
+            raise JobFileError(
+                f"a join's table has a column {name!r} of its own",
+                field="events.key",
+                value=name,
+                way_out="Rename the column in the source",
+            )
+
+
+def _checked(value: dict[str, JoinTable], info: ValidationInfo[Any]) -> dict[str, JoinTable]:
+    names.check_distinct(value)
+    given = [*info.data.get("windows", ()), *metric_tables(info.data.get("metrics", {}))]
+    others = [each.lower() for each in given]
+    for name in value:
+        if name.lower() in others:
+            raise twice(name, "join")
+    return value
+
+
+def join_windows(
+    settings: Mapping[str, JoinTable], sources: Collection[str]
+) -> dict[str, JoinWindow]:
+    """The windows of the joins, by the names of their tables.
+
+    Args:
+        settings: by name.
+        sources: the names of the job's sources, where it has several.
+    """
+    return {name: each.window(sources) for name, each in settings.items()}
+
+
+Joins = Annotated[
+    dict[Annotated[str, AfterValidator(names.check_window)], JoinTable], AfterValidator(_checked)
+]

@@ -1,0 +1,121 @@
+"""The joins of the test's job, and the rows that events make, by looking at every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.reference import Event
+
+MINUTE = 60_000_000
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A join: which events are on its sides, and how far before and after the left one, in µs."""
+
+    how: str
+    before: int
+    after: int
+    left: Callable[[int], bool]
+    right: Callable[[int], bool]
+    where: Callable[[int, int], bool] = lambda left, right: True
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How much earlier, and later, than a row an event can be that changes it."""
+        if self.how == "full":
+            return (max(self.before, self.after),) * 2
+        return self.before, self.after
+
+
+JOINS: Mapping[str, Joined] = {
+    "sold": Joined(
+        "inner", 45 * MINUTE, 90 * MINUTE, lambda v: v >= 1, lambda v: v <= 1, lambda a, b: b < a
+    ),
+    "kept": Joined("left", 0, 24 * 60 * MINUTE, lambda v: v == 3, lambda v: v <= 0),
+    "every": Joined("full", 90 * MINUTE, 30 * MINUTE, lambda v: v >= 1, lambda v: v <= 1),
+    "some": Joined("semi", 45 * MINUTE, 45 * MINUTE, lambda v: v == 3, lambda v: v in (-3, 1)),
+    "none": Joined("anti", 45 * MINUTE, 45 * MINUTE, lambda v: v == 3, lambda v: v in (-3, 1)),
+}
+#: The same in a job file.
+_TEXTS = {
+    "sold": "{left: value >= 1, right: value <= 1, within: [-45m, 90m], on: user,"
+    " where: right.value < left.value, columns: {mine: left.value, theirs: right.value}}",
+    "kept": "{left: value = 3, right: value <= 0, within: [0s, 1d], how: left,"
+    " columns: {mine: left.value, theirs: right.value}}",
+    "every": "{left: value >= 1, right: value <= 1, within: [90m, 30m], how: full,"
+    " columns: {mine: left.value, theirs: right.value}}",
+    "some": "{left: value = 3, right: 'value IN (-3, 1)', within: 45m, how: semi,"
+    " columns: {mine: left.value}}",
+    "none": "{left: value = 3, right: 'value IN (-3, 1)', within: 45m, how: anti,"
+    " columns: {mine: left.value}}",
+}
+
+
+def text_of(names: list[str]) -> str:
+    """The section of a job file that defines these joins."""
+    return "\n".join(["joins:", *(f"  {each}: {_TEXTS[each]}" for each in names)] if names else [])
+
+
+def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> list[Row]:
+    """The rows of a join's table: key, time, what tells the events, values, whether it is open.
+
+    Args:
+        name: of the join.
+        events: that count, each once.
+        horizon: the largest time, µs.
+        with_id: the job has an id.
+    """
+    join = JOINS[name]
+    by_key: dict[str | None, list[Event]] = {}
+    for event in events:
+        by_key.setdefault(event.key, []).append(event)
+    found = []
+    for key, own in by_key.items():
+        left, right = _side(own, join.left), _side(own, join.right)
+        pairs: list[tuple[Event | None, Event | None]] = []
+        alone = list(range(len(right)))
+        for one in left:
+            met = [i for i, other in enumerate(right) if _meets(join, one, other)]
+            alone = [i for i in alone if i not in met]
+            if join.how in ("semi", "anti"):
+                pairs += [(one, None)] if (join.how == "semi") == bool(met) else []
+                continue
+            pairs += [(one, right[i]) for i in met]
+            pairs += [(one, None)] if not met and join.how != "inner" else []
+        if join.how == "full":
+            pairs += [(None, right[i]) for i in alone]
+        for one, other in pairs:
+            at = (one or other).time  # type: ignore[union-attr]
+            assert at is not None
+            is_open = at + join.reach[1] >= horizon
+            found.append((key, at, *_told(join.how, one, other, with_id), is_open))
+    return found
+
+
+def _side(events: list[Event], holds: Callable[[int], bool]) -> list[Event]:
+    return [each for each in events if each.value is not None and holds(each.value)]
+
+
+def _meets(join: Joined, one: Event, other: Event) -> bool:
+    assert one.time is not None
+    assert other.time is not None
+    assert one.value is not None
+    assert other.value is not None
+    close = one.time - join.before <= other.time <= one.time + join.after
+    return close and join.where(one.value, other.value)
+
+
+def _told(how: str, one: Event | None, other: Event | None, with_id: bool) -> list[Any]:
+    """The columns between the time of a row and whether it is open."""
+    left, right = one and one.time, other and other.time
+    values = [one and one.value, other and other.value]
+    found: list[Any] = [left] if how == "full" else []
+    found += [one and one.id] if with_id else []
+    if how in ("semi", "anti"):
+        return [*found, values[0]]
+    found += [right, *([other and other.id] if with_id else [])]
+    return [*found, *values]
