@@ -16,6 +16,7 @@ from backfill.quality.window_rules import Counts, Look, WindowRules, measure
 from backfill.windows import (
     AnyWindow,
     CountWindow,
+    JoinWindow,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,
@@ -109,6 +110,51 @@ def test_rows_of_events(spark: SparkSession) -> None:
     assert found[None, False].broken == {"bounds": 1, "counts": 1, "unique": 0}
     assert found["id", True].broken == {"bounds": 1, "counts": 0, "unique": 1}
     assert found["id", False].held == len(rows)
+
+
+@pytest.mark.parametrize("how", ["left", "full", "anti"])
+def test_rows_of_joins(spark: SparkSession, how: str) -> None:
+    at, later = (dt.datetime(2026, 1, 1, hour, tzinfo=dt.timezone.utc) for hour in (0, 1))
+    rows = [
+        # Time of the left event, its id, the same of the right one, day of January.
+        (at, "x", later, "y", 1),
+        (at, "x", later, "y", 1),  # twice
+        (at, "x", later, "z", 1),
+        (at, "x", at, "y", 1),
+        (at, "x", None, None, 1),
+        (at, "x", None, None, 1),  # twice
+        (at, None, later, "y", 1),
+        (at, None, later, "y", 1),  # which is of another event
+        (at, "x", later, None, 1),
+        (at, "x", later, None, 1),  # so is this
+        (at, "z", later, "y", 2),  # on another date
+        (None, None, at, "y", 1),
+        (None, None, at, "y", 1),  # twice, if a right event can stand alone
+    ]
+    frame = (
+        spark.createDataFrame(
+            rows, "left_time timestamp, id string, right_time timestamp, id_right string, day int"
+        )
+        .where("left_time IS NOT NULL" if how != "full" else "true")
+        .selectExpr(
+            "'a' user",
+            "coalesce(left_time, right_time) event_time",
+            "*",
+            "make_date(2026, 1, day) date",
+            "1 _own",
+            "1 + int(left_time IS NOT NULL AND right_time IS NOT NULL) _events",
+        )
+    )
+    if how == "anti":
+        frame = frame.where("right_time IS NULL").drop("right_time", "id_right")
+    window = JoinWindow(left="true", right="true", within="1h", how=how)
+    found = {}
+    for id in ("id", None):
+        look = Look(rules=replace(rules(window), id=id), rows=frame)
+        found[id] = measure({"pairs": look})["pairs"].broken
+    twice = {"left": 2, "full": 3, "anti": 1}[how]
+    assert found["id"] == {"bounds": int(how != "anti"), "counts": 0, "unique": twice}
+    assert found[None] == {"bounds": int(how != "anti"), "counts": 0, "unique": 0}
 
 
 def test_rows_of_count_windows(spark: SparkSession) -> None:
