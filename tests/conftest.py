@@ -96,6 +96,12 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset(name)
 
 
+@pytest.fixture(scope="module")
+def adaptive(spark: SparkSession, interpreted: None) -> None:
+    """Lets Spark change the plans that it interprets, for modules that count the files written."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+
+
 @pytest.fixture(scope="session")
 def over_connect() -> Iterator[Programs]:
     """Runs programs over Spark Connect."""

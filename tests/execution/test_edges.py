@@ -19,7 +19,7 @@ from tests.execution.world import GAP, World, at
 from tests.reference import Event, micros
 from tests.tables import paths_of
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("adaptive")
 
 SCHEMA = "window_start timestamp, window_end timestamp, date date"
 UTC = dt.timezone.utc

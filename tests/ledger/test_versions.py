@@ -16,7 +16,7 @@ from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
 from tests.published import JOB, Published
 from tests.tables import commits_of, record_of, version_of
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("adaptive")
 
 FIRST = [
     ("a", 28, "10:00", "10:10", 2),
