@@ -34,8 +34,9 @@ OWN = "_own"
 #: Whether a row that was computed is published: of a metric, whether a value is not what it was a
 #: step before; of a join, whether its kind keeps the row.
 CHANGED = "_changed"
-#: Of a join's rows: the times of the left and of the right event, µs; NULL where there is none.
-LEFT_TIME, RIGHT_TIME = "_left_time", "_right_time"
+#: Of a join's rows: the times of the left and of the right event, NULL where there is none; in µs
+#: until they are published.
+LEFT_TIME, RIGHT_TIME = "left_time", "right_time"
 #: Of windows by number or offset: the least event time in it, µs; START and END are the largest.
 BEGIN = "_begin"
 #: Of count windows: the numbers of the first and last event, from 1.

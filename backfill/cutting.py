@@ -21,7 +21,7 @@ from backfill.fitting import check_arrival, check_dimensions, check_names, check
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.last_seen import last_seen, with_distances
-from backfill.operators.rule_inputs import rule_inputs
+from backfill.operators.rule_inputs import predicate, rule_inputs
 from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
 from backfill.windows import (
@@ -83,7 +83,7 @@ def slice_events(
     wanted_sides = dict.fromkeys([*sides, *sides_of(definitions)])
     held = {text: f"_side{i}" for i, text in enumerate(wanted_sides)}
     also = [column(name).alias(inner) for name, inner in by.items()]
-    also += [F.coalesce(F.expr(text), F.lit(False)).alias(inner) for text, inner in held.items()]
+    also += [predicate(events, "side", text).alias(inner) for text, inner in held.items()]
     found = inputs(also=also)
     frame, keys, bound = found.frame, found.key, found.bound
     spans = [each for each in definitions if not each.of_events]
@@ -93,8 +93,8 @@ def slice_events(
     if len(spans) < len(definitions):
         if not id:
             single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
-        elif any(by_place(each.window) or each.steps for each in definitions):
-            # Needed together by another key than the events', or by none.
+        elif any(by_place(each.window) or each.blanks for each in definitions):
+            # Needed together by another key than the events', by none, or by key and time.
             single = slicing.distinct_by_hour(frame, keys.inner)
         else:
             single = slicing.distinct(frame, keys.inner)

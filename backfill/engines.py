@@ -21,6 +21,7 @@ from backfill.windows import (
     CountWindow,
     CumulatingWindow,
     HoppingWindow,
+    JoinWindow,
     SessionWindow,
     SlidingWindow,
     TableWindow,
@@ -123,7 +124,11 @@ class Engine:
         return self.offsets or window.offset.us == 0
 
     def _check_ticks(self, window: AnyWindow) -> None:
-        for name, value in durations_of(window).items():
+        durations = durations_of(window)
+        if isinstance(window, JoinWindow):
+            ends = (window.within.low, window.within.high)
+            durations = {"within": Fixed(next((each for each in ends if each % self.tick_us), 0))}
+        for name, value in durations.items():
             if isinstance(value, Fixed) and value.us % self.tick_us:
                 raise WindowError(
                     f"must be whole milliseconds under the engine {self.name}",

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
-from backfill.errors import AggregateError, ColumnError, WindowError
+from backfill.errors import AggregateError, ColumnError, WindowError, did_you_mean
 from backfill.events import check_column
 from backfill.join_rows import TAKEN
 from backfill.join_window import LEFT, RIGHT, JoinWindow
 from backfill.message_gaps import Messages
+from backfill.operators.rule_inputs import predicate, sortable
 from backfill.windows import AnyWindow, CountWindow, RollingWindow, SessionWindow, key_of
 
 
@@ -29,38 +28,39 @@ def check_sides(events: DataFrame, window: AnyWindow) -> None:
     """Checks that a join's sides are predicates over the events, and that it has its columns.
 
     Raises:
-        ColumnError: there is no such column, its type is none that events are compared by, or it
-            has a name that the join uses itself.
+        ColumnError: there is no such column, Spark can't order its values, or it has a name that
+            the join uses itself.
         WindowError: a side is no predicate over the events.
     """
     if not isinstance(window, JoinWindow):
         return
+    shown = {each.name for each in window.columns.values()}
+    types = {field.name: field.dataType for field in events.schema.fields}
     for name in window.looked_at:
-        check_column(events, "columns", name)
+        field = "columns" if name in shown else "where"
+        if name not in types:
+            raise ColumnError(
+                "there is no such column",
+                field=field,
+                value=name,
+                way_out=did_you_mean(name, [each for each in types if not each.startswith("_")]),
+            )
+        if not sortable(types[name]):
+            raise ColumnError(
+                f"is {types[name].simpleString()}, by which copies of events can't be ordered",
+                field=field,
+                value=name,
+                way_out="Make it an array of entries, such as map_entries, in the source",
+            )
         if name.lower() in TAKEN or name.lower().startswith("_key"):
             raise ColumnError(
                 "is a name that a join uses itself",
-                field="columns",
+                field=field,
                 value=name,
                 way_out="Rename the column in the source",
             )
     for side, text in ((LEFT, window.left), (RIGHT, window.right)):
-        try:
-            found = events.select(F.expr(text)).schema[0].dataType
-        except AnalysisException as error:
-            raise WindowError(
-                f"does not fit the events: {str(error).splitlines()[0]}",
-                field=side,
-                value=text,
-                way_out="Write a predicate over the events' columns, such as kind = 'click'",
-            ) from error
-        if not isinstance(found, T.BooleanType):
-            raise WindowError(
-                f"is {found.simpleString()}, not boolean",
-                field=side,
-                value=text,
-                way_out="Write a comparison, such as kind = 'click'",
-            )
+        predicate(events, side, text)
 
 
 def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:

@@ -83,9 +83,12 @@ def join_rows(
     def row(
         has: Sequence[str], events: Column, own: Column, shown: Column, *also: str
     ) -> list[Column]:
-        """The columns of a row that has an event of these sides."""
-        given = {side: side in has for side in (LEFT, RIGHT)}
-        at = _of(LEFT if given[LEFT] else RIGHT, TIME)
+        """The columns of a row that has an event of these sides, the first of which is its own."""
+
+        def cell(side: str, name: str) -> Column:
+            return _of(side, name) if side in has else F.lit(None).cast(types[name])
+
+        at = _of(has[0], TIME)
         return [
             *(_of(has[0], each).alias(each) for each in keys),
             at.alias(START),
@@ -93,23 +96,11 @@ def join_rows(
             events.cast("bigint").alias(EVENTS),
             own.cast("bigint").alias(OWN),
             shown.alias(CHANGED),
-            *(
-                (_of(side, TIME) if given[side] else F.lit(None).cast("bigint")).alias(name)
-                for side, name in ((LEFT, LEFT_TIME), (RIGHT, RIGHT_TIME))
-            ),
-            *(
-                (_of(side, ID) if given[side] else F.lit(None).cast(types[ID])).alias(name)
-                for side, name in ((LEFT, ID), (RIGHT, RIGHT_ID))
-                for _ in ids
-            ),
-            *(
-                (
-                    _of(each.side, each.name)
-                    if given[each.side]
-                    else F.lit(None).cast(types[each.name])
-                ).alias(name)
-                for name, each in window.columns.items()
-            ),
+            cell(LEFT, TIME).alias(LEFT_TIME),
+            cell(RIGHT, TIME).alias(RIGHT_TIME),
+            *(cell(LEFT, each).alias(ID) for each in ids),
+            *(cell(RIGHT, each).alias(RIGHT_ID) for each in ids),
+            *(cell(each.side, each.name).alias(name) for name, each in window.columns.items()),
             *(_of(LEFT, each).alias(each) for each in also),
         ]
 

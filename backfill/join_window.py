@@ -21,7 +21,9 @@ LEFT, RIGHT = "left", "right"
 _NAME = r"(?:`(?:[^`]|``)+`|\w+)"
 _COLUMN = re.compile(rf"\s*({LEFT}|{RIGHT})\s*\.\s*({_NAME})\s*")
 _TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_MENTIONED = re.compile(rf"(?<![\w.`])({LEFT}|{RIGHT})\s*\.\s*({_NAME})", re.IGNORECASE)
+_MENTIONED = re.compile(
+    rf"(?<![\w.])(?<!\w`)(`?)({LEFT}|{RIGHT})\1\s*\.\s*({_NAME})", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -147,13 +149,13 @@ class JoinWindow:
         """The columns that the condition mentions."""
         text = _TEXTS.sub("''", self.where or "")
         return tuple(
-            SideColumn(side.lower(), _unquoted(name)) for side, name in _MENTIONED.findall(text)
+            SideColumn(side.lower(), _unquoted(name)) for _, side, name in _MENTIONED.findall(text)
         )
 
     def __str__(self) -> str:
         within = f"[{Fixed(self.within.low)}, {Fixed(self.within.high)}]"
         more = [f'where="{self.where}"'] if self.where else []
-        more += [f"{name}={each}" for name, each in self.columns.items()]
+        more += [f"{name}={each}" for name, each in sorted(self.columns.items())]
         sides = [f'left="{self.left}"', f'right="{self.right}"']
         return f"join({', '.join([*sides, f'within={within}', f'how={self.how}', *more])})"
 

@@ -289,7 +289,7 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
         return StepRows(reach(window, engine), window)
     if isinstance(window, JoinWindow):
         engine.check(window)
-        return JoinRows(reach(window, engine))
+        return JoinRows(reach(window, engine), window)
     if isinstance(window, SessionWindow) and by_place(window):
         return MessageSessions(reach(window, engine))
     if isinstance(window, SessionWindow):

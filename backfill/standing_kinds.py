@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENT_TIME, HOLDS_FROM, OWN
+from backfill.columns import END, EVENT_TIME, HOLDS_FROM, LEFT_TIME, OWN
+from backfill.join_window import JoinWindow
 from backfill.operators.grids import floor_to
 from backfill.placed_kinds import FAR
 from backfill.reach import Reach, Span
@@ -115,6 +116,8 @@ class StepRows(Standing):
 class JoinRows(Standing):
     """The rows of a join."""
 
+    window: JoinWindow
+
     @property
     def open_us(self) -> int:
         """As `Kind` has it."""
@@ -131,4 +134,8 @@ class JoinRows(Standing):
 
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: a partner can still come, or one more."""
-        return F.col(END) + self.behind >= horizon
+        within = self.window.within
+        later: Column = F.lit(within.high)
+        if self.window.how == "full":
+            later = F.when(F.col(LEFT_TIME).isNull(), -within.low).otherwise(later)
+        return F.col(END) + later >= horizon

@@ -34,8 +34,7 @@ def read_within(value: object) -> Reach | Messages:
     """Reads `within`.
 
     Args:
-        value: (before, after), where before can have a minus, as an offset; a duration, for as long
-            before as after; or a number of messages.
+        value: (before, after); a duration, for as long before as after; or a number of messages.
 
     Raises:
         WindowError: it is none of these, or a duration is negative or a calendar span.
@@ -52,8 +51,6 @@ def read_within(value: object) -> Reach | Messages:
                 way_out=_WAY_OUT,
             )
         before, after = value
-        if isinstance(before, str) and before.strip().startswith("-"):
-            before = before.strip()[1:]
     else:
         before = after = value
     return Reach(-_span(before, "before"), _span(after, "after"))

@@ -99,7 +99,7 @@ def _owners(parts: Mapping[str, Source]) -> dict[str, str]:
 
 
 def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
-    """The columns of all, by name."""
+    """The columns of all, by names in small letters."""
     found: dict[str, T.StructField] = {}
     first: dict[str, str] = {}
     for name, part in parts.items():
@@ -113,8 +113,15 @@ def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
                     value=field.name,
                     way_out="Rename the column in the source",
                 )
-            known = found.setdefault(field.name, T.StructField(field.name, field.dataType))
-            first.setdefault(field.name, name)
+            known = found.setdefault(field.name.lower(), T.StructField(field.name, field.dataType))
+            first.setdefault(known.name, name)
+            if known.name != field.name:
+                raise ColumnError(
+                    f"is {known.name} in {first[known.name]}, and Spark takes the two for one",
+                    field=f"sources.{name}",
+                    value=field.name,
+                    way_out="Rename the column in one of the sources",
+                )
             if known.dataType != field.dataType:
                 raise ColumnError(
                     f"is {known.dataType.simpleString()} in {first[field.name]} and "

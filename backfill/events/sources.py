@@ -70,7 +70,9 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
                 value=shown(late[0]),
                 way_out="Put the files into the folder of their source; they are found there",
             )
-        return of_several({name: open_source(spark, each) for name, each in source.parts.items()})
+        return of_several(
+            {name: _open_part(spark, name, each) for name, each in source.parts.items()}
+        )
     if source.format not in FORMATS:
         raise SourceError(
             "there is no such format",
@@ -91,6 +93,13 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
         added = {CORRUPT, SOURCE, *opened.arrival}
         refuse_our_names([n for n in opened.frame.columns if n not in added])
     return opened
+
+
+def _open_part(spark: SparkSession, name: str, source: SourceOptions) -> Source:
+    try:
+        return open_source(spark, source)
+    except SourceError as error:
+        raise error.within(f"sources.{name}") from error
 
 
 def _open(spark: SparkSession, source: SourceOptions, late: Sequence[str]) -> Source:

@@ -80,6 +80,9 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
         "events.arrival": ", ".join(spec.arrival),
         "engine": spec.engine.name,
     }
+    if spec.source.parts:
+        # Events have these names in a column.
+        common["sources"] = ", ".join(sorted(spec.source.parts))
     if spec.bots is not None:
         common["events.bots"] = str(spec.bots)
     if name not in spec.windows:

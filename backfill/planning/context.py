@@ -151,10 +151,14 @@ def open_context(
     now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
     found = states(spec, store, [*spec.windows, QUARANTINE])
     records = [each.record for each in found if each.record is not None]
-    paths = tuple(dict.fromkeys([*(path for each in records for path in each.late), *late]))
+    before = [path for each in records for path in each.late]
+    if spec.source.parts:
+        # Of a time when the job had one source: they are inputs that are gone now.
+        before = []
+    paths = tuple(dict.fromkeys([*before, *late]))
     progress(f"opening {spec.source.path}")
     source = open_source(spark, spec.source, late=paths)
-    check_parts(source, [*spec.key, spec.time])
+    check_parts(source, [*spec.key, spec.time, *([spec.id] if spec.id else []), *spec.arrival])
     check_types(source, spec, records)
     rules = spec.event_rules(spec.engine, source.arrival, now_us)
     inputs = inputs_of(source, spec, rules, records)

@@ -16,6 +16,7 @@ from pyspark.sql.window import Window as Over
 from backfill.columns import END, EVENTS, FIRST_EVENT, LAST_EVENT, START, column
 from backfill.definition import Definition
 from backfill.engines import Engine
+from backfill.join_window import LEFT, RIGHT
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
@@ -211,14 +212,14 @@ class WindowRules:
             return F.lit(False)
         window = self.definition.window
         assert isinstance(window, JoinWindow)
-        given = window.own_columns(self.id)
-        ids = [name for name, (_, what) in given.items() if what == "id"]
+        given = {place: name for name, place in window.own_columns(self.id).items()}
         # A row without a partner has no time of one; an event without an id can be there twice.
-        known = [column(each).isNotNull() for each in ids]
-        if window.has_right:
-            alone = column("right_time").isNull()
-            known = [known[0] | column("left_time").isNull() if window.how == "full" else known[0]]
-            known.append(alone | column(ids[1]).isNotNull())
+        known = [F.lit(True)]
+        for side in (LEFT, RIGHT):
+            if (side, "id") in given:
+                has_id = column(given[side, "id"]).isNotNull()
+                time = given.get((side, "time"))
+                known.append(has_id if time is None else has_id | column(time).isNull())
         return reduce(and_, known) & F.col(_ID_BEFORE).eqNullSafe(F.col(_PAIR))
 
 

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -302,10 +302,16 @@ def _settings(place: Place) -> list[str]:
         if typing.get_origin(kind) is dict:
             kind = typing.get_args(kind)[1]
         else:
-            kind = _fields(kind)[str(part)].annotation
-            if type(None) in (inner := typing.get_args(kind)):
-                kind = inner[0]
+            field = _fields(kind).get(str(part))
+            kind = None if field is None else _plain(field.annotation)
     return list(_fields(kind))
+
+
+def _plain(kind: Any) -> Any:
+    """The type of a setting that can be left out, without what checks its value."""
+    if type(None) in (inner := typing.get_args(kind)):
+        kind = inner[0]
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
 
 
 def _fields(kind: Any) -> dict[str, FieldInfo]:

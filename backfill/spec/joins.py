@@ -7,17 +7,26 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
 
+from backfill.columns import LEFT_TIME, RIGHT_TIME
 from backfill.errors import JobFileError
 from backfill.events import NAME
-from backfill.join_window import JoinWindow
+from backfill.join_window import RIGHT, JoinWindow
 from backfill.spec import names
 from backfill.spec.metrics import metric_tables, twice
 from backfill.spec.parts import Columns, Part, Text, number
 
 
 def _within(value: object) -> object:
-    """Bare numbers as such, so that the refusal can say what is missing."""
-    return [number(each) for each in value] if isinstance(value, list) else number(value)
+    """Bare numbers as such, so that the refusal can say what is missing; before without a minus.
+
+    Written as an offset, as Flink's lower bound is, it is how much later the right event may be.
+    """
+    if not isinstance(value, list):
+        return number(value)
+    before = value[0] if value else None
+    if isinstance(before, str) and before.startswith("-"):
+        value = [before[1:], *value[1:]]
+    return [number(each) for each in value]
 
 
 class JoinTable(Part):
@@ -45,13 +54,14 @@ class JoinTable(Part):
         window = self.window(info.context.sources)
         info.context.engine.check(window)
         names.check_distinct(self.columns)
-        taken = list(window.own_columns(None if id in key else id))
+        # Those of other kinds of joins, too: the kind may change.
+        taken = [*window.own_columns(None if id in key else id), LEFT_TIME, RIGHT_TIME]
         for name in self.columns:
             try:
                 _check_name(name, key, taken)
             except JobFileError as error:
                 raise error.within(f"columns.{name}") from None
-        _check_own(taken, key)
+        _check_own(key, id)
         return self
 
     def window(self, sources: Collection[str]) -> JoinWindow:
@@ -76,15 +86,15 @@ def _check_name(name: str, key: tuple[str, ...], taken: list[str]) -> None:
         raise JobFileError("is a column that a join's table has anyway", way_out="Leave it out")
 
 
-def _check_own(columns: list[str], key: tuple[str, ...]) -> None:
-    """The columns that tell a pair's events, beside those of the key and the table's own."""
-    names.check_key(tuple(columns))
-    for name in columns:
-        if name.lower() in (each.lower() for each in key):
+def _check_own(key: tuple[str, ...], id: str | None) -> None:
+    """The columns that tell a pair's events, beside the key and the id."""
+    names.check_id(id, key, ())
+    own = [LEFT_TIME, RIGHT_TIME, *([] if id is None else [f"{id}_{RIGHT}"])]
+    given = [each.lower() for each in (*key, id) if each is not None]
+    for name in own:
+        if name.lower() in given:
             raise JobFileError(
-                f"a join's table has a column {name!r} of its own",
-                field="events.key",
-                value=name,
+                f"a join's table has a column {name!r} of its own, and so has the key or the id",
                 way_out="Rename the column in the source",
             )
 

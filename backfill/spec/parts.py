@@ -21,7 +21,13 @@ from backfill.time.durations import Duration, Fixed, duration, fixed
 class Part(BaseModel):
     """A mapping of the file, without unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        # A setting may hold a password.
+        hide_input_in_errors=True,
+    )
 
 
 def listed(value: object) -> object:

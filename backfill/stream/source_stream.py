@@ -36,6 +36,13 @@ def check_streamed(source: SourceOptions) -> None:
         SourceError: the source is no files, or lines whose numbers need the whole file; or it has
             an option that would change which files are read.
     """
+    if source.parts:
+        raise SourceError(
+            "can't be read as one stream",
+            field="sources",
+            value=", ".join(source.parts),
+            way_out="Use a job file with one source",
+        )
     if source.format not in STREAMED:
         raise SourceError(
             "can't be read as a stream of files",

@@ -87,6 +87,25 @@ def test_a_job_of_two_sources(spark: SparkSession, tmp_path: Path) -> None:
     assert all(outcome.success for outcome in again.validate(spark=spark))
 
 
+def test_a_job_that_had_one_source(spark: SparkSession, tmp_path: Path) -> None:
+    """Its late files are no inputs any more, and a run of everything begins anew."""
+    write(spark, tmp_path, 0, "a:10:1:c1", "a:15:7:b1")
+    write(spark, tmp_path / "other", 1, "a:20:2:late", "")
+    one = JOB.split("windows:")[1].split("joins:")[0].replace("source = 'clicks'", "ad > 0")
+    path = tmp_path / "job.yaml"
+    events, tables = JOB.split("\n")[3], "tables: {path: out}\n"
+    source = "source: {path: clicks, format: parquet}"
+    path.write_text(f"{source}\n{events}\nwindows:{one}{tables}", encoding="utf-8")
+    job = Job.load(path)
+    job.run(spark)
+    assert job.recompute(spark, late=tmp_path / "other" / "clicks") is not None
+    path.write_text(JOB, encoding="utf-8")
+    Job.load(path).run(spark)
+    [row] = Job.load(path).table("daily", spark).collect()
+    assert (row.n, row.clicks) == (2, 1)
+    assert Job.load(path).recompute(spark) is None
+
+
 def two(tmp_path: Path, spark: SparkSession, one: str, other: str) -> SourceOptions:
     parts = {}
     for name, columns in (("one", one), ("other", other)):
@@ -111,6 +130,7 @@ def test_columns_of_either(spark: SparkSession, tmp_path: Path) -> None:
     ("one", "other", "problem"),
     [
         ("id k", "string(id) k", "sources: is bigint in one and string in other"),
+        ("id k", "id K", "sources.other: is k in one, and Spark takes the two for one"),
         ("id k", "id k, 1 Source", "sources.other: is the name of the column that says which"),
     ],
 )
@@ -137,3 +157,8 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     )
     with pytest.raises(ColumnError, match=r"sources.one: there is no such column \(got 'at'\)"):
         Job.load(tmp_path / "job.yaml").run(spark)
+    with pytest.raises(SourceError, match="sources: can't be read as one stream"):
+        Job.load(tmp_path / "job.yaml").stream(spark, to=tmp_path / "streamed")
+    gone = {"gone": SourceOptions(format="parquet", path=str(tmp_path / "gone"))}
+    with pytest.raises(SourceError, match=r"sources\.gone\.source"):
+        open_source(spark, SourceOptions(format="several", path="gone", parts=gone))

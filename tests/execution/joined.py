@@ -91,7 +91,7 @@ def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> l
         for one, other in pairs:
             at = (one or other).time  # type: ignore[union-attr]
             assert at is not None
-            is_open = at + join.reach[1] >= horizon
+            is_open = at + (join.before if one is None else join.after) >= horizon
             found.append((key, at, *_told(join.how, one, other, with_id), is_open))
     return found
 

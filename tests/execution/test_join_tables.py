@@ -79,14 +79,14 @@ def check_lasting(world: World, limit: int) -> None:
         assert sorted(world.rows(name), key=repr) == sorted(wanted, key=repr), name
 
 
-@pytest.mark.parametrize("column", ["_left_time", "_right_time"])
+@pytest.mark.parametrize("column", ["left_time", "right_time"])
 def test_events_that_get_lost_are_not_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
     """Of a left event without a partner, and of a right one, no row is in the table of `sold`."""
     world = World(tmp_path, spark, windows=("sold",), store=MemoryStore())
     pair = [Event("a", at(0, 10), 3), Event("a", at(0, 10), 1)]
-    lost = {"_left_time": 3, "_right_time": 0}[column]
+    lost = {"left_time": 3, "right_time": 0}[column]
     world.write("all", [*pair, Event("b", at(0, 12), lost)])
     real = compute.join_rows
 

@@ -104,6 +104,14 @@ def test_an_event_on_both_sides(spark: SparkSession) -> None:
     assert built.frame.agg(F.sum(built.kind.held)).collect()[0][0] == 3
 
 
+def test_columns_within_columns(spark: SparkSession) -> None:
+    given = frame(spark, [Row("a", 5, 1)], [Row("a", 5, 1), Row("a", 5, 2)])
+    events = given.withColumn("payload", F.struct(F.array("value").alias("list")))
+    same = window("inner", where="`left`.payload.list = right.payload.list")
+    built = sliced(events, [same]).build(Definition(same, {}))
+    assert [row.their_value for row in built.result().collect()] == [1]
+
+
 def test_copies_count_once(spark: SparkSession) -> None:
     given = frame(spark, [Row("a", 5, 1)] * 2, [Row("a", 5, 2)] * 3)
     events = given.withColumn("id", F.concat("side", F.coalesce("value", F.lit(0))))
@@ -118,13 +126,13 @@ def test_what_does_not_fit_the_events_is_refused(spark: SparkSession) -> None:
     events = events.withColumn("tags", F.map_from_arrays(F.array(), F.array()))
     for problem, bad in (
         ("left: does not fit the events", window("left", left="sid = 'left'")),
-        ("right: is string, not boolean", window("left", right="side")),
+        ("right: is not a predicate but string", window("left", right="side")),
         (
-            "columns: there is no such column .*Did you mean 'value'",
+            "where: there is no such column .*Did you mean 'value'",
             window("left", where="left.valu > 1"),
         ),
-        ("columns: column 'tags' is map", window("left", where="left.tags IS NULL")),
-        ("columns: is a name that a join uses", window("left", where="left._join_at > 1")),
+        ("where: is map<void,void>, by which", window("left", where="left.tags IS NULL")),
+        ("where: is a name that a join uses", window("left", where="left._join_at > 1")),
     ):
         with pytest.raises((ColumnError, WindowError), match=problem):
             sliced(events, [bad])

@@ -68,6 +68,9 @@ def test_what_makes_its_table_stale(tmp_path: Path) -> None:
         "join(left=\"kind = 'click'\", right=\"kind = 'buy'\", within=[-5m, 30m], how=left, "
         'where="left.shop = right.shop", ad=left.ad, price=right.the price)'
     )
+    swapped = "{price: right.`the price`, ad: left.ad}"
+    same = JOB.replace("{ad: left.ad, price: right.`the price`}", swapped)
+    assert settings(load(tmp_path, same), "sold") == before
     for old, new in (("30m", "31m"), ("left.ad", "left.add"), ("how: left", "how: full")):
         assert settings(load(tmp_path, JOB.replace(old, new)), "sold") != before
 
@@ -82,6 +85,7 @@ def test_the_columns_that_a_condition_mentions() -> None:
         "right.b`c",
     ]
     assert mentioned("left.a.b > my.right.c") == ["left.a"]
+    assert mentioned("`left`.a > `my`.right.c OR `x`.`right`.b") == ["left.a"]
 
 
 def test_beside_windows_and_metrics(tmp_path: Path) -> None:
@@ -113,6 +117,9 @@ BAD = [
     ("{ad:", "{event_time:", ["11: joins.sold.columns", "reserved"]),
     ("{ad:", "{user_id:", ["11: joins.sold.columns", "already a key column"]),
     ("key: user_id", "key: right_time", ["a join's table has a column 'right_time' of its own"]),
+    ("id: event_id", "id: left_time", ["a join's table has a column 'left_time' of its own"]),
+    ("id: event_id", "id: date", ["the id 'date' is a name reserved"]),
+    ("{ad:", "{left_time:", ["11: joins.sold.columns.left_time", "has anyway"]),
     ("sold:", "events:", ["4: joins.events: is a name reserved"]),
     ("    how:", "    who:", ["9: joins.sold.who: no such setting", "how"]),
 ]
@@ -124,6 +131,14 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, told: list[str]) ->
     assert old in text
     found = "\n".join(problems(tmp_path, text.replace(old, new)))
     assert all(each in found for each in told), found
+
+
+def test_an_engine_with_milliseconds(tmp_path: Path) -> None:
+    text = JOB.replace("tables:", "engine: flink\ntables:")
+    assert len(load(tmp_path, text).windows) == 1
+    (problem,) = problems(tmp_path, text.replace("30m]", "1500us]"))
+    told = "joins.sold.within: must be whole milliseconds under the engine flink (got '1500us')"
+    assert told in problem
 
 
 def test_names_that_others_have(tmp_path: Path) -> None:
@@ -147,6 +162,7 @@ def test_several_sources(tmp_path: Path) -> None:
     assert list(spec.source.parts) == ["clicks", "buys"]
     assert spec.source.parts["buys"].path == str(tmp_path / "b")
     assert spec.source.inferred
+    assert settings(spec, "sold")["sources"] == "buys, clicks"
     assert spec.source.holds(tmp_path / "b" / "out")
     assert not spec.source.holds(tmp_path / "out")
     window = spec.windows["sold"].window
@@ -160,6 +176,11 @@ def test_several_sources(tmp_path: Path) -> None:
         ("", "source: is missing. Give source, or sources by name"),
         ("source: {path: c, format: csv}\n" + SOURCES, "source: can't be combined with sources"),
         ("sources: {}\n", "1: sources: needs at least one source"),
+        (
+            SOURCES.replace("json", "json, option: {password: s3cret}"),
+            "1: sources.buys.option: no such setting. Did you mean 'options'",
+        ),
+        ("sources: {path: b, options: {password: s3cret}}\n", "1: sources.path: must be a mapping"),
         (SOURCES.replace("json", "delta"), "1: sources.buys.format: can't be one of several"),
         (SOURCES.replace("json", "jsn"), "1: sources.buys.format: no such format (got 'jsn')"),
         (SOURCES.replace("buys", "_b"), "1: sources._b: can't be used as a name"),
