@@ -344,6 +344,8 @@ class Built:
 
     def _result_columns(self) -> list[Column]:
         window, id = self.definition.window, self.sliced.id
+        if isinstance(window, JoinWindow):
+            return [*self.sliced.key.named(), *self._of_pair(window)]
         bound = self.sliced.bound_for(self.definition)
         ids = []
         if isinstance(window, SessionWindow) and self.definition.of_events:
@@ -356,8 +358,6 @@ class Built:
             own = [F.col(slicing.ID).alias(id)]
         aggregates = self.definition.aggregates
         values = [bound[each].finish(name) for name, each in aggregates.items()]
-        if isinstance(window, JoinWindow):
-            return [*self.sliced.key.named(), *self._of_pair(window)]
         if self.definition.steps:
             # States of several windows would be in one another's way.
             values = [column(name) for name in aggregates]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,7 +18,8 @@ from backfill.compute import Sliced
 from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
-from backfill.fitting import check_arrival, check_dimensions, check_names, check_sides
+from backfill.fitting import check_arrival, check_dimensions, check_looked_at, check_names
+from backfill.join_window import LEFT, RIGHT
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
 from backfill.operators.last_seen import last_seen, with_distances
@@ -47,7 +49,7 @@ def slice_events(
     arrival: Sequence[str],
     combine: bool | None = True,
     dimensions: Sequence[str] = (),
-    sides: Sequence[str] = (),
+    sides: Mapping[str, str] = MappingProxyType({}),
     keep: Callable[[DataFrame], DataFrame] = lambda events: events,
 ) -> Sliced:
     """Cuts usable events into the slices that all the definitions are built from.
@@ -63,7 +65,8 @@ def slice_events(
         combine: put the events of a slice together first; if not, each is a slice by itself,
             where all aggregates have states of a single event; None: as the only window asks.
         dimensions: columns to keep besides those of the definitions' metrics and joins.
-        sides: predicates whose values to keep besides those of the definitions' joins.
+        sides: predicates whose values to keep besides those of the definitions' joins, as
+            `sides_of` gives them.
         keep: keeps the events that windows around single events are computed from, which the
             slices are cut from as well: so the source is read once.
 
@@ -75,15 +78,15 @@ def slice_events(
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)
         check_dimensions(events, each.window)
-        check_sides(events, each.window)
+        check_looked_at(events, each.window)
     wanted = [each for definition in definitions for each in definition.aggregates.values()]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
     wanted_by = [*dimensions, *dimensions_of(definitions)]
     by = {name: f"_by{i}" for i, name in enumerate(dict.fromkeys(wanted_by)) if name not in key}
-    wanted_sides = dict.fromkeys([*sides, *sides_of(definitions)])
-    held = {text: f"_side{i}" for i, text in enumerate(wanted_sides)}
+    predicates = {**sides, **sides_of(definitions)}
+    held = {text: f"_side{i}" for i, text in enumerate(predicates)}
     also = [column(name).alias(inner) for name, inner in by.items()]
-    also += [predicate(events, "side", text).alias(inner) for text, inner in held.items()]
+    also += [predicate(events, predicates[text], text).alias(inner) for text, inner in held.items()]
     found = inputs(also=also)
     frame, keys, bound = found.frame, found.key, found.bound
     spans = [each for each in definitions if not each.of_events]
@@ -168,10 +171,10 @@ def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(every)))
 
 
-def sides_of(definitions: Iterable[Definition]) -> list[str]:
-    """The predicates of the sides of joins, each once."""
+def sides_of(definitions: Iterable[Definition]) -> dict[str, str]:
+    """The predicates of the sides of joins, each once, with a side that it is of."""
     joins = [each.window for each in definitions if isinstance(each.window, JoinWindow)]
-    return list(dict.fromkeys(text for each in joins for text in (each.left, each.right)))
+    return {text: side for each in joins for side, text in ((RIGHT, each.right), (LEFT, each.left))}
 
 
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:

@@ -11,9 +11,9 @@ from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
 from backfill.errors import AggregateError, ColumnError, WindowError, did_you_mean
 from backfill.events import check_column
 from backfill.join_rows import TAKEN
-from backfill.join_window import LEFT, RIGHT, JoinWindow
+from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
-from backfill.operators.rule_inputs import predicate, sortable
+from backfill.operators.rule_inputs import sortable
 from backfill.windows import AnyWindow, CountWindow, RollingWindow, SessionWindow, key_of
 
 
@@ -24,13 +24,12 @@ def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
             check_column(events, "by", name)
 
 
-def check_sides(events: DataFrame, window: AnyWindow) -> None:
-    """Checks that a join's sides are predicates over the events, and that it has its columns.
+def check_looked_at(events: DataFrame, window: AnyWindow) -> None:
+    """Checks that the events have the columns that a join looks at.
 
     Raises:
         ColumnError: there is no such column, Spark can't order its values, or it has a name that
             the join uses itself.
-        WindowError: a side is no predicate over the events.
     """
     if not isinstance(window, JoinWindow):
         return
@@ -59,8 +58,6 @@ def check_sides(events: DataFrame, window: AnyWindow) -> None:
                 value=name,
                 way_out="Rename the column in the source",
             )
-    for side, text in ((LEFT, window.left), (RIGHT, window.right)):
-        predicate(events, side, text)
 
 
 def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:
