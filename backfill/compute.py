@@ -43,6 +43,7 @@ from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
 from backfill.step_rows import metric_rows
+from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import (
     AnyWindow,
     CountWindow,
@@ -185,12 +186,18 @@ class Sliced:
             return True
         return takes_events(layout(window, self.engine, self.zone), own)
 
-    def build(self, definition: Definition) -> Built:
-        """Merges the slices into one definition's windows, or computes its rows from events."""
+    def build(self, definition: Definition, wanted: Span = EVERYTHING) -> Built:
+        """Merges the slices into one definition's windows, or computes its rows from events.
+
+        Args:
+            definition: of the windows.
+            wanted: where the rows are that are wanted, µs, which spares work for metrics. There can
+                be others.
+        """
         window = definition.window
         own = self._bound(definition)
         if isinstance(window, RollingWindow):
-            return self._metric(window, definition, own)
+            return self._metric(window, definition, own, wanted)
         if isinstance(window, JoinWindow):
             return self._join(window, definition)
         if isinstance(window, SlidingWindow):
@@ -232,7 +239,11 @@ class Sliced:
         return Built(rows, definition, sliced)
 
     def _metric(
-        self, window: RollingWindow, definition: Definition, aggregates: list[Bound]
+        self,
+        window: RollingWindow,
+        definition: Definition,
+        aggregates: list[Bound],
+        wanted: Span,
     ) -> Built:
         # One aggregate, of all windows.
         [aggregate] = aggregates
@@ -247,6 +258,7 @@ class Sliced:
             keys,
             aggregate,
             arrival=self.arrival,
+            wanted=wanted,
         )
         return Built(rows, definition, sliced)
 

@@ -25,8 +25,9 @@ from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import last_event, reported_end, session_is_open
 from backfill.operators.session_rules import ruled_session_is_open
 from backfill.placed_kinds import CountRows, MessageSessions
-from backfill.reach import Reach, Span, reach_of
+from backfill.reach import Reach, reach_of
 from backfill.standing_kinds import JoinRows, Standing, StepRows
+from backfill.time.spans import Span
 from backfill.windows import (
     AnyWindow,
     CountWindow,

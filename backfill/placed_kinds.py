@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from backfill.columns import BEGIN, CLOSED, END, EVENTS, FIRST_EVENT, LAST_EVENT, OWN, START
 from backfill.engines import Engine, Rules
 from backfill.operators.grids import floor_to
-from backfill.reach import Reach, Span
+from backfill.reach import Reach
 from backfill.time.durations import Fixed
+from backfill.time.spans import Span
 from backfill.windows import CountWindow
 
 #: No event is so long before or after 1970, µs, and added to an instant it does not overflow.

@@ -2,9 +2,8 @@
 
 A row of such a window stands at an instant: the time of its event, or the end of a window that
 events share; a count window stands at the largest time in it, a metric's row at its step, a pair at
-the time of its left event. This says
-which rows a changed event can affect, and which events a row needs. All spans are [low, high), µs;
-None is no bound.
+the time of its left event. This says which rows a changed event can affect, and which events a row
+needs.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill.time.durations import Fixed
+from backfill.time.spans import Span
 from backfill.windows import AnyWindow, CountWindow, JoinWindow, RollingWindow, SlidingWindow
-
-Span = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from backfill.columns import END, EVENT_TIME, HOLDS_FROM, LEFT_TIME, OWN
 from backfill.join_window import JoinWindow
 from backfill.operators.grids import floor_to
 from backfill.placed_kinds import FAR
-from backfill.reach import Reach, Span
+from backfill.reach import Reach
 from backfill.rolling_window import RollingWindow
+from backfill.time.spans import Span
 
 
 @dataclass(frozen=True)

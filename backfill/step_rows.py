@@ -12,12 +12,14 @@ from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound
 from backfill.columns import CHANGED, END, EVENTS, OWN, START, TIME
+from backfill.operators.coarse_steps import coarse_steps
 from backfill.operators.grids import floor_to
 from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import changed
 from backfill.rolling_window import RollingWindow
 from backfill.time.durations import Fixed
+from backfill.time.spans import EVERYTHING, Span, inside_span
 from backfill.windows import SlidingWindow
 
 #: The time of an event, µs, where TIME is the step at which it begins to count.
@@ -40,6 +42,7 @@ def step_rows(
     step: int,
     offset: int,
     arrival: Sequence[str],
+    wanted: Span = EVERYTHING,
 ) -> DataFrame:
     """Computes all windows at once where the aggregates allow it, and one by one if not.
 
@@ -51,13 +54,16 @@ def step_rows(
         step: the distance between steps, µs.
         offset: shifts them, µs.
         arrival: the columns that order events with equal times.
+        wanted: where the rows are that are wanted, µs, [low, high). Others are left out, or are
+            of a step near to theirs; each event is still counted in one.
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN (the
         window's length), BLOCK, AT (the step), the number of events, merged states. Rows of a key
         and SPAN are in order of BLOCK and AT.
     """
-    placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: begins(step, offset)})
+    at = _begins(windows, step, offset, wanted)
+    placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
     bound = [replace(each, order=(_OWN_TIME, *arrival)) for each in aggregates]
     if all(map(in_frames, bound)):
         return rolling_steps(placed, [each.us for each in windows], keys, bound)
@@ -73,6 +79,7 @@ def metric_rows(
     aggregate: Bound,
     *,
     arrival: Sequence[str],
+    wanted: Span,
 ) -> DataFrame:
     """Computes the rows of a metric's table, also those in which nothing changes.
 
@@ -83,6 +90,7 @@ def metric_rows(
         keys: the key columns.
         aggregate: what is computed, as sliding windows compute it.
         arrival: the columns that order events with equal times.
+        wanted: as for `step_rows`. No value changes in other rows.
 
     Returns:
         Key, START and END (both the step, µs), the number of events in the longest window, OWN
@@ -91,12 +99,18 @@ def metric_rows(
     """
     step, offset = window.step.us, window.offset.us
     rows = step_rows(
-        events, window.windows, keys, [aggregate], step=step, offset=offset, arrival=arrival
+        events,
+        window.windows,
+        keys,
+        [aggregate],
+        step=step,
+        offset=offset,
+        arrival=arrival,
+        wanted=wanted,
     )
     if OWN not in rows.columns:
-        own = events.groupBy(*keys, begins(step, offset).alias(AT)).agg(
-            F.count(F.lit(1)).alias(OWN)
-        )
+        at = _begins(window.windows, step, offset, wanted).alias(AT)
+        own = events.groupBy(*keys, at).agg(F.count(F.lit(1)).alias(OWN))
         rows = rows.unionByName(own, allowMissingColumns=True)
     held = F.struct(EVENTS, aggregate.finish(_VALUE))
     spans = {f"{_HELD}{i}": each.us for i, each in enumerate(window.windows)}
@@ -123,7 +137,16 @@ def metric_rows(
         *(F.col(held)[_VALUE].alias(name) for held, name in zip(spans, names, strict=True)),
     )
     aggregates = dict.fromkeys(names, aggregate.aggregate)
-    return valued.withColumn(CHANGED, changed(keys, [AT], aggregates)).drop(AT)
+    found = valued.withColumn(CHANGED, changed(keys, [AT], aggregates)).drop(AT)
+    return found.withColumn(CHANGED, F.col(CHANGED) & inside_span(F.col(END), wanted))
+
+
+def _begins(windows: Sequence[Fixed], step: int, offset: int, wanted: Span) -> Column:
+    """From which step on an event counts, or one that the wanted rows do not tell from it."""
+    at, (low, high) = begins(step, offset), wanted
+    if low is None or high is None:
+        return at
+    return coarse_steps(at, [each.us for each in windows], step, offset, (low, high))
 
 
 def _of(us: int) -> Column:

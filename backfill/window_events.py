@@ -18,12 +18,12 @@ from backfill.errors import ColumnError, JobFileError
 from backfill.events.model import SOURCE
 from backfill.kinds import of_each_event, reach
 from backfill.ledger.changed_inputs import counted_before
-from backfill.ledger.reader import Span, inside_span
 from backfill.operators.session import last_event
 from backfill.planning.bots import people
 from backfill.planning.context import Context
 from backfill.time.dates import ALL, Dates
 from backfill.time.instants import instant_us
+from backfill.time.spans import Span, inside_span
 from backfill.windows import (
     AnyWindow,
     JoinWindow,

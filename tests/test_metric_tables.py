@@ -21,7 +21,7 @@ from backfill.windows import RollingWindow
 from tests import drawn
 from tests.frames import rows
 from tests.reference_metrics import FOLDS, Payment, groups, wide
-from tests.test_metrics import COMMON, SHAPES, apart, frame, payments, plain
+from tests.test_metrics import COMMON, DAY, SHAPES, apart, frame, payments, plain
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -88,6 +88,67 @@ def test_every_step(
             {key: of for key, of in expected.items() if of},
             lambda key: cases[drawn.number(key[0])],
         )
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        (SHAPES[0], "distinct"),
+        (SHAPES[1], "last"),
+        (SHAPES[2], "median"),
+    ],
+)
+def test_rows_of_a_span(
+    spark: SparkSession, shape: tuple[list[str], str, str, int, int], name: str
+) -> None:
+    """They are the same where events are merged that no row of the span tells apart."""
+    windows, step, offset, unit, most = shape
+    cases = drawn.cases(payments(unit, most), 60)
+    given = apart(cases)
+    by = ("account",)
+    metric = Metric(name, FOLDS[name][0], by=by, windows=windows, step=step, offset=offset)
+    each = definition(metric, by)
+    cut = sliced(frame(spark, given), [each])
+    whole = {key: wide(mine, metric) for key, mine in groups(given, by).items()}
+    steps = sorted({row[0] for of in whole.values() for row in of})
+    middle = steps[len(steps) // 2]
+    spans = [
+        (middle, middle + 1),
+        (middle - 9 * unit + 1, middle - unit),
+        (steps[0] - 9 * unit, middle),
+        (steps[-1], steps[-1] + 9 * unit),
+    ]
+    for low, high in spans:
+        built = cut.build(each, (low, high))
+        assert built.frame.agg(F.sum(built.kind.held)).collect()[0][0] == len(given)
+        found: dict[Any, list[Any]] = {}
+        for row in rows(built.result().select(*by, F.unix_micros("at"), *each.aggregates)):
+            found.setdefault(row[:1], []).append(tuple(map(plain, row[1:])))
+        inside = {
+            key: [tuple(map(plain, row)) for row in of if low <= row[0] < high]
+            for key, of in whole.items()
+        }
+        drawn.check(
+            {key: sorted(of, key=lambda row: row[0]) for key, of in found.items()},
+            {key: of for key, of in inside.items() if of},
+            lambda key: (low, high, cases[drawn.number(key[0])]),  # noqa: B023
+        )
+
+
+def test_fewer_rows_for_a_day(spark: SparkSession) -> None:
+    """Of a year of hours, a day's rows need those hours that it sees come or go."""
+    hour = 3_600_000_000
+    given = [Payment("a", None, hour * each, 1) for each in range(365 * 24)]
+    metric = Metric("n", agg.count(), by=["account"], windows=["1d", "300d"], step="1h")
+    each = definition(metric, ("account",))
+    cut = sliced(frame(spark, given), [each])
+    built = cut.build(each, (360 * DAY, 361 * DAY))
+    assert built.result().count() == 0
+    # Events of the day, of a day before, and of that which the longer window leaves, and those
+    # between, of which each comes and goes twice.
+    assert built.frame.count() <= 3 * (3 * 24 + 4)
+    [row] = cut.build(each, (300 * DAY, 300 * DAY + 1)).result().collect()
+    assert (row.n_1d, row.n_300d) == (24, 7200)
 
 
 def test_the_values_are_those_of_metrics(spark: SparkSession) -> None:

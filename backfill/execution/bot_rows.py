@@ -15,13 +15,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME
-from backfill.ledger.reader import inside_span
 from backfill.planning.bots import in_step, named, on_dates, people
 from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew
 from backfill.planning.range_input import RangeInput
 from backfill.planning.whole_sessions import bots_key
 from backfill.time.dates import ALL, NONE, Dates
+from backfill.time.spans import inside_span
 
 
 @dataclass(frozen=True)

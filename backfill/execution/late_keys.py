@@ -20,7 +20,6 @@ from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
-from backfill.ledger.reader import EVERYTHING
 from backfill.ledger.state import State
 from backfill.placed_kinds import FAR, Placed
 from backfill.planning.bots import people
@@ -31,6 +30,7 @@ from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_k
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.time.dates import ALL, NONE
+from backfill.time.spans import EVERYTHING
 
 _BEFORE, _NOW, _LATE = "_before", "_now", "_late"
 

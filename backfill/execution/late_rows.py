@@ -31,9 +31,9 @@ from backfill.planning.reached import reached_rows
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.time_spans import dates_of_span, starts_on
-from backfill.reach import Span
 from backfill.standing_kinds import Standing
 from backfill.time.dates import ALL, NONE
+from backfill.time.spans import Span
 from backfill.windows import AnyWindow, RollingWindow, SlidingWindow, TableWindow, is_distinct
 
 _NOW, _OTHER = "_now", "_other"

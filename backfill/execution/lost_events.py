@@ -22,8 +22,8 @@ from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.slicing import slices
-from backfill.reach import Span
 from backfill.store import FILE
+from backfill.time.spans import Span
 from backfill.windows import CountWindow, SessionWindow
 
 _BEFORE, _NOW, _THERE = "_before", "_now", "_there"

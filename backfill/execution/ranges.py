@@ -25,7 +25,6 @@ from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
-from backfill.ledger.reader import inside_span
 from backfill.ledger.state import State
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
@@ -49,8 +48,8 @@ from backfill.planning.time_spans import (
     touched,
 )
 from backfill.quality.events import Counted
-from backfill.reach import Span
 from backfill.time.dates import Dates, Range, midnight
+from backfill.time.spans import Span, inside_span
 from backfill.windows import SessionWindow
 
 
@@ -200,12 +199,12 @@ def _window(
     if definition.of_events:
         count = sums.also[events_for(state.name)]
         sliced, assigned = _needed_events(context, definition, sliced, part, count)
-    built = sliced.build(definition)
+    reached = touched(context, part.span, definition)
+    built = sliced.build(definition, _up_to(reached, covered, context.spec.timezone))
     every, in_windows = computed_with(built.frame, F.sum(built.kind.held).alias("events"))
     held = in_windows["events"] or 0
     check_held(state.name, held, assigned)
     inside = replace(built, frame=every.where(overlaps(built, part.span)))
-    reached = touched(context, part.span, definition)
     old_windows, between = ReplacedWindows(part.span, None), _inclusive(reached)
     files = check_removed(context, state, part, inside, old_windows, between)
     kept = starts_on(covered, context.spec.timezone) & lasting(context, built, horizon)
@@ -293,6 +292,15 @@ def _session(
         assigned=assigned,
         dropped=dropped_of(ours),
     )
+
+
+def _up_to(span: Span, covered: Dates, zone: str) -> Span:
+    """The part of a span up to the last covered date, after which no row stands."""
+    low, high = span
+    end = covered.spans(zone)[-1][1] if covered else None
+    if low is None or high is None or end is None:
+        return span
+    return low, max(low, min(high, end))
 
 
 def _inclusive(span: Span) -> Span:

@@ -12,7 +12,6 @@ from backfill.conservation import totals
 from backfill.events import spark_errors
 from backfill.execution.gate import Gate, Rows
 from backfill.execution.staging import Staging
-from backfill.ledger.reader import EVERYTHING
 from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, State
 from backfill.planning.bots import judged, reasons
@@ -23,6 +22,7 @@ from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
 from backfill.quality.events import Counted, slice_checks
 from backfill.time.dates import Dates
+from backfill.time.spans import EVERYTHING
 
 
 def validate(context: Context, names: Collection[str], dates: Dates | None) -> tuple[Outcome, ...]:

@@ -15,9 +15,7 @@ from backfill.compute import Key
 from backfill.events import EventRules, Source, normalise, time_condition
 from backfill.ledger.arrival_ranges import ArrivalRange, among
 from backfill.time.dates import ALL, Dates
-
-Span = tuple[int | None, int | None]
-EVERYTHING: Span = (None, None)
+from backfill.time.spans import EVERYTHING, Span, inside_span
 
 
 @dataclass(frozen=True)
@@ -166,13 +164,6 @@ def events_within(events: DataFrame, key: Key, windows: DataFrame) -> DataFrame:
     """
     inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (F.col(TIME) <= F.col(f"_wanted{END}"))
     return events_of(events, key, windows, inside)
-
-
-def inside_span(at: Column, span: Span) -> Column:
-    """Whether an instant (µs) lies in a span."""
-    low, high = span
-    after = F.lit(True) if low is None else at >= low
-    return after if high is None else after & (at < high)
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from backfill.columns import FIRST, LAST, REASON, TIME, column
 from backfill.compute import Key
 from backfill.errors import TableError
-from backfill.ledger.reader import EVERYTHING, Span, events_of, events_within, inside_span
+from backfill.ledger.reader import events_of, events_within
 from backfill.ledger.state import QUARANTINE, State
 from backfill.operators.bots import with_bots
 from backfill.planning.computed import computed_with
@@ -36,6 +36,7 @@ from backfill.planning.whole_sessions import (
 )
 from backfill.spec import JobSpec
 from backfill.time.dates import ALL, Dates
+from backfill.time.spans import EVERYTHING, Span, inside_span
 from backfill.windows import SessionWindow
 
 #: The column of a rule's name.

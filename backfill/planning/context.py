@@ -17,12 +17,13 @@ from backfill.events import EventRules, Source, check_parts, open_source, rewrit
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over
 from backfill.ledger.inputs import check_types, inputs_of
-from backfill.ledger.reader import Reader, Span
+from backfill.ledger.reader import Reader
 from backfill.ledger.record import Input, Record
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.combining import COMBINED, Combining
 from backfill.spec import JobSpec
 from backfill.store import Store
+from backfill.time.spans import Span
 
 #: Is given a line for each thing that is done.
 Progress = Callable[[str], None]

@@ -15,7 +15,6 @@ from backfill.errors import TableError
 from backfill.events import spark_errors
 from backfill.kinds import reach
 from backfill.ledger.changed_inputs import dates_of, uncounted
-from backfill.ledger.reader import EVERYTHING, Span
 from backfill.ledger.state import State, settings
 from backfill.operators.calendar import local_date
 from backfill.planning.context import Context
@@ -26,6 +25,7 @@ from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
 from backfill.time.dates import ALL, NONE, Dates, Range, date_of
 from backfill.time.durations import DAY_US
+from backfill.time.spans import EVERYTHING, Span
 
 _DAY = dt.timedelta(days=1)
 _Counts = dict[dt.date, int]

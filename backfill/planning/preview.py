@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from backfill.columns import END
 from backfill.compute import Built
-from backfill.ledger.reader import inside_span
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
@@ -19,6 +18,7 @@ from backfill.planning.stages import Beyond, RangeStage
 from backfill.planning.time_spans import dates_of_span, touched
 from backfill.store import DataFile
 from backfill.time.dates import NONE, Dates
+from backfill.time.spans import inside_span
 from backfill.windows import SessionWindow
 
 

@@ -15,8 +15,8 @@ from backfill.ledger.state import State
 from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
-from backfill.reach import Span
 from backfill.store import FILE, DataFile
+from backfill.time.spans import Span
 
 
 def with_bounds(rows: DataFrame, definition: Definition, sliced: Sliced) -> DataFrame:

@@ -13,7 +13,6 @@ from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME
 from backfill.compute import Built, Sliced
 from backfill.conservation import Totals
 from backfill.ledger.changed_inputs import counted_before, counted_by, replaced
-from backfill.ledger.reader import inside_span
 from backfill.ledger.record import Record
 from backfill.ledger.state import State, grouped
 from backfill.operators.calendar import day_number, local_date
@@ -28,8 +27,8 @@ from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
 from backfill.planning.time_spans import first_start, needed
 from backfill.planning.whole_sessions import dates_of_numbers
-from backfill.reach import Span
 from backfill.time.dates import Dates, date_of, midnight
+from backfill.time.spans import Span, inside_span
 from backfill.windows import SessionWindow
 
 _DAY = dt.timedelta(days=1)

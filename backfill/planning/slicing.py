@@ -14,11 +14,11 @@ from backfill.compute import Sliced
 from backfill.conservation import Totals, check_rows, total_columns, totals_from
 from backfill.cutting import dimensions_of, sides_of, slice_events
 from backfill.definition import Definition
-from backfill.ledger.reader import EVERYTHING, Span
 from backfill.planning.combining import choose
 from backfill.planning.computed import computed_once, computed_with
 from backfill.planning.context import Context
 from backfill.quality.events import slice_checks
+from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import AnyWindow
 
 

@@ -14,10 +14,9 @@ from backfill.alignment import assigner
 from backfill.columns import START
 from backfill.definition import Definition
 from backfill.kinds import reach
-from backfill.ledger.reader import inside_span
 from backfill.planning.context import Context
-from backfill.reach import Span
 from backfill.time.dates import Dates, date_of
+from backfill.time.spans import Span, inside_span
 from backfill.windows import EventWindow, SessionWindow, SlidingWindow, TableWindow
 
 _DAY = dt.timedelta(days=1)

@@ -1,0 +1,54 @@
+"""Steps that no wanted row tells apart, as one: a day's rows do not need each step of ninety days.
+
+An event counts from a step on, and ceases to count a window's length later. Where only the rows of
+some span are wanted, each of the two has to be exact if it is in the span. Of all other events it
+is enough that they count, or have ceased to, before the span or after it. So a long window is
+merged from the slices at its edges, and from one for all that lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+
+def coarse_steps(
+    at: Column, spans: Iterable[int], step: int, offset: int, rows: tuple[int, int]
+) -> Column:
+    """For each event a step with which the rows of a span are the same.
+
+    Args:
+        at: the step from which on an event counts, µs.
+        spans: the windows' lengths, µs; whole numbers of steps.
+        step: the distance between steps, µs.
+        offset: shifts them, µs.
+        rows: where the rows are that are wanted, µs, [low, high).
+
+    Returns:
+        A step. With it the windows hold the same events at all steps of the span, and at the last
+        step before it.
+    """
+    first, last = (-((offset - each) // step) * step + offset for each in rows)
+    exact = _joined((first - span, last - span) for span in (0, *spans))
+    cases = []
+    between = exact[0][0] - step
+    for low, high in exact:
+        cases += [(at < low, F.lit(between)), (at < high, at)]
+        between = high
+    found = F.when(*cases[0])
+    for each in cases[1:]:
+        found = found.when(*each)
+    return found.otherwise(F.lit(between))
+
+
+def _joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, those that overlap or touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(stretches):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found

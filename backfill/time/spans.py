@@ -1,0 +1,17 @@
+"""Spans of time."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+#: [low, high), µs; None is no bound.
+Span = tuple[int | None, int | None]
+EVERYTHING: Span = (None, None)
+
+
+def inside_span(at: Column, span: Span) -> Column:
+    """Whether an instant (µs) lies in a span."""
+    low, high = span
+    after = F.lit(True) if low is None else at >= low
+    return after if high is None else after & (at < high)
