@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,16 +23,56 @@ from benchmarks.measure import Measured, in_turns, timed
 
 _LATE = 20_000
 _FOLDER = FOLDER / "jobs"
-_JOB = {
-    "events": {"key": ["user_id"], "time": "event_time"},
+_SESSIONS = {
     "windows": {
         "sessions": {
             "session": {"gap": "30m"},
             "aggregates": {"events": "count", "revenue": "sum(amount)"},
         }
     },
-    "tables": {"path": "out"},
 }
+_METRICS = {
+    "metrics": {
+        name: {"by": ["user_id"], "value": value, "windows": ["1h", "1d", "7d", "30d", "90d"]}
+        | {"step": "1h"}
+        for name, value in (("views", "count"), ("pages", "count_distinct(page)"))
+    }
+}
+_COMMON = {"events": {"key": ["user_id"], "time": "event_time"}, "tables": {"path": "out"}}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a job, to be compared.
+
+    Attributes:
+        job: the settings of the job file that differ.
+        name: of the table.
+        place: the columns that say which row it is.
+        exact: those that have to be equal.
+        near: those that may differ by rounding.
+    """
+
+    job: Mapping[str, object]
+    name: str
+    place: tuple[str, ...]
+    exact: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+
+SESSIONS = Table(
+    _SESSIONS,
+    "sessions",
+    ("user_id", "window_start"),
+    ("session_id", "window_end", "events"),
+    ("revenue",),
+)
+METRICS = Table(
+    _METRICS,
+    "pages",
+    ("user_id", "at"),
+    tuple(f"pages_{each}" for each in ("1h", "1d", "7d", "30d", "90d")),
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +99,7 @@ class Upkeep:
     Attributes:
         at_least: the ratios of the others' times to ours that are to be reached.
         same: whether the others make the same table.
+        table: that is compared.
     """
 
     name: str
@@ -66,6 +107,7 @@ class Upkeep:
     works: tuple[Work, ...]
     at_least: tuple[float, ...]
     same: tuple[bool, ...]
+    table: Table = SESSIONS
 
 
 def _rebuild(job: Job, spark: SparkSession) -> object:
@@ -124,6 +166,17 @@ UPKEEP = (
         at_least=(1 / 1.2, 5),
         same=(False, True),
     ),
+    Upkeep(
+        name="metrics-nightly",
+        title="a new day of two metrics over five windows from 1 hour to 90 days, every hour",
+        works=(
+            Work("run --missing", data.QUARTER, _newest, newest=True),
+            Work("full rebuild", data.QUARTER, _rebuild, newest=True),
+        ),
+        at_least=(20,),
+        same=(True,),
+        table=METRICS,
+    ),
 )
 
 
@@ -136,29 +189,31 @@ def measure(spark: SparkSession, upkeep: Upkeep, *, factor: float, runs: int) ->
     for number, work in enumerate(upkeep.works):
         dataset = work.dataset.scaled(factor)
         dataset.make(spark)
-        folder = _prepared(spark, work, dataset, data.VISITS.scaled(factor))
+        folder = _prepared(spark, upkeep.table, work, dataset, data.VISITS.scaled(factor))
         wanted = upkeep.at_least[number - 1] if number else None
         everyone.append((work, folder, Measured(work.name, at_least=wanted)))
     kept = _FOLDER / "first"
     for number, (work, folder, result) in enumerate(everyone):
         _act(spark, work, folder)
-        files = _files(folder)
+        files = _files(folder, upkeep.table)
         result.rows = _count(files)
         if number == 0:
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(folder / "out", kept, copy_function=os.link)
             first = [each.replace(str(folder / "out"), str(kept)) for each in files]
         elif upkeep.same[number - 1]:
-            result.differs = _difference(first, files)
+            result.differs = _difference(upkeep.table, first, files)
     alike = [each for each in everyone if each[2].differs is None]
     in_turns([(result, partial(_act, spark, work, folder)) for work, folder, result in alike], runs)
     return [result for _, _, result in everyone]
 
 
-def _prepared(spark: SparkSession, work: Work, dataset: Dataset, like: Dataset) -> Path:
+def _prepared(
+    spark: SparkSession, table: Table, work: Work, dataset: Dataset, like: Dataset
+) -> Path:
     """A job's folder: `before` has its tables without what is to come, `to-come` that."""
     kind = "newest" if work.newest else "late"
-    folder = _FOLDER / f"{dataset.name}-{dataset.events}-{kind}"
+    folder = _FOLDER / f"{dataset.name}-{dataset.events}-{kind}-{table.name}"
     job = folder / "job.yaml"
     if (folder / "before").exists():
         return folder
@@ -166,7 +221,7 @@ def _prepared(spark: SparkSession, work: Work, dataset: Dataset, like: Dataset) 
     (folder / "events").mkdir(parents=True)
     (folder / "to-come").mkdir()
     source = {"path": "events", "format": "parquet"}
-    job.write_text(yaml.safe_dump({"source": source, **_JOB}))
+    job.write_text(yaml.safe_dump({"source": source, **_COMMON, **table.job}))
     files = sorted(dataset.path.rglob("*.parquet"))
     newest = files.pop() if work.newest else None
     for number, file in enumerate(files):
@@ -213,8 +268,8 @@ def _act(spark: SparkSession, work: Work, folder: Path) -> float:
     return timed(lambda: work.act(job, spark))
 
 
-def _files(folder: Path) -> list[str]:
-    return DeltaTable(folder / "out" / "sessions").file_uris()
+def _files(folder: Path, table: Table) -> list[str]:
+    return DeltaTable(folder / "out" / table.name).file_uris()
 
 
 def _count(files: Sequence[str]) -> int:
@@ -225,19 +280,18 @@ def _count(files: Sequence[str]) -> int:
     return int(count)
 
 
-def _difference(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
+def _difference(table: Table, ours: Sequence[str], theirs: Sequence[str]) -> str | None:
     """How two tables differ, or None."""
+    wrong = [f"a.{each} is distinct from b.{each}" for each in (*table.place, *table.exact)]
+    wrong += [f"abs(a.{each} - b.{each}) > 1e-9 * abs(a.{each})" for each in table.near]
+    same = " and ".join(f"a.{each} = b.{each}" for each in table.place)
     with duckdb.connect() as connection:
-        ((windows, wrong),) = connection.execute(
-            """
-            select count(*), count(*) filter (
-                a.user_id is null or b.user_id is null or a.session_id <> b.session_id
-                or a.window_end <> b.window_end or a.events <> b.events
-                or abs(a.revenue - b.revenue) > 1e-9 * abs(a.revenue))
+        ((rows, differ),) = connection.execute(
+            f"""
+            select count(*), count(*) filter ({" or ".join(wrong)})
             from read_parquet($1, hive_partitioning = false) a
-            full join read_parquet($2, hive_partitioning = false) b
-            on a.user_id = b.user_id and a.window_start = b.window_start
+            full join read_parquet($2, hive_partitioning = false) b on {same}
             """,
             [list(ours), list(theirs)],
         ).fetchall()
-    return f"{wrong:,} of {windows:,} windows differ" if wrong else None
+    return f"{differ:,} of {rows:,} rows differ" if differ else None
