@@ -14,7 +14,7 @@ from backfill.engines import Rules
 from backfill.errors import JobFileError, did_you_mean
 from backfill.kinds import of_each_event, reach
 from backfill.spec import JobSpec
-from backfill.store import Bounds, look_up
+from backfill.store import Bounds, Store, look_up
 from backfill.time.durations import Fixed
 from backfill.time.instants import instant_us
 from backfill.windows import (
@@ -39,10 +39,12 @@ class Lookup:
 
     Attributes:
         spec: the job.
+        store: where its tables are.
         name: the window's.
     """
 
     spec: JobSpec
+    store: Store
     name: str
 
     def __post_init__(self) -> None:
@@ -104,7 +106,8 @@ class Lookup:
 
     def found(self, key: KeyValues, **conditions: Any) -> pa.Table:
         """What `look_up` finds of the key."""
-        return look_up(self.spec.tables / self.name, key=key_values(key, self.key), **conditions)
+        rows = self.store.dataset(self.name)
+        return look_up(rows, key=key_values(key, self.key), **conditions)
 
     @property
     def window(self) -> AnyWindow:

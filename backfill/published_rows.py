@@ -15,7 +15,7 @@ from backfill.planning.context import Context, Progress, open_context
 from backfill.progress import log_progress
 from backfill.spark import session
 from backfill.spec import JobSpec
-from backfill.store import DeltaStore, Store
+from backfill.store import Store
 from backfill.window_events import events_in
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class PublishedRows:
 
     def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
         self.spec = spec
-        self.store: Store = DeltaStore(spec.tables) if store is None else store
+        self.store: Store = spec.store() if store is None else store
 
     def table(self, name: str, spark: SparkSession | None = None) -> DataFrame:
         """The published rows of a window, or of the quarantine, without internal columns.
@@ -123,7 +123,7 @@ class PublishedRows:
             >>> job.fetch("hourly", "a", start="2026-01-10T13:00").column("events").to_pylist()
             [1]
         """
-        return Lookup(self.spec, window).fetch(key, start, end, limit)
+        return Lookup(self.spec, self.store, window).fetch(key, start, end, limit)
 
     def windows_covering(
         self,
@@ -155,7 +155,7 @@ class PublishedRows:
             >>> job.windows_covering("hourly", "2026-01-10T12:30").column("events").to_pylist()
             [2]
         """
-        return Lookup(self.spec, window).covering(start, end, key, limit)
+        return Lookup(self.spec, self.store, window).covering(start, end, key, limit)
 
     def find_sessions_to_merge(
         self, window: str, key: KeyValues, earliest_end: Instant, latest_start: Instant
@@ -182,7 +182,7 @@ class PublishedRows:
             Traceback (most recent call last):
             backfill.errors.JobFileError: ...
         """
-        return Lookup(self.spec, window).to_merge(key, earliest_end, latest_start)
+        return Lookup(self.spec, self.store, window).to_merge(key, earliest_end, latest_start)
 
     def events_in(
         self,

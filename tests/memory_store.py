@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -94,6 +95,9 @@ class MemoryStore:
         if version is not None and not 0 <= version < len(versions):
             raise TableError("no such version", field=name, value=version)
         return versions[-1 if version is None else version]
+
+    def dataset(self, name: str, run: str | None = None) -> ds.Dataset:
+        raise NotImplementedError("no test looks up rows in memory")
 
     def stage(
         self,

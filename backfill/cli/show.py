@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -76,7 +75,8 @@ def show(
     if window not in tables:
         way_out = did_you_mean(window, tables)
         raise JobFileError("no such window in the job", value=window, way_out=way_out)
-    table = Lookup(spec, window) if window in spec.windows else None
+    store = spec.store()
+    table = Lookup(spec, store, window) if window in spec.windows else None
     zone = ZoneInfo(spec.timezone)
     start_us = None if start is None else instant_us(start, zone, option="--from")
     end_us = None if end is None else instant_us(end, zone, option="--to")
@@ -85,11 +85,12 @@ def show(
             "must be later than --from", field="--to", value=end, way_out="Ranges are [from, to)"
         )
     bounds = _bounds(table, zone, at, joined_by)
-    path = spec.tables / window
-    if run is None:
-        _check_published(path, job)
+    if run is None and store.open(window) is None:
+        raise TableError(
+            "nothing is published yet", field=window, way_out=f"Run: backfill run {job}"
+        )
     found = look_up(
-        path,
+        store.dataset(window, run),
         # Rows of the quarantine have the key's columns.
         key=key_values(key or None, spec.key if table is None else table.key),
         start_us=start_us,
@@ -98,7 +99,6 @@ def show(
         **bounds,
         limit=limit + 1,
         order_by=_order(window, top),
-        run=run,
     )
     rows: list[dict[str, Any]] = found.slice(0, limit).to_pylist()
     more = found.num_rows > limit
@@ -116,13 +116,6 @@ def _numbers(table: pa.Table) -> list[str]:
 
     tests = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
     return [field.name for field in table.schema if any(test(field.type) for test in tests)]
-
-
-def _check_published(path: Path, job: Path) -> None:
-    if not path.is_dir():
-        raise TableError(
-            "nothing is published yet", field=str(path), way_out=f"Run: backfill run {job}"
-        )
 
 
 def _bounds(

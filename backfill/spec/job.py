@@ -29,6 +29,7 @@ from backfill.spec.metrics import metric_tables
 from backfill.spec.names import is_url
 from backfill.spec.settings import FileSource, JobFile, Source, context
 from backfill.spec.stream import Stream
+from backfill.store import DeltaStore, Store
 from backfill.windows import AnyWindow
 
 # Settings of the interface that a later version reads.
@@ -114,6 +115,14 @@ class JobSpec:
                 way_out="Choose a folder outside the source",
             )
         return spec
+
+    def store(self) -> Store:
+        """The tables.
+
+        Raises:
+            TableError: they cannot be there.
+        """
+        return DeltaStore(self.tables)
 
     def event_rules(self, engine: Engine, arrival: tuple[str, ...], now_us: int) -> EventRules:
         """What is an event under an engine.

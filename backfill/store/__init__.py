@@ -1,9 +1,9 @@
 """Where results live: one protocol, and embedded Delta tables behind it."""
 
-from backfill.store.delta.lookup import Bounds, look_up
-from backfill.store.delta.staging import StagedFile, StagedFiles
 from backfill.store.delta.store import DeltaStore
 from backfill.store.file_bitmap import FileBitmap
+from backfill.store.files.lookup import Bounds, look_up
+from backfill.store.files.staging import StagedFile, StagedFiles
 from backfill.store.protocol import (
     APART,
     FILE,

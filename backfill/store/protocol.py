@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal, Protocol
 
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -154,6 +155,17 @@ class Store(Protocol):
 
         Raises:
             TableError: the table or the version cannot be read.
+        """
+
+    def dataset(self, name: str, run: str | None = None) -> ds.Dataset:
+        """The rows of the newest version for pyarrow, which opens no file that it need not.
+
+        Args:
+            name: the table.
+            run: what this run wrote and did not publish, instead.
+
+        Raises:
+            TableError: the table does not exist or cannot be read, or the run has left nothing.
         """
 
     def stage(

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from backfill.engines import ENGINES
 from backfill.execution.date_edges import with_edges_apart
 from backfill.store import APART
-from backfill.store.delta.staging import is_apart
+from backfill.store.files.staging import is_apart
 from backfill.windows import SessionWindow, TumblingWindow
 from tests.execution.world import GAP, World, at
 from tests.reference import Event, micros

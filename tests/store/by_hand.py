@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
 from backfill.store import DeltaStore, StagedFiles
-from backfill.store.delta.staging import STAGING, _collect
+from backfill.store.files.staging import STAGING, _collect
 from tests.tables import version_of
 
 _COLUMNS = pa.schema(

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from backfill.errors import TableError
 from backfill.store import Cleaned, DeltaStore
-from backfill.store.delta.record import write_record
-from backfill.store.delta.staging import move_files
+from backfill.store.files.record import write_record
+from backfill.store.files.staging import move_files
 from tests.store.by_hand import by_hand, content, day
 from tests.tables import paths_of, record_of
 

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from backfill.errors import TableError
 from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore, StagedFiles
-from backfill.store.delta import compact
-from backfill.store.delta.staging import is_apart
+from backfill.store.files import compact
+from backfill.store.files.staging import is_apart
 from tests.store.by_hand import by_hand, content, day
 from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore
-from backfill.store.delta.commit import _additions
-from backfill.store.delta.conflict import check_conflict, closure_text
-from backfill.store.delta.entries import Commit, FileChanges
-from backfill.store.delta.staging import move_files
+from backfill.store.delta.writing import additions
+from backfill.store.files.conflict import check_conflict, closure_text
+from backfill.store.files.log import FileChanges
+from backfill.store.files.staging import move_files
+from backfill.store.protocol import Commit
 from tests.store.by_hand import by_hand, content, day, days
 from tests.tables import paths_of, record_of
 
@@ -177,7 +178,7 @@ def test_the_library_alone_lets_two_first_writers_of_a_date_double_its_rows(
     for staged, table in zip(runs, tables, strict=True):
         move_files(staged, folder)
         table.create_write_transaction(
-            _additions(staged),
+            additions(staged),
             mode="overwrite",
             schema=Schema.from_json(staged.schema),
             partition_by=["date"],

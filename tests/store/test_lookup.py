@@ -8,6 +8,7 @@ import sys
 from datetime import datetime, timezone
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,7 @@ DAY = 86_400 * SECOND
 
 
 @pytest.fixture
-def table(spark: SparkSession, store: DeltaStore) -> str:
+def table(spark: SparkSession, store: DeltaStore) -> ds.Dataset:
     """Windows of one minute, (day, key) for key 1 to 3 and days -1 to 2 since the epoch."""
     frame = spark.sql(
         """
@@ -36,7 +37,7 @@ def table(spark: SparkSession, store: DeltaStore) -> str:
         "hourly", frame, run_id="r1", partition_by=("date",), sort_by=("key", "window_start")
     )
     publish_to(store, staged)
-    return str(store.folder("hourly"))
+    return store.dataset("hourly")
 
 
 def found(*arguments: Any, **options: Any) -> list[tuple[int, int]]:
@@ -46,7 +47,7 @@ def found(*arguments: Any, **options: Any) -> list[tuple[int, int]]:
     return [((row["window_start"] - epoch).days, row["key"]) for row in rows]
 
 
-def test_public_columns_in_order_of_time(table: str) -> None:
+def test_public_columns_in_order_of_time(table: ds.Dataset) -> None:
     result = look_up(table)
     assert result.column_names == [
         *("key", "price", "list", "window_start", "window_end", "events", "local")
@@ -55,7 +56,7 @@ def test_public_columns_in_order_of_time(table: str) -> None:
     assert found(table) == [(day, key) for day in range(-1, 3) for key in range(1, 4)]
 
 
-def test_by_key(table: str) -> None:
+def test_by_key(table: ds.Dataset) -> None:
     assert found(table, key={"key": "2"}) == [(day, 2) for day in range(-1, 3)]
     assert found(table, key={"key": "2", "price": "2.5"}) == [(day, 2) for day in range(-1, 3)]
     assert found(table, key={"key": "2", "price": "3.50"}) == []
@@ -75,12 +76,12 @@ def test_by_key(table: str) -> None:
         ({"list": "1"}, "list: the value is not a list"),
     ],
 )
-def test_keys_that_cannot_be(table: str, key: dict[str, str], message: str) -> None:
+def test_keys_that_cannot_be(table: ds.Dataset, key: dict[str, str], message: str) -> None:
     with pytest.raises(ColumnError, match=message):
         look_up(table, key=key)
 
 
-def test_ranges_are_half_open(table: str) -> None:
+def test_ranges_are_half_open(table: ds.Dataset) -> None:
     start = DAY + 2
     assert found(table, start_us=start, end_us=start + 1) == [(1, 1), (1, 2)]
     assert found(table, start_us=start, end_us=start) == [(1, 1)]
@@ -97,13 +98,13 @@ def test_windows_without_length(spark: SparkSession, store: DeltaStore) -> None:
     )
     staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
     publish_to(store, staged)
-    path = store.folder("t")
-    assert found(path, start_us=5, end_us=6) == [(0, 1)]
-    assert found(path, start_us=6) == []
-    assert found(path, end_us=5) == []
+    rows = store.dataset("t")
+    assert found(rows, start_us=5, end_us=6) == [(0, 1)]
+    assert found(rows, start_us=6) == []
+    assert found(rows, end_us=5) == []
 
 
-def test_limit_and_order(table: str) -> None:
+def test_limit_and_order(table: ds.Dataset) -> None:
     assert found(table, limit=2) == [(-1, 1), (-1, 2)]
     assert found(table, limit=0) == []
     assert found(table, limit=2, order_by=[("window_start", "descending")]) == [(2, 3), (2, 2)]
@@ -117,7 +118,7 @@ def test_limit_and_order(table: str) -> None:
         look_up(table, order_by=[("list", "ascending")])
 
 
-def test_files_that_cannot_matter_are_not_opened(table: str, store: DeltaStore) -> None:
+def test_files_that_cannot_matter_are_not_opened(table: ds.Dataset, store: DeltaStore) -> None:
     for path in paths_of(store, "hourly"):
         if "date=1970-01-02" not in path:
             (store.folder("hourly") / path).write_bytes(b"not Parquet")
@@ -127,22 +128,28 @@ def test_files_that_cannot_matter_are_not_opened(table: str, store: DeltaStore) 
         look_up(table)
 
 
-def test_empty_and_missing_tables(spark: SparkSession, store: DeltaStore, table: str) -> None:
+def test_empty_and_missing_tables(
+    spark: SparkSession, store: DeltaStore, table: ds.Dataset
+) -> None:
     empty = rows_of(store, spark, "hourly").where("key > 3")
     staged = store.stage("hourly", empty, run_id="r2", partition_by=("date",), sort_by=())
     publish_to(store, staged)
     for limit in (None, 3):
-        result = look_up(table, limit=limit)
+        result = look_up(store.dataset("hourly"), limit=limit)
         assert result.num_rows == 0
         assert "window_start" in result.column_names
     with pytest.raises(TableError, match="`backfill run` publishes it"):
-        look_up(store.folder("daily"))
+        store.dataset("daily")
 
 
-def test_no_java_is_started(table: str) -> None:
-    code = "import sys; from backfill.store import look_up; print(look_up(sys.argv[1]).num_rows)"
+@pytest.mark.usefixtures("table")
+def test_no_java_is_started(store: DeltaStore) -> None:
+    code = (
+        "import sys; from backfill.store import DeltaStore, look_up; "
+        "print(look_up(DeltaStore(sys.argv[1]).dataset('hourly')).num_rows)"
+    )
     result = subprocess.run(
-        [sys.executable, "-c", code, table],
+        [sys.executable, "-c", code, store.root],
         env={**os.environ, "PATH": "", "JAVA_HOME": "", "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
-from backfill.store.delta import commit
+from backfill.store.delta import writing
 from tests.store.by_hand import by_hand, content, day
 from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
 
@@ -184,13 +184,13 @@ def test_what_has_landed_is_not_published_twice(
     store: DeltaStore, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
-    exchange = commit._exchange
+    exchange = writing.exchange
 
     def exchange_then_fail(*arguments: object) -> None:
         exchange(*arguments)
         raise OSError("no space left for a checkpoint")
 
-    monkeypatch.setattr(commit, "_exchange", exchange_then_fail)
+    monkeypatch.setattr(writing, "exchange", exchange_then_fail)
     staged = by_hand(store, "r2", "2024-01-02")
     assert publish(staged, []) == 1
     assert publish(staged, [], base=0) == 1
@@ -213,7 +213,7 @@ def test_a_commit_that_fails_says_why(
     def fail(*arguments: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(commit, "_create", fail)
+    monkeypatch.setattr(writing, "create", fail)
     with pytest.raises(TableError, match="sessions: the commit failed: disk full"):
         publish(by_hand(store, "r1", "2024-01-01"))
 

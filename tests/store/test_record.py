@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore
-from backfill.store.delta.record import write_record
+from backfill.store.files.record import write_record
 from tests.store.by_hand import by_hand, content, day
 from tests.tables import record_of, version_of
 

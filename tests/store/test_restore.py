@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore
-from backfill.store.delta import restore
 from backfill.store.delta.entries import read_changes
+from backfill.store.files import restore
 from tests.store.by_hand import by_hand, content, day
 from tests.tables import commits_of, paths_of, record_of, rows_of, version_of
 

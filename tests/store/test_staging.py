@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from backfill.errors import ColumnError, TableError
 from backfill.session_conf import session_conf
 from backfill.store import APART, DeltaStore
-from backfill.store.delta.staging import is_apart
+from backfill.store.files.staging import is_apart
 from tests.store.by_hand import publish_to
 from tests.tables import paths_of, rows_of
 

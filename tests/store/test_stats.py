@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill.errors import TableError
-from backfill.store.delta.stats import MAX_TEXT, file_statistics
+from backfill.store.files.stats import MAX_TEXT, file_statistics
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

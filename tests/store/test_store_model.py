@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from backfill.errors import TableError
 from backfill.store import DeltaStore
-from backfill.store.delta.record import write_record
-from backfill.store.delta.staging import move_files
+from backfill.store.files.record import write_record
+from backfill.store.files.staging import move_files
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.tables import paths_of, record_of, version_of
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,36 +16,13 @@ from urllib.parse import unquote
 
 from backfill.delta_log import actions, commit_name
 from backfill.errors import TableError
+from backfill.store.files.log import FileChanges
 from backfill.store.protocol import Commit
 
-# Where in a commit's information our metadata is, and the entries that we make ourselves.
+# Where in a commit's information our metadata is.
 METADATA = "backfill"
-RUN_ID = "run_id"
-CLOSURE = "closure"
-RECORD = "record"
 
 _FILE = re.compile(r"(\d{20})\.json")
-
-
-def writer(commit: Commit) -> str:
-    """The run as errors name it."""
-    run_id = commit.metadata.get(RUN_ID)
-    return f"run {run_id}" if run_id else "another writer"
-
-
-@dataclass(frozen=True)
-class FileChanges:
-    """What a commit did to the table's files.
-
-    Attributes:
-        added: paths relative to the table's folder.
-        removed: the same.
-        data: whether the rows changed; a compaction only moves them.
-    """
-
-    added: frozenset[str]
-    removed: frozenset[str]
-    data: bool
 
 
 def versions(folder: Path) -> list[int]:

@@ -1,118 +1,117 @@
-"""The Delta log of one table: opening it, and what its paths mean."""
+"""The log of a Delta table, as the store needs it."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from urllib.parse import unquote
 
-import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from backfill.errors import TableError
-
-_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-# The Delta library takes a folder named a%20b for one named "a b", and a backslash for a slash.
-_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-
-
-def local_folder(path: str | Path) -> Path:
-    """The folder as an absolute path.
-
-    Raises:
-        TableError: a URL, or a name that the Delta library cannot open.
-    """
-    text = os.fspath(path)
-    if _URL.match(text):
-        raise TableError(
-            "embedded tables must be in a local folder, not at a URL",
-            field="tables.path",
-            value=text,
-            way_out="Give a local path",
-        )
-    folder = Path(text).absolute()
-    if _MISREAD.search(str(folder)):
-        raise TableError(
-            "the Delta library cannot open a folder with a backslash, or % and two hexadecimal "
-            "digits, in its path",
-            field="tables.path",
-            value=str(folder),
-            way_out="Choose another folder.",
-        )
-    return folder
+from backfill.store.delta import writing
+from backfill.store.delta.data_files import live_with_statistics
+from backfill.store.delta.entries import read_changes, read_commit, versions
+from backfill.store.delta.opening import live_files, open_table
+from backfill.store.files.log import CommitFailedError, FileChanges
+from backfill.store.files.names import first_line
+from backfill.store.files.staging import StagedFiles
+from backfill.store.protocol import Commit, DataFile
 
 
-def checked_name(name: str, what: str) -> str:
-    """The name, if it is valid as a folder name everywhere: letters, digits, `_`, `.` and `-`."""
-    if not _NAME.fullmatch(name):
-        raise TableError(
-            "may contain only letters, digits, '_', '.' and '-'", field=what, value=name
-        )
-    return name
+class DeltaVersion:
+    """One version: `backfill.store.files.log.Version`."""
+
+    def __init__(self, folder: Path, table: DeltaTable) -> None:
+        self._folder = folder
+        self.table = table
+        self.number = table.version()
+
+    @cached_property
+    def schema(self) -> str:
+        """As `Version` has it."""
+        return self.table.schema().to_json()
+
+    @cached_property
+    def partition_by(self) -> tuple[str, ...]:
+        """As `Version` has it."""
+        return tuple(self.table.metadata().partition_columns)
+
+    @cached_property
+    def live(self) -> Mapping[str, int]:
+        """As `Version` has it."""
+        return live_files(self.table)
+
+    def statistics(self) -> tuple[DataFile, ...]:
+        """As `Version` has it."""
+        return live_with_statistics(self._folder, self.table)
+
+    def dataset(self) -> ds.Dataset:
+        """As `Version` has it."""
+        return self.table.to_pyarrow_dataset()
 
 
-def open_table(folder: Path, version: int | None = None) -> DeltaTable | None:
-    """The table at a version (the newest by default); None where the folder holds no table.
+class DeltaLog:
+    """The log in a table's folder: `backfill.store.files.log.Log`."""
 
-    Raises:
-        TableError: there is a table, but it or the version cannot be read.
-    """
-    if not _has_log(folder):
-        return None
-    try:
-        return DeltaTable(folder, version=version)
-    except (DeltaError, ValueError, OSError) as error:
-        at = "" if version is None else f" at version {version}"
-        raise TableError(
-            f"the table cannot be read{at}: {first_line(error)}",
-            field=str(folder),
-            way_out="`backfill history` lists its versions." if version is not None else None,
-        ) from error
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._commits: dict[int, Commit] = {}
 
+    def versions(self) -> list[int]:
+        """As `Log` has it."""
+        return versions(self.folder)
 
-def required_table(folder: Path, version: int | None = None) -> DeltaTable:
-    """The table at a version.
+    def since(self, version: int) -> list[int]:
+        """As `Log` has it; one that is missing among them is an error when it is read."""
+        return list(range(version + 1, max(self.versions(), default=-1) + 1))
 
-    Raises:
-        TableError: there is no table yet, or it cannot be read.
-    """
-    table = open_table(folder, version)
-    if table is None:
-        raise TableError(
-            "the table does not exist yet",
-            field=str(folder),
-            way_out="`backfill run` publishes it.",
-        )
-    return table
+    def commit(self, version: int) -> Commit:
+        """As `Log` has it; a commit is read once."""
+        if version not in self._commits:
+            self._commits[version] = read_commit(self.folder, version)
+        return self._commits[version]
 
+    def changes(self, version: int) -> FileChanges:
+        """As `Log` has it."""
+        return read_changes(self.folder, version)
 
-def _has_log(folder: Path) -> bool:
-    log = folder / "_delta_log"
-    return any(log.glob("*.json"))
+    def open(self, version: int | None = None) -> DeltaVersion | None:
+        """As `Log` has it."""
+        table = open_table(self.folder, version)
+        return None if table is None else DeltaVersion(self.folder, table)
 
+    def write(
+        self,
+        below: DeltaVersion | None,
+        staged: StagedFiles,
+        removed: Sequence[str] | None,
+        metadata: Mapping[str, str],
+        *,
+        data_change: bool,
+    ) -> int | None:
+        """As `Log` has it."""
+        properties = writing.commit_properties(metadata)
+        try:
+            if below is None:
+                writing.create(self.folder, staged, properties)
+                return 0
+            if removed is None:
+                if writing.allow_types(below.table, staged):
+                    return None
+                writing.overwrite(below.table, staged, properties)
+            else:
+                writing.exchange(below.table, staged, removed, properties, data_change)
+        except (DeltaError, OSError) as error:
+            raise CommitFailedError(first_line(error)) from error
+        return below.number + 1
 
-def live_files(table: DeltaTable) -> dict[str, int]:
-    """The sizes in bytes of a version's files, by path relative to the table's folder, in order."""
-    actions = pa.table(table.get_add_actions())
-    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-    # The log has paths URL-encoded, though the library takes them plain.
-    return dict(sorted(zip(map(unquote, paths), sizes, strict=True)))
-
-
-def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
-    """The partition values in the names of a file's folders, as text; NULL is None."""
-    folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    # Spark escapes what cannot be in a folder's name, as URLs do.
-    values = {unquote(name): unquote(value) for name, value in folders.items()}
-    return {name: None if values[name] == _NULL_FOLDER else values[name] for name in partition_by}
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a library's message, without its final dot."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    def restore(self, below: DeltaVersion, version: int, metadata: Mapping[str, str]) -> int:
+        """As `Log` has it."""
+        properties = writing.commit_properties(metadata)
+        try:
+            below.table.restore(version, commit_properties=properties)
+        except (DeltaError, OSError) as error:
+            raise CommitFailedError(first_line(error)) from error
+        return below.number + 1

@@ -6,20 +6,21 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from deltalake import DeltaTable, Schema
+import pyarrow.dataset as ds
+from deltalake import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.columns import column
 from backfill.errors import TableError
 from backfill.session_conf import local_listing
-from backfill.store.delta.log import live_files
-from backfill.store.delta.schema import spark_schema
-from backfill.store.delta.staging import StagedFiles
+from backfill.store.files.log import Version
+from backfill.store.files.schema import spark_schema
+from backfill.store.files.staging import STAGING, StagedFiles
 
 
 def read_files(
-    spark: SparkSession, folder: Path, table: DeltaTable, files: Collection[str] | None = None
+    spark: SparkSession, folder: Path, table: Version, files: Collection[str] | None = None
 ) -> DataFrame:
     """The rows of the table's live files, columns in the table's order.
 
@@ -35,24 +36,43 @@ def read_files(
     Raises:
         TableError: files of this version are gone, or a file does not belong to it.
     """
-    paths: Collection[str] = live_files(table)
+    paths: Collection[str] = table.live
     if files is not None:
         foreign = [path for path in files if path not in paths]
         if foreign:
             raise TableError(
-                f"the file is not part of version {table.version()}",
+                f"the file is not part of version {table.number}",
                 field=str(folder),
                 value=foreign[0],
             )
         paths = dict.fromkeys(files)
-    check_present(folder, table.version(), paths)
-    return _rows(spark, folder, table.schema(), paths)
+    check_present(folder, table.number, paths)
+    return _rows(spark, folder, Schema.from_json(table.schema), paths)
 
 
 def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
     """The rows of staged files, as the table will have them."""
     paths = [file.path for file in staged.files]
     return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
+
+
+def staged_dataset(folder: Path, run: str) -> ds.Dataset:
+    """What a run wrote into a table's folder and did not publish, for pyarrow.
+
+    Raises:
+        TableError: there is nothing.
+    """
+    staged = folder / STAGING / run
+    if not staged.is_dir():
+        raise TableError(
+            "there are no unpublished rows from this run",
+            field=str(folder),
+            value=run,
+            way_out="To see the published rows, leave out --run",
+        )
+    # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
+    files = [str(each) for each in sorted(staged.rglob("*.parquet"))]
+    return ds.dataset(files, format="parquet")
 
 
 def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[str]) -> DataFrame:

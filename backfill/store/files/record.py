@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from backfill.errors import TableError
-from backfill.store.delta.entries import RECORD, read_commit, versions
-from backfill.store.delta.log import checked_name
+from backfill.store.files.log import RECORD, Log
+from backfill.store.files.names import checked_name
 
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
 RECORDS = "_record"
 
 
-def recorded_by(folder: Path, version: int) -> str | None:
+def recorded_by(log: Log, version: int) -> str | None:
     """The run whose record a version carries; None if it carries none.
 
     A commit by others names no record: then it is the newest one before it.
@@ -29,9 +29,9 @@ def recorded_by(folder: Path, version: int) -> str | None:
     Raises:
         TableError: there is no such version, or the log is damaged.
     """
-    earlier = [each for each in versions(folder) if each < version]
+    earlier = [each for each in log.versions() if each < version]
     for each in (version, *reversed(earlier)):
-        run_id = read_commit(folder, each).metadata.get(RECORD)
+        run_id = log.commit(each).metadata.get(RECORD)
         if run_id is not None:
             # Empty for a version restored from before all records: it has none.
             return run_id or None

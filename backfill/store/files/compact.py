@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import TableError
-from backfill.store.delta.commit import commit_files
-from backfill.store.delta.data_files import live_with_statistics
-from backfill.store.delta.discard import discard_files
-from backfill.store.delta.log import required_table
-from backfill.store.delta.reading import read_files
-from backfill.store.delta.record import recorded_by
-from backfill.store.delta.staging import is_apart, write_files
+from backfill.store.files.commit import commit_files
+from backfill.store.files.discard import discard_files
+from backfill.store.files.log import Log, required
+from backfill.store.files.reading import read_files
+from backfill.store.files.record import recorded_by
+from backfill.store.files.staging import is_apart, write_files
 from backfill.store.protocol import APART, DataFile
 
 # Spark's own target for a file's part of a shuffle: a date below it gains nothing from several.
@@ -24,25 +22,25 @@ _SMALL = 64 * 1024 * 1024
 
 
 def compact_files(
-    spark: SparkSession, folder: Path, name: str, *, run_id: str, sort_by: tuple[str, ...]
+    spark: SparkSession, log: Log, name: str, *, run_id: str, sort_by: tuple[str, ...]
 ) -> int | None:
     """Compacts the files of small dates; see `Store.compact`."""
-    table = required_table(folder)
-    pieces = _pieces(live_with_statistics(folder, table))
+    table = required(log)
+    pieces = _pieces(table.statistics())
     if not pieces:
         return None
     paths = [file.path for file in pieces]
     kinds = [
-        read_files(spark, folder, table, own).withColumn(APART, F.lit(apart))
+        read_files(spark, log.folder, table, own).withColumn(APART, F.lit(apart))
         for apart in (False, True)
         if (own := [path for path in paths if is_apart(path) is apart])
     ]
     staged = write_files(
         reduce(DataFrame.unionByName, kinds),
-        folder,
+        log.folder,
         name=name,
         run_id=run_id,
-        partition_by=tuple(table.metadata().partition_columns),
+        partition_by=table.partition_by,
         sort_by=sort_by,
         whole=True,
     )
@@ -54,17 +52,17 @@ def compact_files(
                 field=name,
             )
         return commit_files(
-            folder,
+            log,
             staged,
             paths,
-            base=table.version(),
+            base=table.number,
             dates=(),
             metadata={"kind": "compact"},
-            record=lambda version: recorded_by(folder, version) or "",
+            record=lambda version: recorded_by(log, version) or "",
             data_change=False,
         )
     except BaseException:
-        discard_files(staged, folder)
+        discard_files(staged, log)
         raise
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
 from backfill.session_conf import session_conf
-from backfill.store.delta.schema import delta_schema, primitive_columns
-from backfill.store.delta.stats import added_up, file_statistics
+from backfill.store.files.schema import delta_schema, primitive_columns
+from backfill.store.files.stats import added_up, file_statistics
 from backfill.store.protocol import APART
 
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from datetime import date, timedelta
 
 from backfill.errors import TableError
-from backfill.store.delta.entries import CLOSURE, FileChanges, writer
+from backfill.store.files.log import CLOSURE, FileChanges, writer
 from backfill.store.protocol import Commit, Dates, Replace
 
 _NAMED = 3

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from functools import reduce
 from operator import and_
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,8 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from backfill.errors import ColumnError, TableError, did_you_mean
-from backfill.store.delta.log import checked_name, local_folder, required_table
-from backfill.store.delta.staging import STAGING
 
 Direction = Literal["ascending", "descending"]
 #: The least and the largest instant, both inclusive; None for no bound.
@@ -31,7 +28,7 @@ _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
 def look_up(
-    path: str | Path,
+    rows: ds.Dataset,
     *,
     key: Mapping[str, Any] = {},
     start_us: int | None = None,
@@ -41,7 +38,6 @@ def look_up(
     ends: Bounds = (None, None),
     limit: int | None = None,
     order_by: Sequence[tuple[str, Direction]] | None = None,
-    run: str | None = None,
 ) -> pa.Table:
     """The windows of a table that have these keys and overlap this range of time.
 
@@ -49,7 +45,7 @@ def look_up(
     no more than the limit and one batch of rows are held at a time.
 
     Args:
-        path: the table's folder.
+        rows: of the table, as `Store.dataset` gives them.
         key: values by column; text is turned into the column's type, None looks for NULL.
         start_us: the range's start, µs since the epoch, inclusive; None for no bound.
         end_us: the range's end, µs since the epoch, exclusive; None for no bound.
@@ -60,48 +56,28 @@ def look_up(
         limit: at most so many rows; None for all.
         order_by: columns and directions, by default the start; ties are put in the order of the
             columns that identify a window.
-        run: look into what this run wrote and did not publish, instead of the table.
 
     Returns:
         The public columns (none that begin with an underscore, nor the partition column `date`);
         times in UTC.
 
     Raises:
-        TableError: the table does not exist or cannot be read.
+        TableError: the table cannot be read.
         ColumnError: a column that the table does not have, a key's value that is not of its
             column's type, or an order that the column does not have.
     """
-    dataset = _dataset(local_folder(path), run)
-    columns = [name for name in dataset.schema.names if name != _DATE and name[:1] != "_"]
-    conditions = [_key_condition(dataset.schema, columns, *pair) for pair in key.items()]
+    columns = [name for name in rows.schema.names if name != _DATE and name[:1] != "_"]
+    conditions = [_key_condition(rows.schema, columns, *pair) for pair in key.items()]
     start, end = next((pair for pair in _TIMES if pair[0] in columns), _TIMES[0])
     single = start == end
     conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or single)
     conditions += [*_between(start, starts), *_between(end, ends)]
-    order = _order(dataset.schema, columns, start, order_by or [(start, "ascending")])
-    scanner = dataset.scanner(
-        columns=columns, filter=reduce(and_, conditions) if conditions else None
-    )
+    order = _order(rows.schema, columns, start, order_by or [(start, "ascending")])
+    scanner = rows.scanner(columns=columns, filter=reduce(and_, conditions) if conditions else None)
     try:
         return _smallest(scanner, order, limit)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise TableError(f"the table cannot be read: {error}", field=str(path)) from error
-
-
-def _dataset(folder: Path, run: str | None) -> ds.Dataset:
-    if run is None:
-        return required_table(folder).to_pyarrow_dataset()
-    staged = folder / STAGING / checked_name(run, "run")
-    if not staged.is_dir():
-        raise TableError(
-            "there are no unpublished rows from this run",
-            field=str(folder),
-            value=run,
-            way_out="To see the published rows, leave out --run",
-        )
-    # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
-    files = [str(each) for each in sorted(staged.rglob("*.parquet"))]
-    return ds.dataset(files, format="parquet")
+        raise TableError(f"the table cannot be read: {error}", field="tables") from error
 
 
 def _key_condition(

@@ -1,0 +1,1 @@
+"""Tables of Parquet files in local folders: written by Spark, committed by a log."""

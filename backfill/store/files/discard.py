@@ -1,0 +1,21 @@
+"""Discards what a run staged and did not publish."""
+
+from __future__ import annotations
+
+from backfill.store.files.log import RECORD, RUN_ID, Log
+from backfill.store.files.record import record_path
+from backfill.store.files.staging import StagedFiles, delete_files
+
+
+def discard_files(staged: StagedFiles, log: Log) -> None:
+    """Deletes a run's files and its record, except what a commit of the run has made visible."""
+    files: set[str] = set()
+    recorded = False
+    for version in log.versions():
+        metadata = log.commit(version).metadata
+        if metadata.get(RUN_ID) == staged.run_id:
+            files |= log.changes(version).added
+        recorded = recorded or metadata.get(RECORD) == staged.run_id
+    delete_files(staged, log.folder, published=files)
+    if not recorded:
+        record_path(log.folder, staged.run_id).unlink(missing_ok=True)

@@ -1,0 +1,175 @@
+"""What the tables need of a log: which files each version has, and who made it.
+
+A store writes files into a table's folder. Which of them are rows of which version is said by a
+log: that of a Delta table, or of an Iceberg table in a catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow.dataset as ds
+
+from backfill.errors import TableError
+from backfill.store.files.staging import StagedFiles
+from backfill.store.protocol import Commit, DataFile
+
+# The entries of a commit's metadata that the store makes itself.
+RUN_ID = "run_id"
+CLOSURE = "closure"
+RECORD = "record"
+
+
+class CommitFailedError(Exception):
+    """A commit was not made, or it is not known whether it was."""
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """What a commit did to the table's files.
+
+    Attributes:
+        added: paths relative to the table's folder.
+        removed: the same.
+        data: whether the rows changed; a compaction only moves them.
+    """
+
+    added: frozenset[str]
+    removed: frozenset[str]
+    data: bool
+
+
+class Version(Protocol):
+    """A version as the log has it."""
+
+    @property
+    def number(self) -> int:
+        """The version."""
+
+    @property
+    def schema(self) -> str:
+        """The columns, as `StagedFiles.schema` has them."""
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+
+    @property
+    def live(self) -> Mapping[str, int]:
+        """The sizes of the files in bytes, by path relative to the table's folder, in order."""
+
+    def statistics(self) -> tuple[DataFile, ...]:
+        """The files with their statistics, in order of path."""
+
+    def dataset(self) -> ds.Dataset:
+        """The rows, for pyarrow; files that cannot hold what a filter asks for are not opened."""
+
+
+class Log(Protocol):
+    """The log of one table."""
+
+    @property
+    def folder(self) -> Path:
+        """The table's folder, whether the table exists or not."""
+
+    def versions(self) -> list[int]:
+        """The versions in the log, oldest first; empty where there is no table."""
+
+    def since(self, version: int) -> list[int]:
+        """The versions after one, or after -1, oldest first.
+
+        Raises:
+            TableError: that version is in the log no longer.
+        """
+
+    def commit(self, version: int) -> Commit:
+        """Who made the version.
+
+        Raises:
+            TableError: the log has no entry for this version, or is damaged.
+        """
+
+    def changes(self, version: int) -> FileChanges:
+        """What the version's commit did to the files.
+
+        Raises:
+            TableError: the log has no entry for this version, or is damaged.
+        """
+
+    def open(self, version: int | None = None) -> Version | None:
+        """A version, by default the newest; None where there is no table.
+
+        Raises:
+            TableError: there is a table, but it or the version cannot be read.
+        """
+
+    def write(
+        self,
+        below: Any,
+        staged: StagedFiles,
+        removed: Sequence[str] | None,
+        metadata: Mapping[str, str],
+        *,
+        data_change: bool,
+    ) -> int | None:
+        """Makes a version on top of one, or fails because there is a newer one.
+
+        Args:
+            below: the newest version; None where there is no table.
+            staged: the files that it adds; they are in the table's folder.
+            removed: the paths that it removes; None for all, and then the schema can change.
+            metadata: of the commit.
+            data_change: whether the rows change.
+
+        Returns:
+            The version; None where only something else was made that it needs.
+
+        Raises:
+            CommitFailedError: it could not be made.
+            TableError: the files do not fit the table.
+        """
+
+    def restore(self, below: Any, version: int, metadata: Mapping[str, str]) -> int:
+        """Makes a version with the files of an older one, or fails because there is a newer one.
+
+        Args:
+            below: the newest version.
+            version: the older one.
+            metadata: of the commit.
+
+        Returns:
+            The version.
+
+        Raises:
+            CommitFailedError: it could not be made.
+        """
+
+
+def writer(commit: Commit) -> str:
+    """The run as errors name it."""
+    run_id = commit.metadata.get(RUN_ID)
+    return f"run {run_id}" if run_id else "another writer"
+
+
+def newest(log: Log) -> int:
+    """The newest version; -1 where there is no table."""
+    return max(log.versions(), default=-1)
+
+
+def required(log: Log, version: int | None = None) -> Version:
+    """A version, by default the newest.
+
+    Raises:
+        TableError: there is no table yet, or it cannot be read.
+    """
+    found = log.open(version)
+    if found is None:
+        raise TableError(
+            "the table does not exist yet",
+            field=str(log.folder),
+            way_out="`backfill run` publishes it.",
+        )
+    return found

@@ -1,0 +1,143 @@
+"""Tables of files in local folders, whichever logs say which of the files are their rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from backfill.errors import TableError
+from backfill.store.files.clean import clean_table
+from backfill.store.files.commit import commit_files
+from backfill.store.files.compact import compact_files
+from backfill.store.files.discard import discard_files
+from backfill.store.files.log import Log, required
+from backfill.store.files.names import checked_name
+from backfill.store.files.reading import read_staged, staged_dataset
+from backfill.store.files.record import read_record, recorded_by, write_record
+from backfill.store.files.restore import restore_version
+from backfill.store.files.schema import delta_schema
+from backfill.store.files.staging import STAGING, StagedFiles, write_files
+from backfill.store.files.table import FilesVersion
+from backfill.store.protocol import Cleaned, Dates, MakeRecord, Replace
+
+
+class FileStore(ABC):
+    """The tables of one job, each in a folder: `backfill.store.Store`.
+
+    Spark writes a run's files, which stay invisible, and one commit publishes them. Files that a
+    commit replaces stay on disk: older versions remain readable.
+    """
+
+    @abstractmethod
+    def log(self, name: str) -> Log:
+        """The log of a table, whether the table exists or not."""
+
+    def open(self, name: str, version: int | None = None) -> FilesVersion | None:
+        """As `Store` has it."""
+        log = self.log(name)
+        table = log.open(version)
+        return None if table is None else FilesVersion(name, log, table)
+
+    def dataset(self, name: str, run: str | None = None) -> ds.Dataset:
+        """As `Store` has it."""
+        log = self.log(name)
+        if run is None:
+            return required(log).dataset()
+        return staged_dataset(log.folder, checked_name(run, "run"))
+
+    def stage(
+        self,
+        name: str,
+        frame: DataFrame | StructType,
+        *,
+        run_id: str,
+        partition_by: tuple[str, ...],
+        sort_by: tuple[str, ...],
+        task_bytes: int | None = None,
+    ) -> StagedFiles:
+        """As `Store` has it."""
+        folder, run_id = self.log(name).folder, checked_name(run_id, "run_id")
+        if isinstance(frame, StructType):
+            schema = delta_schema(frame).to_json()
+            return StagedFiles(name, run_id, folder / STAGING / run_id, schema, partition_by, ())
+        return write_files(
+            frame,
+            folder,
+            name=name,
+            run_id=run_id,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            task_bytes=task_bytes,
+        )
+
+    def read_staged(self, spark: SparkSession, staged: StagedFiles) -> DataFrame:
+        """As `Store` has it."""
+        return read_staged(spark, staged)
+
+    def discard(self, staged: StagedFiles) -> None:
+        """As `Store` has it."""
+        discard_files(staged, self.log(staged.name))
+
+    def publish(
+        self,
+        name: str,
+        staged: StagedFiles,
+        *,
+        replace: Replace,
+        base: int | None,
+        dates: Dates,
+        metadata: Mapping[str, str],
+        record: MakeRecord,
+    ) -> int:
+        """As `Store` has it."""
+        if staged.name != name:
+            raise TableError(
+                "the files were staged for another table", field=name, value=staged.name
+            )
+        log = self.log(name)
+
+        def recorded(version: int) -> str:
+            known = None if version < 0 else recorded_by(log, version)
+            before = None if known is None else read_record(log.folder, known)
+            write_record(log.folder, staged.run_id, record(before))
+            return staged.run_id
+
+        return commit_files(
+            log,
+            staged,
+            replace,
+            base=base,
+            dates=dates,
+            metadata=metadata,
+            record=recorded,
+        )
+
+    def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
+        """As `Store` has it."""
+        return restore_version(
+            self.log(name),
+            name,
+            version,
+            run_id=checked_name(run_id, "run_id"),
+            metadata=metadata,
+        )
+
+    def clean(self, name: str, *, older_than_s: float) -> Cleaned:
+        """As `Store` has it."""
+        return clean_table(self.log(name), older_than_s=older_than_s)
+
+    def compact(
+        self, spark: SparkSession, name: str, *, run_id: str, sort_by: tuple[str, ...]
+    ) -> int | None:
+        """As `Store` has it."""
+        return compact_files(
+            spark,
+            self.log(name),
+            name,
+            run_id=checked_name(run_id, "run_id"),
+            sort_by=sort_by,
+        )
