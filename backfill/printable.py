@@ -1,4 +1,6 @@
-"""Untrusted text as it may be shown: on one line, without terminal control characters."""
+"""Untrusted text as it may be shown: on one line, without control characters or passwords."""
+
+import re
 
 
 def printable(text: str) -> str:
@@ -6,3 +8,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def shown(path: str) -> str:
+    """The path as it may be shown: without the user and password that a URL can carry."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", path)

@@ -42,6 +42,6 @@ def recompute(
         else:
             print_line("No new events since the last run.")
     elif as_json:
-        print_json(as_document(result, loaded.spec.tables))
+        print_json(as_document(result, loaded.spec))
     else:
-        print_result(result, loaded.spec.tables)
+        print_result(result, loaded.spec)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backfill.cli.checks import as_documents, print_failed
@@ -14,9 +13,10 @@ from backfill.cli.output import iso_utc, print_line, print_table
 if TYPE_CHECKING:
     from backfill.execution.run_result import Failure, RunResult
     from backfill.quality.checks import Outcome
+    from backfill.spec import JobSpec
 
 
-def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
+def as_document(result: RunResult, spec: JobSpec) -> dict[str, Any]:
     """The JSON document."""
     return {
         "ok": not result.failures,
@@ -26,7 +26,7 @@ def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
         "duplicates": result.duplicates,
         "quarantined": result.quarantined,
         "windows": {
-            name: {**asdict(window), "table": str(tables / name)}
+            name: {**asdict(window), "table": spec.table_name(name)}
             for name, window in result.windows.items()
         },
         "horizon": None if result.horizon_us is None else iso_utc(result.horizon_us),
@@ -49,7 +49,7 @@ def as_document(result: RunResult, tables: Path) -> dict[str, Any]:
     }
 
 
-def print_result(result: RunResult, tables: Path) -> None:
+def print_result(result: RunResult, spec: JobSpec) -> None:
     """Counts, and a table of the windows."""
     counts = {
         "read": result.read,
@@ -65,7 +65,7 @@ def print_result(result: RunResult, tables: Path) -> None:
     for each in result.skipped:
         print_line(f"Skipped [{each.dates[0]}, {each.dates[1]}): {each.why}.")
     rows = [
-        (name, f"{window.rows:,}", f"{window.events:,}", _short(tables / name))
+        (name, f"{window.rows:,}", f"{window.events:,}", _short(spec.table_name(name)))
         for name, window in result.windows.items()
     ]
     for name, window in result.windows.items():
@@ -85,6 +85,6 @@ def checks_of(failure: Failure) -> Sequence[Outcome]:
     return getattr(failure.error, "outcomes", ())
 
 
-def _short(path: Path) -> str:
-    """The path from here, where that is shorter."""
-    return min(os.path.relpath(path), str(path), key=len)
+def _short(table: str) -> str:
+    """Its path from here, where that is shorter; a name in a catalog as it is."""
+    return min(os.path.relpath(table), table, key=len) if os.path.isabs(table) else table

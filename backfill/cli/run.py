@@ -36,9 +36,9 @@ def run(
         progress=tell,
     )
     if as_json:
-        print_json(as_document(result, loaded.spec.tables))
+        print_json(as_document(result, loaded.spec))
     else:
-        print_result(result, loaded.spec.tables)
+        print_result(result, loaded.spec)
     if result.failures:
         for each in result.failures:
             low, high = each.dates

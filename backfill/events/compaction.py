@@ -11,7 +11,7 @@ from pyarrow.fs import PyFileSystem
 from backfill.delta_log import actions, commit_name
 from backfill.errors import SourceError
 from backfill.events.delta_source import file_path, reason, table_root
-from backfill.events.model import shown
+from backfill.printable import shown
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 from backfill.columns import column
 from backfill.errors import SourceError
 from backfill.events.files import for_spark, local_path, place
-from backfill.events.model import InputFile, Statistics, shown, whole_rows
+from backfill.events.model import InputFile, Statistics, whole_rows
+from backfill.printable import shown
 
 # Reader features that change nothing about how a live file is read.
 _HARMLESS = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})

@@ -11,7 +11,8 @@ from urllib.parse import unquote
 from pyspark.errors import PySparkException
 
 from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
-from backfill.events.model import Snapshot, shown
+from backfill.events.model import Snapshot
+from backfill.printable import shown
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # A condition's parameters where there is only a text, by Spark's names for them.

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from backfill.errors import SourceError
 from backfill.events.failures import translate
-from backfill.events.model import InputFile, shown
+from backfill.events.model import InputFile
+from backfill.printable import shown
 
 _GLOB = re.compile(r"[*?\[{]")
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
 from backfill.events.files import base_path, list_files, local_path
-from backfill.events.model import InputFile, SourceOptions, shown
+from backfill.events.model import InputFile, SourceOptions
+from backfill.printable import shown
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
 from backfill.errors import SourceError
+from backfill.printable import shown
 
 CORRUPT = "_corrupt"
 SOURCE = "_source"
@@ -156,11 +156,6 @@ class Source:
         if where is None and files == self.snapshot.inputs:
             return self.frame
         return self.read(files, where)
-
-
-def shown(path: str) -> str:
-    """The path as it may be shown: without the user and password that a URL can carry."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "", path)
 
 
 def no_line() -> Column:

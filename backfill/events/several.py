@@ -11,7 +11,8 @@ from pyspark.sql import types as T
 
 from backfill.columns import column
 from backfill.errors import ColumnError, SourceError
-from backfill.events.model import CORRUPT, SOURCE, InputFile, Snapshot, Source, shown
+from backfill.events.model import CORRUPT, SOURCE, InputFile, Snapshot, Source
+from backfill.printable import shown
 
 #: The column of the source's name.
 NAME = "source"

@@ -21,10 +21,10 @@ from backfill.events.model import (
     Source,
     SourceOptions,
     refuse_our_names,
-    shown,
     whole_rows,
 )
 from backfill.events.several import of_several
+from backfill.printable import shown
 
 FORMATS = ("parquet", "csv", "json", "access_log", "delta", "table")
 

@@ -18,7 +18,6 @@ from backfill.columns import END, START
 from backfill.compute import Built, Sliced
 from backfill.definition import Definition
 from backfill.errors import SourceError
-from backfill.events.model import shown
 from backfill.execution.lost_events import fewer
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
@@ -31,6 +30,7 @@ from backfill.planning.published_windows import published_extents
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_between
+from backfill.printable import shown
 from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow
 

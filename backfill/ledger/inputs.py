@@ -8,9 +8,9 @@ from pyspark.sql import types as T
 
 from backfill.errors import SourceError
 from backfill.events import EventRules, Source, digests, time_bounds
-from backfill.events.model import shown
 from backfill.ledger.arrival_ranges import arrived
 from backfill.ledger.record import Input, Record
+from backfill.printable import shown
 from backfill.spec import JobSpec
 
 

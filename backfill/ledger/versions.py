@@ -115,7 +115,8 @@ def changes_since(
         way_out = f"Run: backfill run {spec.path}"
         raise TableError("nothing is published yet", field=name, way_out=way_out)
     first = _first_version(table.commits, name, run)
-    before = store.open(name, first - 1) if first else None
+    earlier = [each.version for each in table.commits if each.version < first]
+    before = store.open(name, max(earlier)) if earlier else None
     window = spec.windows[name].window
     now = {each.path for each in table.files}
     then = set() if before is None else {each.path for each in before.files}

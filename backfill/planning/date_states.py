@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
-from backfill.events.model import shown
 from backfill.ledger.changed_inputs import Replaced, dates_of
 from backfill.ledger.state import State
 from backfill.planning.stages import DateState
+from backfill.printable import shown
 from backfill.time.dates import NONE, Dates
 
 _DAY = dt.timedelta(days=1)

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from backfill.columns import TIME
 from backfill.errors import SourceError
-from backfill.events.model import shown
 from backfill.ledger.arrival_ranges import can_tell
 from backfill.ledger.changed_inputs import (
     Replaced,
@@ -29,6 +28,7 @@ from backfill.planning.selection import Selection
 from backfill.planning.slicing import slices
 from backfill.planning.stages import Judged, LateInputs, MergeStage, Plan
 from backfill.planning.whole_sessions import bots_key
+from backfill.printable import shown
 from backfill.time.dates import Dates
 from backfill.windows import by_place
 

@@ -15,7 +15,8 @@ from backfill.compute import Key
 from backfill.engines import Engine
 from backfill.errors import AggregateError, JobFileError, SourceError, WindowError
 from backfill.events.failures import spark_errors
-from backfill.events.model import SOURCE, shown
+from backfill.events.model import SOURCE
+from backfill.printable import shown
 from backfill.reconciliation import final
 from backfill.reconciliation.decoders.base import GONE, ORDER, RAW, Wanted
 from backfill.reconciliation.decoders.columns import decode_columns, ordering

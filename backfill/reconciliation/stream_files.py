@@ -16,7 +16,8 @@ from backfill.errors import ColumnError, SourceError, did_you_mean
 from backfill.events import SourceOptions, open_source
 from backfill.events.failures import spark_errors
 from backfill.events.files import for_spark, list_files, local_path
-from backfill.events.model import CORRUPT, SOURCE, InputFile, shown
+from backfill.events.model import CORRUPT, SOURCE, InputFile
+from backfill.printable import shown
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.sink import not_committed
 

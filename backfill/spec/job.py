@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,18 +27,15 @@ from backfill.spec.document import Document, Place, read
 from backfill.spec.joins import join_windows
 from backfill.spec.metrics import metric_tables
 from backfill.spec.names import is_url
-from backfill.spec.settings import FileSource, JobFile, Source, context
+from backfill.spec.settings import FileSource, JobFile, Source, Tables, context
 from backfill.spec.stream import Stream
-from backfill.store import DeltaStore, Store
+from backfill.store import DeltaStore, Store, iceberg_store
 from backfill.windows import AnyWindow
 
 # Settings of the interface that a later version reads.
-_LATER = {
-    ("tables", "catalog"),
-    ("tables", "schema"),
-}
+_LATER = {("runtime",)}
 # Passwords stand here, so no value from here is ever shown.
-_SECRET = {("source", "options"), ("sources", "*", "options")}
+_SECRET = {("source", "options"), ("sources", "*", "options"), ("tables", "options")}
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,21 @@ class WindowSpec:
 
     window: AnyWindow
     aggregates: Mapping[str, Aggregate]
+
+
+@dataclass(frozen=True)
+class CatalogTables:
+    """Tables of a catalog.
+
+    Attributes:
+        catalog: its name, as it is configured.
+        schema: of the catalog.
+        options: further settings of the catalog; a password may be among them.
+    """
+
+    catalog: str
+    schema: str
+    options: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +80,9 @@ class JobSpec:
         engine: whose conventions the windows follow.
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
         windows: by name, in the file's order; then the groupings of metrics, then joins.
-        tables: the folder of the tables, absolute.
+        tables: the folder of the tables, absolute; where they are in a catalog, that of the
+            outcomes of checks.
+        lake: the tables' catalog; None for tables in the folder.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
     """
@@ -87,6 +101,7 @@ class JobSpec:
     retention_us: int | None
     windows: Mapping[str, WindowSpec]
     tables: Path
+    lake: CatalogTables | None
     stream: Stream
     checks: Checks
 
@@ -122,7 +137,15 @@ class JobSpec:
         Raises:
             TableError: they cannot be there.
         """
-        return DeltaStore(self.tables)
+        if self.lake is None:
+            return DeltaStore(self.tables)
+        return iceberg_store(self.lake.catalog, self.lake.schema, self.lake.options)
+
+    def table_name(self, name: str) -> str:
+        """Where a table is, as it is shown: its folder, or its name in the catalog."""
+        if self.lake is None:
+            return str(self.tables / name)
+        return f"{self.lake.catalog}.{self.lake.schema}.{name}"
 
     def event_rules(self, engine: Engine, arrival: tuple[str, ...], now_us: int) -> EventRules:
         """What is an event under an engine.
@@ -172,10 +195,17 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         engine=file.engine,
         retention_us=file.retention.us if file.retention else None,
         windows=types.MappingProxyType(windows),
-        tables=Path(_absolute(path, file.tables.path)),
+        tables=Path(_absolute(path, file.tables.path or f"{path.stem}-checks")),
+        lake=_lake(file.tables),
         stream=_located(path, file.stream),
         checks=_checks(path, file, document, windows),
     )
+
+
+def _lake(tables: Tables) -> CatalogTables | None:
+    if tables.catalog is None or tables.schema_ is None:
+        return None
+    return CatalogTables(tables.catalog, tables.schema_, types.MappingProxyType(tables.options))
 
 
 def _source(path: Path, file: JobFile) -> SourceOptions:

@@ -95,7 +95,7 @@ def check_window(name: str) -> str:
 
 
 def check_source(name: str) -> str:
-    """A source's name, which events have in a column, and by which joins name their sides."""
+    """The name of a source, which events have in a column, or of a catalog."""
     if not _WINDOW.fullmatch(name):
         way_out = "Use letters, digits, _ and -, and do not begin with _"
         raise JobFileError("can't be used as a name", way_out=way_out)

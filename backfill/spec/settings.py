@@ -35,6 +35,7 @@ from backfill.spec.parts import (
     listed,
     not_negative,
     number,
+    one_of,
     positive,
 )
 from backfill.spec.stream import Stream
@@ -338,10 +339,53 @@ def _windows(
     return value if info.context.others and not value else _some("window")(value)
 
 
-class Tables(Part):
-    """Where the results go."""
+_TABLE_FORMATS = ("delta", "iceberg")
 
-    path: Annotated[Text, AfterValidator(names.check_folder)]
+
+class Tables(Part):
+    """Where the results go: into a folder, or into a schema of a catalog.
+
+    With a catalog, the path is where the outcomes of checks and their pages go.
+    """
+
+    path: Annotated[Text, AfterValidator(names.check_folder)] | None = None
+    catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
+    schema_: Text | None = Field(None, alias="schema")
+    format: Annotated[str, one_of("format of tables", _TABLE_FORMATS)] | None = None
+    options: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> Tables:
+        if self.catalog is None:
+            if self.path is None:
+                raise JobFileError(
+                    "say nowhere to write the results",
+                    way_out="Write path: out, or catalog: lake and schema: web",
+                )
+            for name, given in (("schema", self.schema_), ("options", self.options)):
+                if given:
+                    raise JobFileError(
+                        "has no meaning without a catalog", field=name, way_out="Leave it out"
+                    )
+            if self.format == "iceberg":
+                raise JobFileError(
+                    "Iceberg tables are in a catalog",
+                    field="format",
+                    value=self.format,
+                    way_out="Write catalog: and schema:, or leave out format",
+                )
+        elif self.schema_ is None:
+            raise JobFileError(
+                "is missing", field="schema", way_out="Name the schema of the catalog"
+            )
+        elif self.format == "delta":
+            raise JobFileError(
+                "Delta tables of a catalog are not supported yet",
+                field="format",
+                value=self.format,
+                way_out="Write format: iceberg; or path: alone, for Delta tables in a folder",
+            )
+        return self
 
 
 class JobFile(Part):

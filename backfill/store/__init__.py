@@ -1,5 +1,6 @@
-"""Where results live: one protocol, and embedded Delta tables behind it."""
+"""Where results live: one protocol; behind it Delta tables in a folder, or Iceberg tables."""
 
+from backfill.store.catalogs import iceberg_store
 from backfill.store.delta.store import DeltaStore
 from backfill.store.file_bitmap import FileBitmap
 from backfill.store.files.lookup import Bounds, look_up
@@ -29,5 +30,6 @@ __all__ = [
     "StagedFiles",
     "Store",
     "Table",
+    "iceberg_store",
     "look_up",
 ]

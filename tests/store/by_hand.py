@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
-from backfill.store import DeltaStore, StagedFiles
+from backfill.store import StagedFiles
 from backfill.store.files.staging import STAGING, _collect
+from backfill.store.files.store import FileStore
+from backfill.store.iceberg.store import IcebergStore
 from tests.tables import version_of
 
 _COLUMNS = pa.schema(
@@ -27,10 +29,10 @@ _SCHEMA = Schema.from_arrow(_COLUMNS.append(pa.field("date", pa.date32())))
 
 
 def by_hand(
-    store: DeltaStore, run_id: str, *days: str, name: str = "sessions", piece: int = 0
+    store: FileStore, run_id: str, *days: str, name: str = "sessions", piece: int = 0
 ) -> StagedFiles:
     """A file of one window for each of the days, its key the run."""
-    folder = store.folder(name) / STAGING / run_id
+    folder = store.log(name).folder / STAGING / run_id
     folder.mkdir(parents=True)
     for day in days:
         start = datetime.fromisoformat(f"{day}T12:00:00.000001+00:00")
@@ -49,7 +51,7 @@ def by_hand(
 
 
 def publish_to(
-    store: DeltaStore,
+    store: FileStore,
     staged: StagedFiles,
     replace: Literal["all"] | Sequence[str] = "all",
     *,
@@ -88,7 +90,13 @@ def day(text: str) -> list[tuple[date, date]]:
     return [(start, start + timedelta(days=1))]
 
 
-def content(store: DeltaStore, name: str = "sessions", version: int | None = None) -> list[str]:
-    """The key and the date of every row, read by the Delta library."""
-    table = DeltaTable(store.folder(name), version=version).to_pyarrow_table()
+def content(store: FileStore, name: str = "sessions", version: int | None = None) -> list[str]:
+    """The key and the date of every row, read by the library of the tables."""
+    if isinstance(store, IcebergStore):
+        found = store.catalog.load_table((*store.namespace, name))
+        numbers = {each.sequence_number: each.snapshot_id for each in found.snapshots()}
+        snapshot = None if version is None else numbers[version + 1]
+        table = found.scan(snapshot_id=snapshot).to_arrow()
+    else:
+        table = DeltaTable(store.log(name).folder, version=version).to_pyarrow_table()
     return sorted(f"{row['user_id']} {row['date']}" for row in table.to_pylist())

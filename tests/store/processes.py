@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 from backfill.errors import TableError
-from backfill.store import DeltaStore
+from tests.lake import store_in
 from tests.store.by_hand import by_hand, day, days, publish_to
 from tests.tables import paths_of, version_of
 
@@ -24,7 +24,7 @@ def publish_dates(
     root: Path, dates: Sequence[str], run_id: str, barrier: Barrier, won: Queue[tuple[str, str]]
 ) -> None:
     """First runs of a table for each of the dates, each at the same moment as the others'."""
-    store = DeltaStore(root)
+    store = store_in(root)
     for number, date in enumerate(dates):
         name = f"table{number}"
         staged = by_hand(store, run_id, date, name=name)
@@ -38,7 +38,7 @@ def publish_dates(
 
 def publish_for_ever(root: Path, name: str, dates: Sequence[str], ready: Event) -> None:
     """Runs that replace all dates, by turns the whole table or its files."""
-    store = DeltaStore(root)
+    store = store_in(root)
     for number in count():
         base = version_of(store, "sessions")
         staged = by_hand(store, f"{name}.{number}", *dates)

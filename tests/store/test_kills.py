@@ -8,9 +8,9 @@ import signal
 import time
 from pathlib import Path
 
-from deltalake import DeltaTable
+import pytest
 
-from backfill.store import DeltaStore
+from tests.lake import store_in
 from tests.store.by_hand import content
 from tests.store.processes import context, publish_for_ever
 from tests.tables import commits_of, files_of, record_of, version_of
@@ -18,15 +18,15 @@ from tests.tables import commits_of, files_of, record_of, version_of
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    store = DeltaStore(tmp_path)
+@pytest.mark.parametrize("place", ["out", "lake"])
+def test_killed_at_random_moments(tmp_path: Path, place: str) -> None:
+    root = tmp_path / place
+    store = store_in(root)
     chance = random.Random(4)
     seen = -1
     for kill in range(25):
         ready = context.Event()
-        process = context.Process(
-            target=publish_for_ever, args=(tmp_path, f"k{kill}", DATES, ready)
-        )
+        process = context.Process(target=publish_for_ever, args=(root, f"k{kill}", DATES, ready))
         process.start()
         assert ready.wait(60)
         time.sleep(chance.uniform(0, 0.15))
@@ -48,7 +48,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert record["runs"] == [each.metadata["run_id"] for each in reversed(commits)]
     assert seen > 4, "the test must kill runs, not only starts"
 
-    folder = store.folder("sessions")
+    folder = store.log("sessions").folder
     named = {file.path for v in range(seen + 1) for file in files_of(store, "sessions", version=v)}
     cleaned = store.clean("sessions", older_than_s=0)
     assert cleaned.staged + cleaned.files + cleaned.records > 0
@@ -57,4 +57,4 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert not list((folder / "_staging").iterdir())
     assert len(list((folder / "_record").iterdir())) == seen + 1
     for version in range(0, seen + 1, 10):
-        assert DeltaTable(folder, version=version).to_pyarrow_table().num_rows == len(DATES)
+        assert len(content(store, version=version)) == len(DATES)

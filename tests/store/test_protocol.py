@@ -1,4 +1,4 @@
-"""What every store does: Delta's, and the one in memory that tests use."""
+"""What every store does: Delta's, Iceberg's, and the one in memory that tests use."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
 from backfill.store import APART, FILE, DeltaStore, Store, Table
+from tests.lake import lake
 from tests.memory_store import MemoryStore
 
 MONDAY, TUESDAY = (
@@ -23,9 +24,11 @@ OTHER = ("b", "2024-01-02", "2024-01-02 12:00:00")
 Windows = Callable[..., DataFrame]
 
 
-@pytest.fixture(params=["delta", "memory"])
+@pytest.fixture(params=["delta", "iceberg", "memory"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return DeltaStore(tmp_path / "any") if request.param == "delta" else MemoryStore()
+    folder = tmp_path / "any"
+    stores = {"delta": lambda: DeltaStore(folder), "iceberg": lambda: lake(folder)}
+    return {**stores, "memory": MemoryStore}[request.param]()
 
 
 def publish(store: Store, frame: DataFrame | StructType, run: str, **options: Any) -> int:

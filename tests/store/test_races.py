@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from backfill.errors import BackfillError
-from backfill.store import DeltaStore, StagedFiles
+from backfill.store import StagedFiles
+from backfill.store.files.store import FileStore
+from tests.lake import store_in
 from tests.store.by_hand import by_hand, content, day
 from tests.store.processes import context, publish_dates
 from tests.tables import commits_of, paths_of, record_of
@@ -20,7 +22,14 @@ from tests.tables import commits_of, paths_of, record_of
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
 
+#: Of Delta tables, and of an Iceberg catalog.
+PLACES = ["out", "lake"]
 DAYS = [f"2024-01-{number:02}" for number in range(1, 32)]
+
+
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
+    return store_in(tmp_path / request.param)
 
 
 def race(
@@ -44,7 +53,7 @@ def race(
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("round", range(5))
 def test_disjoint_runs_all_succeed(
-    store: DeltaStore, publish: Publish, exists: bool, round: int
+    store: FileStore, publish: Publish, exists: bool, round: int
 ) -> None:
     base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
     runs = [(by_hand(store, f"r{d}", d), [], day(d)) for d in DAYS[:6]]
@@ -64,7 +73,7 @@ def test_disjoint_runs_all_succeed(
 @pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.parametrize("round", range(5))
 def test_of_runs_that_meet_on_an_empty_date_one_wins(
-    store: DeltaStore, publish: Publish, exists: bool, everything: bool, round: int
+    store: FileStore, publish: Publish, exists: bool, everything: bool, round: int
 ) -> None:
     base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
     replace: Any = "all" if everything else []
@@ -77,11 +86,11 @@ def test_of_runs_that_meet_on_an_empty_date_one_wins(
         store.discard(staged)
     kept = [] if everything or not exists else ["first 2023-01-01"]
     assert content(store) == [*kept, f"r{won[0]} 2024-01-01"]
-    assert len(list(store.folder("sessions").rglob("*.parquet"))) == 1 + exists
+    assert len(list(store.log("sessions").folder.rglob("*.parquet"))) == 1 + exists
     assert record_of(store, "sessions") == {"runs": [*(["first"] if exists else []), f"r{won[0]}"]}
 
 
-def test_of_runs_that_replace_the_same_file_one_wins(store: DeltaStore, publish: Publish) -> None:
+def test_of_runs_that_replace_the_same_file_one_wins(store: FileStore, publish: Publish) -> None:
     publish(by_hand(store, "first", *DAYS[:2]))
     monday, tuesday = paths_of(store, "sessions")
     runs = [
@@ -92,13 +101,14 @@ def test_of_runs_that_replace_the_same_file_one_wins(store: DeltaStore, publish:
     assert [type(each) for each in results].count(int) == 1
 
 
-def test_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_processes(tmp_path: Path, place: str) -> None:
     """Four create two tables: one each for a date of its own, one all for the same."""
     barrier, results = context.Barrier(4), context.Queue()
     processes = [
         context.Process(
             target=publish_dates,
-            args=(tmp_path, (DAYS[number], "2024-02-01"), f"r{number}", barrier, results),
+            args=(tmp_path / place, (DAYS[number], "2024-02-01"), f"r{number}", barrier, results),
         )
         for number in range(4)
     ]
@@ -108,7 +118,7 @@ def test_processes(tmp_path: Path) -> None:
     for process in processes:
         process.join(60)
         assert process.exitcode == 0
-    store = DeltaStore(tmp_path)
+    store = store_in(tmp_path / place)
     assert content(store, "table0") == [f"r{n} {DAYS[n]}" for n in range(4)]
     assert sorted(record_of(store, "table0")["runs"]) == ["r0", "r1", "r2", "r3"]
     (winner,) = (run_id for name, run_id in won if name == "table1")

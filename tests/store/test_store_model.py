@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from backfill.errors import TableError
-from backfill.store import DeltaStore
 from backfill.store.files.record import write_record
 from backfill.store.files.staging import move_files
+from tests.lake import store_in
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.tables import paths_of, record_of, version_of
 
@@ -34,15 +34,21 @@ class Version:
 
 
 class Store(RuleBasedStateMachine):
+    place = "out"
+
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
-        self.store = DeltaStore(self.root)
+        self.store = store_in(self.root / self.place)
         self.versions: list[Version] = []
         self.started = 0
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
+
+    @property
+    def folder(self) -> Path:
+        return self.store.log("sessions").folder
 
     def run_id(self) -> str:
         self.started += 1
@@ -108,10 +114,10 @@ class Store(RuleBasedStateMachine):
             self.versions.append(Version(old.rows, old.runs, None))
         assert made == len(self.versions) - 1
 
-    @precondition(lambda self: self.versions)
+    @precondition(lambda self: self.versions and self.place == "out")
     @rule()
     def others_join_files(self) -> None:
-        DeltaTable(self.store.folder("sessions")).optimize.compact()
+        DeltaTable(self.folder).optimize.compact()
         if version_of(self.store, "sessions") == len(self.versions):
             old = self.versions[-1]
             self.versions.append(Version(old.rows, old.runs, frozenset()))
@@ -121,14 +127,14 @@ class Store(RuleBasedStateMachine):
         run_id = self.run_id()
         staged = by_hand(self.store, run_id, date)
         if moved:
-            move_files(staged, self.store.folder("sessions"))
-            write_record(self.store.folder("sessions"), run_id, {"runs": ["dead"]})
+            move_files(staged, self.folder)
+            write_record(self.folder, run_id, {"runs": ["dead"]})
 
     @rule()
     def clean(self) -> None:
         # Everybody is dead by now.
         self.store.clean("sessions", older_than_s=-1)
-        folder = self.store.folder("sessions")
+        folder = self.folder
         assert not list((folder / "_staging").glob("*"))
         if self.versions:
             named = {
@@ -152,5 +158,11 @@ class Store(RuleBasedStateMachine):
                 assert record == {"runs": list(expected.runs)}
 
 
+class Lake(Store):
+    place = "lake"
+
+
 TestStore = Store.TestCase
 TestStore.settings = settings(deadline=None, max_examples=20, stateful_step_count=20)
+TestLake = Lake.TestCase
+TestLake.settings = settings(deadline=None, max_examples=10, stateful_step_count=20)

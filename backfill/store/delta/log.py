@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -43,6 +43,9 @@ class DeltaVersion:
         """As `Version` has it."""
         return live_files(self.table)
 
+    #: Of Delta's files none has them.
+    whole: Collection[str] = ()
+
     def statistics(self) -> tuple[DataFile, ...]:
         """As `Version` has it."""
         return live_with_statistics(self._folder, self.table)
@@ -54,6 +57,9 @@ class DeltaVersion:
 
 class DeltaLog:
     """The log in a table's folder: `backfill.store.files.log.Log`."""
+
+    #: The log keeps every commit.
+    forgotten: str | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

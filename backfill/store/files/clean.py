@@ -41,6 +41,8 @@ def _named(log: Log) -> tuple[set[str], set[Path]]:
         run_id = log.commit(version).metadata.get(RECORD)
         if run_id:
             records.add(record_path(log.folder, run_id))
+    if log.forgotten:
+        records.add(record_path(log.folder, log.forgotten))
     return files, records
 
 

@@ -6,7 +6,7 @@ log: that of a Delta table, or of an Iceberg table in a catalog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,6 +61,10 @@ class Version(Protocol):
     def live(self) -> Mapping[str, int]:
         """The sizes of the files in bytes, by path relative to the table's folder, in order."""
 
+    @property
+    def whole(self) -> Collection[str]:
+        """The paths of files that have the partition columns in them."""
+
     def statistics(self) -> tuple[DataFile, ...]:
         """The files with their statistics, in order of path."""
 
@@ -74,6 +78,10 @@ class Log(Protocol):
     @property
     def folder(self) -> Path:
         """The table's folder, whether the table exists or not."""
+
+    @property
+    def forgotten(self) -> str | None:
+        """The run whose record the oldest version has, if only a commit before it named one."""
 
     def versions(self) -> list[int]:
         """The versions in the log, oldest first; empty where there is no table."""

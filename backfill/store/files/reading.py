@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import reduce
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -17,21 +18,28 @@ from backfill.session_conf import local_listing
 from backfill.store.files.log import Version
 from backfill.store.files.schema import spark_schema
 from backfill.store.files.staging import STAGING, StagedFiles
+from backfill.store.protocol import FILE
 
 
 def read_files(
-    spark: SparkSession, folder: Path, table: Version, files: Collection[str] | None = None
+    spark: SparkSession,
+    folder: Path,
+    table: Version,
+    files: Collection[str] | None = None,
+    *,
+    with_file: bool = False,
 ) -> DataFrame:
     """The rows of the table's live files, columns in the table's order.
 
     Spark takes the partition columns from the folders' names, typed as the table has them, and
-    so skips files by them.
+    so skips files by them; but not of files that have these columns themselves.
 
     Args:
         spark: the session.
         folder: the table's folder.
         table: the table, at the version to read.
         files: the live files to read; all by default.
+        with_file: with the column FILE.
 
     Raises:
         TableError: files of this version are gone, or a file does not belong to it.
@@ -47,7 +55,18 @@ def read_files(
             )
         paths = dict.fromkeys(files)
     check_present(folder, table.number, paths)
-    return _rows(spark, folder, Schema.from_json(table.schema), paths)
+    schema = Schema.from_json(table.schema)
+    # Spark knows a file's path only directly above a scan, and as a whole.
+    kinds: dict[tuple[bool, int], list[str]] = {}
+    for path in paths:
+        kinds.setdefault((path in table.whole, 1 + path.count("/")), []).append(path)
+    found = []
+    for (whole, parts), own in (kinds or {(False, 1): []}).items():
+        rows = _rows(spark, folder, schema, own, whole=whole)
+        if with_file:
+            rows = rows.withColumn(FILE, F.substring_index(F.input_file_name(), "/", -parts))
+        found.append(rows)
+    return reduce(DataFrame.unionByName, found)
 
 
 def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
@@ -75,15 +94,23 @@ def staged_dataset(folder: Path, run: str) -> ds.Dataset:
     return ds.dataset(files, format="parquet")
 
 
-def _rows(spark: SparkSession, folder: Path, delta: Schema, paths: Collection[str]) -> DataFrame:
+def _rows(
+    spark: SparkSession,
+    folder: Path,
+    delta: Schema,
+    paths: Collection[str],
+    *,
+    whole: bool = False,
+) -> DataFrame:
     schema = spark_schema(delta)
     if not paths:
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
         return spark.range(0).select(*nothing)
     with local_listing(spark):
+        layout = {"recursiveFileLookup": "true"} if whole else {"basePath": str(folder)}
         rows = (
             spark.read.schema(schema)
-            .option("basePath", str(folder))
+            .options(**layout)
             .parquet(*(_literal(folder / path) for path in paths))
         )
     # Spark has the partition columns last, where runs write them too.

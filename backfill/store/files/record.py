@@ -35,7 +35,7 @@ def recorded_by(log: Log, version: int) -> str | None:
         if run_id is not None:
             # Empty for a version restored from before all records: it has none.
             return run_id or None
-    return None
+    return log.forgotten
 
 
 def read_record(folder: Path, run_id: str) -> dict[str, Any]:

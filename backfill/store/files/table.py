@@ -7,13 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from backfill.store.files.log import Log, Version
 from backfill.store.files.reading import read_files
 from backfill.store.files.record import read_record, recorded_by
 from backfill.store.files.stats import added_up
-from backfill.store.protocol import FILE, Commit, DataFile
+from backfill.store.protocol import Commit, DataFile
 
 
 class FilesVersion:
@@ -46,13 +45,7 @@ class FilesVersion:
         self, spark: SparkSession, files: Collection[str] | None = None, *, with_file: bool = False
     ) -> DataFrame:
         """As `Table` has it."""
-        rows = read_files(spark, self._log.folder, self._table, files)
-        if not with_file:
-            return rows
-        # Below the table's folder: the partitions and the name. Spark knows the path only directly
-        # above a scan.
-        parts = 1 + len(self._table.partition_by)
-        return rows.withColumn(FILE, F.substring_index(F.input_file_name(), "/", -parts))
+        return read_files(spark, self._log.folder, self._table, files, with_file=with_file)
 
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """As `Table` has it."""

@@ -1,0 +1,31 @@
+"""Stores of tables in catalogs, whose libraries are loaded where they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backfill.errors import TableError
+from backfill.store.protocol import Store
+
+
+def iceberg_store(catalog: str, schema: str, options: Mapping[str, str] = {}) -> Store:
+    """Iceberg tables of a catalog.
+
+    Args:
+        catalog: its name, as pyiceberg is configured.
+        schema: the namespace of the tables.
+        options: further settings of the catalog.
+
+    Raises:
+        TableError: pyiceberg is not installed.
+    """
+    try:
+        from backfill.store.iceberg.store import IcebergStore
+    except ImportError as error:
+        raise TableError(
+            f"Iceberg tables need a library that is missing: {error.name}",
+            field="tables.catalog",
+            value=catalog,
+            way_out="pip install 'backfill[iceberg]'",
+        ) from error
+    return IcebergStore(catalog, schema, options)

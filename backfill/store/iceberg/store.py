@@ -1,0 +1,98 @@
+"""The tables of a job in a catalog of Iceberg tables.
+
+Spark writes the files, the `pyiceberg` library commits them: no extra jar, and any reader of
+Iceberg can open the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from backfill.columns import column
+from backfill.errors import TableError
+from backfill.store.files.names import checked_name
+from backfill.store.files.staging import StagedFiles
+from backfill.store.files.store import FileStore
+from backfill.store.iceberg.log import IcebergLog, unanswered
+from backfill.store.iceberg.schema import widened
+
+
+class IcebergStore(FileStore):
+    """The tables of one job, each an Iceberg table of a namespace.
+
+    Args:
+        name: of the catalog, as `pyiceberg` is configured: in `~/.pyiceberg.yaml`, or by
+            environment variables such as PYICEBERG_CATALOG__LAKE__URI.
+        namespace: in the catalog; parts are separated by dots.
+        options: further settings of the catalog, or others.
+    """
+
+    def __init__(self, name: str, namespace: str, options: Mapping[str, str] = {}) -> None:
+        self.name = name
+        self.namespace = tuple(namespace.split("."))
+        self._options = options
+        self._logs: dict[str, IcebergLog] = {}
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog.
+
+        Raises:
+            TableError: it is not configured, or fails.
+        """
+        try:
+            return load_catalog(self.name, **self._options)
+        except Exception as error:
+            found = unanswered("tables.catalog", error)
+            raise TableError(
+                found.problem,
+                field="tables.catalog",
+                value=self.name,
+                way_out="Configure it as pyiceberg reads it: in ~/.pyiceberg.yaml, or by "
+                f"PYICEBERG_CATALOG__{self.name.upper()}__URI and other variables",
+            ) from error
+
+    def log(self, name: str) -> IcebergLog:
+        """As `FileStore` has it.
+
+        The same for each call: a catalog may choose another place whenever it is asked where a
+        table will be.
+        """
+        if name not in self._logs:
+            identifier = (*self.namespace, checked_name(name, "table"))
+            self._logs[name] = IcebergLog(self.catalog, identifier)
+        return self._logs[name]
+
+    def stage(
+        self,
+        name: str,
+        frame: DataFrame | StructType,
+        *,
+        run_id: str,
+        partition_by: tuple[str, ...],
+        sort_by: tuple[str, ...],
+        task_bytes: int | None = None,
+    ) -> StagedFiles:
+        """As `Store` has it."""
+        schema = frame if isinstance(frame, StructType) else frame.schema
+        wanted = widened(schema)
+        assert isinstance(wanted, StructType)
+        if isinstance(frame, StructType):
+            frame = wanted
+        elif [each.dataType for each in wanted] != [each.dataType for each in schema]:
+            frame = frame.select(
+                *(column(each.name).cast(each.dataType).alias(each.name) for each in wanted)
+            )
+        return super().stage(
+            name,
+            frame,
+            run_id=run_id,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            task_bytes=task_bytes,
+        )

@@ -1,0 +1,127 @@
+"""What a commit adds to an Iceberg table: data files, and columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg import types as I
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+
+from backfill.errors import TableError
+from backfill.store.files.names import partition_values
+from backfill.store.files.staging import StagedFiles
+from backfill.store.iceberg.schema import iceberg_schema, store_schema
+from backfill.store.iceberg.snapshots import local_path
+
+_EPOCH = dt.date(1970, 1, 1)
+
+
+def data_files(staged: StagedFiles, metadata: TableMetadata) -> Iterator[DataFile]:
+    """The staged files, which are in the table's folder, as its manifests have them."""
+    schema = metadata.schema()
+    plan = compute_statistics_plan(schema, metadata.properties)
+    columns = parquet_path_to_id_mapping(schema)
+    folder = metadata.location.rstrip("/")
+    for file in staged.files:
+        location = f"{folder}/{file.path}"
+        statistics = data_file_statistics_from_parquet_metadata(
+            pq.read_metadata(local_path(location)), plan, columns
+        )
+        yield DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.PARQUET,
+            partition=_partition(file.path, staged.partition_by, schema),
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+def partitioning(schema: Schema, names: Iterable[str]) -> PartitionSpec:
+    """A partition for each value of these columns."""
+    fields = [
+        PartitionField(
+            source_id=schema.find_field(name).field_id,
+            field_id=1000 + place,
+            transform=IdentityTransform(),
+            name=name,
+        )
+        for place, name in enumerate(names)
+    ]
+    return PartitionSpec(*fields)
+
+
+def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> None:
+    """Lets the table have the columns that its new rows have, and no others, in their order.
+
+    Args:
+        update: of the table's schema.
+        now: the table's.
+        wanted: that of the rows, as `StagedFiles.schema` has it.
+        name: the table's, for the message.
+
+    Raises:
+        TableError: a column has another type.
+    """
+    types = {each["name"]: each["type"] for each in json.loads(wanted)["fields"]}
+    own = {each["name"]: each["type"] for each in json.loads(store_schema(now))["fields"]}
+    new = {each.name: each.field_type for each in iceberg_schema(wanted).fields}
+    for column, kind in own.items():
+        if column not in types:
+            update.delete_column(column)
+        elif kind != types[column]:
+            raise TableError(
+                f"is {_shown(types[column])} now, and was {_shown(kind)}, which an Iceberg table "
+                "can't change",
+                field=f"{name}.{column}",
+                way_out="Give the column another name, or publish into another table",
+            )
+    for column, field_type in new.items():
+        if column not in own:
+            update.add_column(column, field_type)
+    order = [*(each for each in own if each in types), *(each for each in types if each not in own)]
+    if order != list(types):
+        update.move_first(next(iter(types)))
+        for before, column in pairwise(types):
+            update.move_after(column, before)
+
+
+def _partition(path: str, partition_by: tuple[str, ...], schema: Schema) -> Record:
+    texts = partition_values(path, partition_by)
+    return Record(*(_value(texts[each], schema.find_field(each)) for each in partition_by))
+
+
+def _value(text: str | None, field: I.NestedField) -> Any:
+    if text is None or isinstance(field.field_type, I.StringType):
+        return text
+    if isinstance(field.field_type, I.DateType):
+        return (dt.date.fromisoformat(text) - _EPOCH).days
+    if isinstance(field.field_type, I.IntegerType | I.LongType):
+        return int(text)
+    raise TableError(
+        f"a table can't be partitioned by a column of type {field.field_type}", field=field.name
+    )
+
+
+def _shown(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)
