@@ -359,7 +359,8 @@ class Tables(Part):
         if self.catalog is None:
             if self.path is None:
                 raise JobFileError(
-                    "say nowhere to write the results",
+                    "is missing",
+                    field="path",
                     way_out="Write path: out, or catalog: lake and schema: web",
                 )
             for name, given in (("schema", self.schema_), ("options", self.options)):

@@ -29,6 +29,7 @@ from backfill.errors import SourceError
 from tests.execution.joined import JOINS
 from tests.execution.mixed import check_run, tables
 from tests.execution.world import COUNTS, GAP, METRICS, SLIDING, WINDOWS, World, at
+from tests.lake import lake
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
@@ -143,13 +144,19 @@ def steps(sequences: int) -> settings:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("with_id", [False, True])
-def test_any_sequence_of_runs(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
+@pytest.mark.parametrize(
+    ("with_id", "iceberg"), [(False, False), (True, False), (True, True)], ids=str
+)
+def test_any_sequence_of_runs(
+    spark: SparkSession, tmp_path: Path, with_id: bool, iceberg: bool
+) -> None:
     numbers = itertools.count()
 
     def make() -> World:
         windows = (*WINDOWS, "moving", "shared")
-        return World(tmp_path / str(next(numbers)), spark, with_id, windows=windows, gate=True)
+        folder = tmp_path / str(next(numbers))
+        store = lake(folder / "lake") if iceberg else None
+        return World(folder, spark, with_id, windows=windows, gate=True, store=store)
 
     run_state_machine_as_test(machine(make, EVENTS), settings=steps(SEQUENCES))
 

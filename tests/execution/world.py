@@ -25,6 +25,7 @@ from backfill.execution.run_result import RunResult
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store
+from backfill.store.iceberg.store import IcebergStore
 from backfill.time.dates import ALL, Dates, date_of
 from tests import reference, reference_bots, reference_rules
 from tests.execution import joined
@@ -509,8 +510,12 @@ class World:
         return list(zip(*columns, strict=True))
 
     def _table(self, name: str) -> pa.Table:
-        if not isinstance(self.store, MemoryStore):
+        if self.store is None:
             return DeltaTable(self.folder / "out" / name).to_pyarrow_table()
+        if isinstance(self.store, IcebergStore):
+            table = self.store.catalog.load_table((*self.store.namespace, name))
+            return table.scan().to_arrow()
+        assert isinstance(self.store, MemoryStore)
         table = self.store.open(name)
         assert table is not None
         parts = [each.rows for each in table.contents.values()]

@@ -27,7 +27,7 @@ from backfill.printable import shown
 from backfill.store.files.log import RECORD, CommitFailedError, FileChanges
 from backfill.store.files.names import first_line
 from backfill.store.files.staging import StagedFiles
-from backfill.store.iceberg.schema import iceberg_schema
+from backfill.store.iceberg.schema import iceberg_schema, store_schema
 from backfill.store.iceberg.snapshots import (
     DATA_CHANGE,
     PREFIX,
@@ -36,6 +36,7 @@ from backfill.store.iceberg.snapshots import (
     changes_of,
     local_path,
     number,
+    partitioned_by,
     snapshots,
 )
 from backfill.store.iceberg.writing import data_files, fit_schema, partitioning
@@ -134,15 +135,8 @@ class IcebergLog:
             return self._create(staged, metadata)
         gone = below.entries if removed is None else dict.fromkeys(removed)
         files = [below.entries[path] for path in gone]
-
-        def change(transaction: Transaction) -> None:
-            if removed is None and below.schema != staged.schema:
-                with transaction.update_schema(allow_incompatible_changes=True) as update:
-                    fit_schema(update, below.table.schema(), staged.schema, self._name)
-            added = data_files(staged, transaction.table_metadata)
-            _overwrite(transaction, list(added), files, metadata, data_change)
-
-        return self._committed(below.table, change, metadata)
+        fits = removed is not None
+        return self._replace(below.table, staged, files, metadata, fits, data_change)
 
     def restore(self, below: IcebergVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""
@@ -165,21 +159,49 @@ class IcebergLog:
         return self._committed(below.table, change, metadata)
 
     def _create(self, staged: StagedFiles, metadata: Mapping[str, str]) -> int:
-        def fill(transaction: Transaction) -> None:
-            added = data_files(staged, transaction.table_metadata)
-            _overwrite(transaction, list(added), [], metadata, True)
-
         table = self._loaded()
         if table is not None:
-            # Somebody wanted an empty one.
-            return self._committed(table, fill, metadata)
+            # Somebody has made it, perhaps with properties of their own.
+            if partitioned_by(table) != staged.partition_by:
+                raise TableError(
+                    "the table is partitioned by other columns: "
+                    + (", ".join(partitioned_by(table)) or "none"),
+                    field=self._name,
+                    value=staged.partition_by,
+                    way_out="Drop it, or publish elsewhere.",
+                )
+            return self._replace(table, staged, [], metadata, False, True)
         with _failing():
             transaction = self._new(staged)
             mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
             transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-            fill(transaction)
+            added = data_files(staged, transaction.table_metadata)
+            _overwrite(transaction, list(added), [], metadata, True)
             transaction.commit_transaction()
         return self._made(metadata)
+
+    def _replace(
+        self,
+        table: Table,
+        staged: StagedFiles,
+        removed: Sequence[DataFile],
+        metadata: Mapping[str, str],
+        fits: bool,
+        data_change: bool,
+    ) -> int:
+        """Adds files and removes others; `fits`: they have the table's columns."""
+
+        def change(transaction: Transaction) -> None:
+            if not fits and store_schema(table.schema()) != staged.schema:
+                with transaction.update_schema(allow_incompatible_changes=True) as update:
+                    fit_schema(update, table.schema(), staged.schema, self._name)
+            if TableProperties.DEFAULT_NAME_MAPPING not in table.properties:
+                mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+                transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+            added = data_files(staged, transaction.table_metadata)
+            _overwrite(transaction, list(added), removed, metadata, data_change)
+
+        return self._committed(table, change, metadata)
 
     def _new(self, staged: StagedFiles | None = None) -> Transaction:
         """What would make the table."""

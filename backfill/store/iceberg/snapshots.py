@@ -80,8 +80,30 @@ def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
 
 
 def relative(table: Table, path: str) -> str:
-    """A file as it is named within the table; another writer may have put it elsewhere."""
-    return path.removeprefix(f"{table.location().rstrip('/')}/")
+    """A file as it is named within the table; another writer may have put it elsewhere.
+
+    Writers also write one place in several ways, such as file:/data and file:///data.
+    """
+    folder = local_path(table.location()) or table.location()
+    return (local_path(path) or path).removeprefix(f"{folder.rstrip('/')}/")
+
+
+def partitioned_by(table: Table) -> tuple[str, ...]:
+    """The columns whose values have a partition each.
+
+    Raises:
+        TableError: partitions are made otherwise.
+    """
+    fields = table.spec().fields
+    other = [each for each in fields if not isinstance(each.transform, IdentityTransform)]
+    if other:
+        raise TableError(
+            f"the table is partitioned by {other[0].transform} of a column",
+            field=".".join(table.name()),
+            value=other[0].name,
+            way_out="Publish into another table, which is then partitioned by date",
+        )
+    return tuple(table.schema().find_column_name(each.source_id) or "" for each in fields)
 
 
 class IcebergVersion:
@@ -100,16 +122,7 @@ class IcebergVersion:
     @cached_property
     def partition_by(self) -> tuple[str, ...]:
         """As `Version` has it."""
-        fields = self.table.spec().fields
-        other = [each for each in fields if not isinstance(each.transform, IdentityTransform)]
-        if other:
-            raise TableError(
-                f"the table is partitioned by {other[0].transform} of a column",
-                field=".".join(self.table.name()),
-                value=other[0].name,
-                way_out="Publish into another table, which is then partitioned by date",
-            )
-        return tuple(self.table.schema().find_column_name(each.source_id) or "" for each in fields)
+        return partitioned_by(self.table)
 
     @cached_property
     def entries(self) -> Mapping[str, IcebergFile]:

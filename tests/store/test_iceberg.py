@@ -1,0 +1,246 @@
+"""Iceberg tables of ours, which other writers tend: what they change, a run takes as it is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill.errors import TableError
+from backfill.store import look_up
+from backfill.store.iceberg.store import IcebergStore
+from tests.lake import lake, options
+from tests.store.by_hand import by_hand, content, day, publish_to
+from tests.store.iceberg_spark import PACKAGES
+from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
+
+Windows = Callable[..., DataFrame]
+
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+MONDAY, TUESDAY = "2024-01-01 10:00:00", "2024-01-02 09:00:00"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> IcebergStore:
+    return lake(tmp_path / "lake")
+
+
+def table_of(store: IcebergStore, name: str = "sessions") -> Any:
+    return store.catalog.load_table((*store.namespace, name))
+
+
+def publish(store: IcebergStore, frame: DataFrame, run: str, **more: Any) -> int:
+    staged = store.stage("sessions", frame, run_id=run, partition_by=("date",), sort_by=())
+    return publish_to(store, staged, **more)
+
+
+def test_a_table_as_its_readers_see_it(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", *DAYS[:2]), metadata={"kind": "run"})
+    table = table_of(store)
+    assert [(each.name, str(each.transform)) for each in table.spec().fields] == [
+        ("date", "identity")
+    ]
+    assert table.location().endswith("/lake/warehouse/web/sessions")
+    summary = table.current_snapshot().summary.additional_properties
+    assert summary["backfill.run_id"] == "r1"
+    assert summary["backfill.kind"] == "run"
+    assert summary["added-records"] == "2"
+    assert table.scan(row_filter="date = '2024-01-02'").to_arrow().num_rows == 1
+    assert table.scan(row_filter="user_id > 'r1'").to_arrow().num_rows == 0
+    # Nothing of a run that has not published yet, nor in the log.
+    by_hand(store, "r2", DAYS[2])
+    assert content(store) == [f"r1 {each}" for each in DAYS[:2]]
+    assert len(table_of(store).snapshots()) == 1
+
+
+def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: Windows) -> None:
+    frame = windows(("a", DAYS[0], MONDAY))
+    publish(store, frame, "r1")
+    more = frame.select("user_id", F.lit(1.5).alias("revenue"), *frame.columns[1:])
+    with pytest.raises(TableError, match="columns or types of the new files do not match"):
+        publish(store, more, "r2", replace=[])
+    publish(store, more, "r3")
+    assert rows_of(store, spark, "sessions").columns == more.columns
+    assert rows_of(store, spark, "sessions").collect()[0].revenue == 1.5
+    publish(store, frame.drop("is_open"), "r4")
+    assert rows_of(store, spark, "sessions").columns == frame.drop("is_open").columns
+    assert table_of(store).scan().to_arrow().num_rows == 1
+    # The first version has the columns that it had.
+    first = store.open("sessions", 0)
+    assert first is not None
+    assert first.read(spark).collect() == frame.collect()
+    with pytest.raises(TableError, match="the table has other columns since"):
+        store.restore("sessions", 0, run_id="r5", metadata={})
+    text = frame.drop("is_open").withColumn("events", F.col("events").cast("string"))
+    with pytest.raises(TableError, match="is string now, and was long, which an Iceberg table"):
+        publish(store, text, "r6")
+
+
+def test_types(store: IcebergStore, spark: SparkSession) -> None:
+    frame = spark.sql(
+        """
+        SELECT 1Y AS tiny, 2S AS small, 3 AS whole, 4L AS big, 1.5F AS single, 2.5D AS double,
+               1.25BD AS price, true AS flag, 'ü' AS text, X'00FF' AS bytes,
+               timestamp'1969-12-31 23:59:59.999999Z' AS at,
+               timestamp_ntz'1969-12-31 01:02:03' AS local,
+               date'1969-12-31' AS day, array(1Y, NULL) AS list, map('a', 1S) AS map,
+               named_struct('n', 1, 'deep', array(named_struct('x', 2D))) AS state,
+               CAST(NULL AS string) AS none
+        """
+    )
+    staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
+    publish_to(store, staged)
+    read = rows_of(store, spark, "t")
+    assert read.collect() == frame.collect()
+    kinds = {each.name: each.dataType.simpleString() for each in read.schema}
+    assert (kinds["tiny"], kinds["small"], kinds["list"]) == ("int", "int", "array<int>")
+    [file] = files_of(store, "t")
+    assert (file.minimum["at"], file.maximum["at"]) == (-1, -1)
+    assert file.minimum["day"] == dt.date(1969, 12, 31)
+    assert {"single", "double", "none", "list"}.isdisjoint(file.minimum)
+    [row] = table_of(store, "t").scan().to_arrow().to_pylist()
+    assert (row["price"], row["bytes"], row["state"]["deep"]) == (
+        frame.collect()[0].price,
+        b"\x00\xff",
+        [{"x": 2.0}],
+    )
+
+
+def test_look_ups_open_no_file_that_they_need_not(
+    store: IcebergStore, spark: SparkSession, windows: Windows
+) -> None:
+    publish(store, windows(("a", DAYS[0], MONDAY), ("b", DAYS[1], TUESDAY)), "r1")
+    for path in paths_of(store, "sessions"):
+        if DAYS[1] in path:
+            (store.log("sessions").folder / path).write_bytes(b"not Parquet")
+    start = 1_704_103_200_000_000  # Monday, 10:00
+    found = look_up(store.dataset("sessions"), start_us=start, end_us=start + 1)
+    assert found["user_id"].to_pylist() == ["a"]
+    assert look_up(store.dataset("sessions"), key={"user_id": "a"}).num_rows == 1
+    assert look_up(store.dataset("sessions"), key={"user_id": "c"}).num_rows == 0
+    with pytest.raises(TableError, match="cannot be read"):
+        look_up(store.dataset("sessions"))
+
+
+def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    publish_to(store, by_hand(store, "r2", DAYS[1]), [])
+    # By others: the same rows, and no word of ours.
+    table = table_of(store)
+    table.append(table.scan().to_arrow().slice(0, 0))
+    assert version_of(store, "sessions") == 2
+    kept = table.current_snapshot().snapshot_id
+    with table.maintenance.expire_snapshots() as expire:
+        expire.by_ids([each.snapshot_id for each in table.snapshots() if each.snapshot_id != kept])
+    assert [each.version for each in commits_of(store, "sessions")] == [2]
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
+    assert store.clean("sessions", older_than_s=-1).records == 1, "that of the expired first run"
+    assert publish_to(store, by_hand(store, "r3", DAYS[2]), []) == 3
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2", "r3"]}
+    with pytest.raises(TableError, match="version 1 is in the table's history no longer"):
+        publish_to(store, by_hand(store, "r4", DAYS[2]), [], dates=day(DAYS[2]), base=1)
+
+
+def test_rows_by_others_are_in_everybodys_way(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    table = table_of(store)
+    table.append(table.scan().to_arrow())
+    with pytest.raises(TableError, match="another writer published version 1 meanwhile"):
+        publish_to(store, by_hand(store, "r2", DAYS[1]), [], dates=day(DAYS[1]), base=0)
+    assert publish_to(store, by_hand(store, "r3", DAYS[1]), [], dates=day(DAYS[1])) == 2
+    assert content(store) == [f"r1 {DAYS[0]}"] * 2 + [f"r3 {DAYS[1]}"]
+
+
+def test_a_table_that_somebody_has_made(store: IcebergStore) -> None:
+    catalog, schema = store.catalog, pa.schema([("date", pa.date32()), ("note", pa.string())])
+    catalog.create_namespace("web")
+    table = catalog.create_table(("web", "sessions"), schema, properties={"owner": "us"})
+    assert store.open("sessions") is None, "an empty table is none"
+    with pytest.raises(TableError, match="the table is partitioned by other columns: none"):
+        publish_to(store, by_hand(store, "r1", DAYS[0]))
+    with table.update_spec() as update:
+        update.add_identity("date")
+    assert publish_to(store, by_hand(store, "r2", DAYS[0])) == 0
+    assert content(store) == [f"r2 {DAYS[0]}"]
+    table = table_of(store)
+    assert [each.name for each in table.schema().fields][:2] == ["user_id", "window_start"]
+    assert table.properties["owner"] == "us"
+    with table.update_spec() as update:
+        update.add_field("date", "month", "month")
+    with pytest.raises(TableError, match="partitioned by month of a column"):
+        publish_to(store, by_hand(store, "r3", DAYS[1]))
+
+
+def test_a_catalog_that_fails(tmp_path: Path) -> None:
+    secret = {"type": "sql", "uri": "postgresql://me:s3cret@localhost:1/lake"}
+    with pytest.raises(TableError, match=r"^tables\.catalog: the catalog fails") as failed:
+        IcebergStore("lake", "web", secret).open("sessions")
+    assert "s3cret" not in str(failed.value)
+    away = {**options(tmp_path), "warehouse": "s3://bucket/lake"}
+    with pytest.raises(TableError, match="have to be on a local or mounted disk so far"):
+        by_hand(IcebergStore("lake", "web", away), "r1", DAYS[0])  # type: ignore[arg-type]
+
+
+#: The table, compacted by Spark, with a row of one date deleted; and what it says of itself.
+TENDED = (
+    "SELECT user_id, date FROM lake.web.sessions ORDER BY ALL",
+    "CALL lake.system.rewrite_data_files(table => 'web.sessions', "
+    "options => map('rewrite-all', 'true'))",
+    "DELETE FROM lake.web.sessions WHERE user_id = 'b'",
+    "SELECT operation FROM lake.web.sessions.snapshots ORDER BY committed_at",
+    "CALL lake.system.remove_orphan_files(table => 'web.sessions', "
+    "older_than => TIMESTAMP '2020-01-01 00:00:00')",
+)
+
+
+@pytest.mark.skipif(
+    not pyspark.__version__.startswith("4.1."), reason=f"{PACKAGES} is for pyspark 4.1"
+)
+def test_sparks_own_iceberg_tends_the_table(
+    store: IcebergStore, spark: SparkSession, windows: Windows, tmp_path: Path
+) -> None:
+    rows = [("a", DAYS[0], MONDAY), ("b", DAYS[0], MONDAY), ("c", DAYS[1], TUESDAY)]
+    publish(store, windows(*rows), "r1")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.store.iceberg_spark", tmp_path / "lake", *TENDED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, _, _, operations, *_ = (each.split() for each in done.stdout.split("--"))
+    assert first == [f"{key}|{date}" for key, date, _ in rows]
+    assert operations == ["append", "replace", "overwrite"]
+    # A run that began before: the compaction is not in its way, the deletion is.
+    staged = by_hand(store, "r2", DAYS[2])
+    with pytest.raises(TableError, match="another writer published version 2 meanwhile"):
+        publish_to(store, staged, [], dates=day(DAYS[2]), base=0)
+    store.discard(staged)
+    # Files of others lie elsewhere, and have the partition's column in them.
+    assert all(path.startswith("data/date=") for path in paths_of(store, "sessions"))
+    found = rows_of(store, spark, "sessions").select("user_id", F.col("date").cast("string"))
+    assert sorted(map(tuple, found.collect())) == [("a", DAYS[0]), ("c", DAYS[1])]
+    assert record_of(store, "sessions") == {"runs": ["r1"]}
+    gone = [path for path in paths_of(store, "sessions") if DAYS[0] in path]
+    frame = windows(("d", DAYS[0], MONDAY))
+    assert publish(store, frame, "r3", replace=gone, dates=day(DAYS[0])) == 3
+    keys = rows_of(store, spark, "sessions").select("user_id").collect()
+    assert sorted(row.user_id for row in keys) == ["c", "d"]
+    table = store.open("sessions")
+    assert table is not None
+    [other] = [each.path for each in table.files if DAYS[1] in each.path]
+    assert [row["_file_path"] for row in table.read(spark, [other], with_file=True).collect()] == [
+        other
+    ]
