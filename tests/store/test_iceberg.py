@@ -191,7 +191,8 @@ def test_a_catalog_that_fails(tmp_path: Path) -> None:
         by_hand(IcebergStore("lake", "web", away), "r1", DAYS[0])  # type: ignore[arg-type]
 
 
-#: The table, compacted by Spark, with a row of one date deleted; and what it says of itself.
+#: The table, compacted by Spark, with a row of one date deleted; and what it says of itself. Of
+#: another one a row is deleted beside its file.
 TENDED = (
     "SELECT user_id, date FROM lake.web.sessions ORDER BY ALL",
     "CALL lake.system.rewrite_data_files(table => 'web.sessions', "
@@ -200,6 +201,8 @@ TENDED = (
     "SELECT operation FROM lake.web.sessions.snapshots ORDER BY committed_at",
     "CALL lake.system.remove_orphan_files(table => 'web.sessions', "
     "older_than => TIMESTAMP '2020-01-01 00:00:00')",
+    "ALTER TABLE lake.web.beside SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
+    "DELETE FROM lake.web.beside WHERE user_id = 'b'",
 )
 
 
@@ -211,6 +214,8 @@ def test_sparks_own_iceberg_tends_the_table(
 ) -> None:
     rows = [("a", DAYS[0], MONDAY), ("b", DAYS[0], MONDAY), ("c", DAYS[1], TUESDAY)]
     publish(store, windows(*rows), "r1")
+    beside = store.stage("beside", windows(*rows), run_id="r1", partition_by=(), sort_by=())
+    publish_to(store, beside)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.store.iceberg_spark", tmp_path / "lake", *TENDED],
@@ -223,6 +228,8 @@ def test_sparks_own_iceberg_tends_the_table(
     first, _, _, operations, *_ = (each.split() for each in done.stdout.split("--"))
     assert first == [f"{key}|{date}" for key, date, _ in rows]
     assert operations == ["append", "replace", "overwrite"]
+    with pytest.raises(TableError, match="another writer has deleted rows without writing"):
+        files_of(store, "beside")
     # A run that began before: the compaction is not in its way, the deletion is.
     staged = by_hand(store, "r2", DAYS[2])
     with pytest.raises(TableError, match="another writer published version 2 meanwhile"):
