@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,7 @@ def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: 
     publish(store, more, "r3")
     assert rows_of(store, spark, "sessions").columns == more.columns
     assert rows_of(store, spark, "sessions").collect()[0].revenue == 1.5
+    assert table_of(store).scan().to_arrow()["revenue"].to_pylist() == [1.5]
     publish(store, frame.drop("is_open"), "r4")
     assert rows_of(store, spark, "sessions").columns == frame.drop("is_open").columns
     assert table_of(store).scan().to_arrow().num_rows == 1
@@ -149,6 +151,75 @@ def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None
     assert record_of(store, "sessions") == {"runs": ["r1", "r2", "r3"]}
     with pytest.raises(TableError, match="version 1 is in the table's history no longer"):
         publish_to(store, by_hand(store, "r4", DAYS[2]), [], dates=day(DAYS[2]), base=1)
+
+
+def test_what_was_rolled_back_is_kept(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    publish_to(store, by_hand(store, "r2", DAYS[1]), [])
+    table = table_of(store)
+    first, second = (each.snapshot_id for each in table.snapshots())
+    with table.manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    assert version_of(store, "sessions") == 0
+    assert record_of(store, "sessions") == {"runs": ["r1"]}
+    staged = by_hand(store, "r3", DAYS[2])
+    with pytest.raises(TableError, match="is at version 0, but was at version 1 before"):
+        publish_to(store, staged, [], dates=day(DAYS[2]), base=1)
+    assert publish_to(store, staged, [], dates=day(DAYS[2])) == 2
+    assert [each.version for each in commits_of(store, "sessions")] == [2, 0]
+    assert record_of(store, "sessions") == {"runs": ["r1", "r3"]}
+    # A snapshot that nothing stands on can still be gone back to.
+    assert store.clean("sessions", older_than_s=-1).files == 0
+    assert table_of(store).scan(snapshot_id=second).to_arrow().num_rows == 2
+
+
+def test_partitions_that_have_changed(store: IcebergStore, spark: SparkSession) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    table = table_of(store)
+    with table.update_spec() as update:
+        update.remove_field("date")
+    # By others, in files with the date in them.
+    table.append(table.scan().to_arrow())
+    with table.update_spec() as update:
+        update.add_identity("date")
+    publish_to(store, by_hand(store, "r2", DAYS[1]), [])
+    expected = [f"r1 {DAYS[0]}", f"r1 {DAYS[0]}", f"r2 {DAYS[1]}"]
+    assert content(store) == expected
+    rows = rows_of(store, spark, "sessions").select("user_id", F.col("date").cast("string"))
+    assert sorted(" ".join(row) for row in rows.collect()) == expected
+    held = look_up(store.dataset("sessions"), key={"user_id": "r1"})
+    assert held.num_rows == 2
+    dates = store.dataset("sessions").to_table(filter=pc.field("date") == dt.date(2024, 1, 1))
+    assert dates.num_rows == 2
+    assert [each.minimum["date"] for each in files_of(store, "sessions")] == [
+        dt.date(2024, 1, 1),
+        dt.date(2024, 1, 1),
+        dt.date(2024, 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a b", "per%20cent", "ünï{c}*[1]"])
+def test_folders_of_any_name(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    named = {**options(tmp_path), "warehouse": f"file://{tmp_path}/{name}"}
+    store = IcebergStore("lake", "web", named)
+    publish_to(store, by_hand(store, "r1", *DAYS))
+    assert content(store) == [f"r1 {each}" for each in DAYS]
+    assert rows_of(store, spark, "sessions").count() == 3
+    table = store.open("sessions")
+    assert table is not None
+    [path, *_] = [each.path for each in table.files]
+    assert [row["_file_path"] for row in table.read(spark, [path], with_file=True).collect()] == [
+        path
+    ]
+    assert look_up(store.dataset("sessions")).num_rows == 3
+
+
+def test_an_old_format_is_refused(store: IcebergStore) -> None:
+    store.catalog.create_namespace("web")
+    schema = pa.schema([("date", pa.date32())])
+    store.catalog.create_table(("web", "sessions"), schema, properties={"format-version": "1"})
+    with pytest.raises(TableError, match="only tables of Iceberg's format version 2"):
+        store.open("sessions")
 
 
 def test_rows_by_others_are_in_everybodys_way(store: IcebergStore) -> None:

@@ -149,7 +149,7 @@ def test_a_run_stages_once(spark: SparkSession, store: DeltaStore) -> None:
 
 def test_types_that_delta_cannot_hold_are_named(spark: SparkSession, store: DeltaStore) -> None:
     frame = spark.sql("SELECT named_struct('a', INTERVAL 1 DAY) AS state")
-    with pytest.raises(ColumnError, match=r"state: a Delta table cannot hold .* interval"):
+    with pytest.raises(ColumnError, match=r"state: a table cannot hold .* interval"):
         store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
     with pytest.raises(ColumnError, match="nothing: the frame to publish has no such column"):
         store.stage("t", spark.range(1), run_id="r1", partition_by=("nothing",), sort_by=())

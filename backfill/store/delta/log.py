@@ -14,7 +14,7 @@ from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
-from backfill.store.files.log import CommitFailedError, FileChanges
+from backfill.store.files.log import RECORD, CommitFailedError, FileChanges
 from backfill.store.files.names import first_line
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
@@ -82,6 +82,19 @@ class DeltaLog:
     def changes(self, version: int) -> FileChanges:
         """As `Log` has it."""
         return read_changes(self.folder, version)
+
+    def mentioned(self) -> tuple[set[str], set[str]]:
+        """As `Log` has it."""
+        table = self.open()
+        files = set() if table is None else set(table.live)
+        records = set()
+        for version in self.versions():
+            changes = self.changes(version)
+            files |= changes.added | changes.removed
+            run_id = self.commit(version).metadata.get(RECORD)
+            if run_id:
+                records.add(run_id)
+        return files, records
 
     def open(self, version: int | None = None) -> DeltaVersion | None:
         """As `Log` has it."""

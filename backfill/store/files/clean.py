@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from backfill.store.files.log import RECORD, Log
+from backfill.store.files.log import Log
 from backfill.store.files.record import RECORDS, record_path
 from backfill.store.files.staging import STAGING
 from backfill.store.protocol import Cleaned
@@ -21,29 +21,12 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
     staged = [path for path in (folder / STAGING).glob("*") if _is_old(path, before)]
     files = [path for path in _data_files(log) if _is_old(path, before)]
     records = [path for path in (folder / RECORDS).glob("*") if _is_old(path, before)]
-    named_files, named_records = _named(log)
+    named_files, runs = log.mentioned()
+    named_records = {record_path(folder, run_id) for run_id in runs}
     files = [path for path in files if path.relative_to(folder).as_posix() not in named_files]
     records = [path for path in records if path not in named_records]
     size = sum(map(_delete, (*staged, *files, *records)))
     return Cleaned(len(staged), len(files), len(records), size)
-
-
-def _named(log: Log) -> tuple[set[str], set[Path]]:
-    """The files and the records that any version has, or a commit has removed."""
-    files: set[str] = set()
-    records: set[Path] = set()
-    table = log.open()
-    if table is not None:
-        files.update(table.live)
-    for version in log.versions():
-        changes = log.changes(version)
-        files |= changes.added | changes.removed
-        run_id = log.commit(version).metadata.get(RECORD)
-        if run_id:
-            records.add(record_path(log.folder, run_id))
-    if log.forgotten:
-        records.add(record_path(log.folder, log.forgotten))
-    return files, records
 
 
 def _data_files(log: Log) -> Iterator[Path]:

@@ -107,6 +107,9 @@ class Log(Protocol):
             TableError: the log has no entry for this version, or is damaged.
         """
 
+    def mentioned(self) -> tuple[set[str], set[str]]:
+        """The paths of files, and the runs whose records, that anything in the log mentions."""
+
     def open(self, version: int | None = None) -> Version | None:
         """A version, by default the newest; None where there is no table.
 

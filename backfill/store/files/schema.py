@@ -66,7 +66,7 @@ def _delta_type(kind: Any, column: str) -> Any:
         }
     name = kind if isinstance(kind, str) else kind["type"]
     raise ColumnError(
-        f"a Delta table cannot hold a column of type {name}",
+        f"a table cannot hold a column of type {name}",
         field=column,
         way_out="Cast it to another type.",
     )

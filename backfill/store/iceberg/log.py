@@ -31,10 +31,12 @@ from backfill.store.iceberg.schema import iceberg_schema, store_schema
 from backfill.store.iceberg.snapshots import (
     DATA_CHANGE,
     PREFIX,
+    RECORD_PROPERTY,
     IcebergVersion,
     as_commit,
     changes_of,
     local_path,
+    mentioned,
     number,
     partitioned_by,
     snapshots,
@@ -43,8 +45,6 @@ from backfill.store.iceberg.writing import data_files, fit_schema, partitioning
 from backfill.store.protocol import Commit
 
 Identifier = tuple[str, ...]
-#: The table's property that names the newest record, which stays when snapshots expire.
-_RECORD = f"{PREFIX}{RECORD}"
 
 
 class IcebergLog:
@@ -85,7 +85,7 @@ class IcebergLog:
         table = self._known
         if table is None or any(RECORD in as_commit(each).metadata for each in snapshots(table)):
             return None
-        return table.properties.get(_RECORD) or None
+        return table.properties.get(RECORD_PROPERTY) or None
 
     def versions(self) -> list[int]:
         """As `Log` has it."""
@@ -113,6 +113,11 @@ class IcebergLog:
         snapshot = self._snapshot(version)
         assert self._known is not None
         return changes_of(self._known, snapshot)
+
+    def mentioned(self) -> tuple[set[str], set[str]]:
+        """As `Log` has it."""
+        table = self._loaded()
+        return (set(), set()) if table is None else mentioned(table)
 
     def open(self, version: int | None = None) -> IcebergVersion | None:
         """As `Log` has it; a table that nothing was ever published into is none."""
@@ -264,12 +269,21 @@ class IcebergLog:
     def _loaded(self) -> Table | None:
         """The table as it is now; None where there is none."""
         try:
-            self._known = self.catalog.load_table(self.identifier)
+            found = self.catalog.load_table(self.identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             self._known = None
+            return None
         except Exception as error:
             raise unanswered(self._name, error) from error
-        return self._known
+        if found.format_version != 2:
+            raise TableError(
+                "only tables of Iceberg's format version 2 are written",
+                field=self._name,
+                value=found.format_version,
+                way_out="Set its property format-version to 2, or publish into another table",
+            )
+        self._known = found
+        return found
 
     @property
     def _name(self) -> str:
@@ -296,7 +310,7 @@ def _overwrite(
             snapshot.append_data_file(each)
         for each in removed:
             snapshot.delete_data_file(each)
-    transaction.set_properties({_RECORD: metadata[RECORD]})
+    transaction.set_properties({RECORD_PROPERTY: metadata[RECORD]})
 
 
 @contextmanager

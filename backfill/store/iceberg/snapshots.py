@@ -16,12 +16,13 @@ from pyiceberg import types as I
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import IdentityTransform
 
 from backfill.errors import TableError
-from backfill.store.files.log import FileChanges
+from backfill.store.files.log import RECORD, FileChanges
 from backfill.store.iceberg.schema import store_schema
 from backfill.store.protocol import Commit, DataFile
 
@@ -29,14 +30,21 @@ from backfill.store.protocol import Commit, DataFile
 PREFIX = "backfill."
 #: Of a commit of ours: "false" where it only moves rows.
 DATA_CHANGE = f"{PREFIX}data-change"
+#: The table's property that names the newest record, which stays when snapshots expire.
+RECORD_PROPERTY = f"{PREFIX}{RECORD}"
 
 _EPOCH = dt.date(1970, 1, 1)
 
 
 def snapshots(table: Table) -> list[Snapshot]:
     """Those that the current one stands on, as far as they are kept, newest first."""
-    current = table.current_snapshot()
-    return [] if current is None else list(ancestors_of(current, table.metadata))
+    known = {each.snapshot_id: each for each in table.snapshots()}
+    found, current = [], table.current_snapshot()
+    while current is not None:
+        found.append(current)
+        parent = current.parent_snapshot_id
+        current = None if parent is None else known.get(parent)
+    return found
 
 
 def number(snapshot: Snapshot) -> int:
@@ -79,6 +87,21 @@ def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
     )
 
 
+def mentioned(table: Table) -> tuple[set[str], set[str]]:
+    """The files, and the runs whose records, that any snapshot has, also of other branches."""
+    files: set[str] = set()
+    seen: set[str] = set()
+    for snapshot in table.snapshots():
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen:
+                seen.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                files |= {relative(table, entry.data_file.file_path) for entry in entries}
+    named = [as_commit(each).metadata.get(RECORD) for each in table.snapshots()]
+    named.append(table.properties.get(RECORD_PROPERTY))
+    return files, {each for each in named if each}
+
+
 def relative(table: Table, path: str) -> str:
     """A file as it is named within the table; another writer may have put it elsewhere.
 
@@ -117,7 +140,7 @@ class IcebergVersion:
     @cached_property
     def schema(self) -> str:
         """As `Version` has it."""
-        return store_schema(self.table.schemas()[self.snapshot.schema_id or 0])
+        return store_schema(self._schema)
 
     @cached_property
     def partition_by(self) -> tuple[str, ...]:
@@ -200,19 +223,30 @@ class IcebergVersion:
                 continue
             assert isinstance(kind, I.PrimitiveType)
             found[column.name] = _plain(kind, from_bytes(kind, value))
-        return {**found, **self._partition(file)}
+        own = self._partition(file).items()
+        return {**found, **{name: value for name, value in own if value is not None}}
 
     def _partition(self, file: IcebergFile) -> dict[str, Any]:
-        values = {name: file.partition[place] for place, name in enumerate(self.partition_by)}
-        types = {each.name: each.field_type for each in self.table.schema().fields}
-        return {
-            name: _plain(types[name], value) for name, value in values.items() if value is not None
-        }
+        """The values that a file has in the columns that it was partitioned by."""
+        schema = self.table.schema()
+        found = {}
+        for place, each in enumerate(self.table.specs()[file.spec_id].fields):
+            column = schema.find_field(each.source_id)
+            if isinstance(each.transform, IdentityTransform):
+                value = file.partition[place]
+                found[column.name] = None if value is None else _plain(column.field_type, value)
+        return found
+
+    @cached_property
+    def _schema(self) -> Schema:
+        number = self.snapshot.schema_id
+        return self.table.schema() if number is None else self.table.schemas()[number]
 
     @cached_property
     def _columns(self) -> list[I.NestedField]:
-        schema = self.table.schemas()[self.snapshot.schema_id or 0]
-        return [each for each in schema.fields if isinstance(each.field_type, I.PrimitiveType)]
+        return [
+            each for each in self._schema.fields if isinstance(each.field_type, I.PrimitiveType)
+        ]
 
     def _known(self, file: IcebergFile, schema: pa.Schema) -> ds.Expression:
         """What holds for all rows of a file."""
@@ -222,9 +256,9 @@ class IcebergVersion:
         for column in self._columns:
             name, kind = column.name, schema.field(column.name).type
             field = ds.field(name)
-            if name in self.partition_by:
-                same = field.is_null() if name not in own else field == _scalar(own[name], kind)
-                found.append(same)
+            if name in own:
+                value = own[name]
+                found.append(field.is_null() if value is None else field == _scalar(value, kind))
             elif name in least and name in most and nulls.get(column.field_id) == 0:
                 found += [field >= _scalar(least[name], kind), field <= _scalar(most[name], kind)]
         return reduce(and_, found, ds.scalar(True))
