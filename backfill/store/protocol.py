@@ -37,6 +37,7 @@ class DataFile:
         maximum: an upper bound likewise. A column that is NULL in all rows has no bounds; but nor
             have nested and binary columns, and texts too long for the log: a column without a
             bound may hold anything. NULL stands outside all bounds.
+        complete: the columns that are known to have no NULL.
     """
 
     path: str
@@ -44,6 +45,7 @@ class DataFile:
     rows: int
     minimum: Mapping[str, Any]
     maximum: Mapping[str, Any]
+    complete: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pyspark
 import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.types import StringType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import TableError
-from backfill.store import look_up
+from backfill.store import Cleaned, StagedFile, look_up
 from backfill.store.iceberg.store import IcebergStore
 from tests.lake import lake, options
 from tests.store.by_hand import by_hand, content, day, publish_to
@@ -233,7 +239,8 @@ def test_rows_by_others_are_in_everybodys_way(store: IcebergStore) -> None:
 
 
 def test_a_table_that_somebody_has_made(store: IcebergStore) -> None:
-    catalog, schema = store.catalog, pa.schema([("date", pa.date32()), ("note", pa.string())])
+    catalog, note = store.catalog, ("note", pa.string())
+    schema = pa.schema([pa.field("date", pa.date32(), nullable=False), note])
     catalog.create_namespace("web")
     table = catalog.create_table(("web", "sessions"), schema, properties={"owner": "us"})
     assert store.open("sessions") is None, "an empty table is none"
@@ -252,14 +259,154 @@ def test_a_table_that_somebody_has_made(store: IcebergStore) -> None:
         publish_to(store, by_hand(store, "r3", DAYS[1]))
 
 
-def test_a_catalog_that_fails(tmp_path: Path) -> None:
-    secret = {"type": "sql", "uri": "postgresql://me:s3cret@localhost:1/lake"}
-    with pytest.raises(TableError, match=r"^tables\.catalog: the catalog fails") as failed:
-        IcebergStore("lake", "web", secret).open("sessions")
-    assert "s3cret" not in str(failed.value)
-    away = {**options(tmp_path), "warehouse": "s3://bucket/lake"}
-    with pytest.raises(TableError, match="have to be on a local or mounted disk so far"):
-        by_hand(IcebergStore("lake", "web", away), "r1", DAYS[0])  # type: ignore[arg-type]
+def test_of_two_first_writers_one_makes_the_table(store: IcebergStore) -> None:
+    other = lake(store.log("sessions").folder.parents[2])
+    one, two = by_hand(store, "r1", DAYS[0]), by_hand(other, "r2", DAYS[1])
+
+    def record(before: dict[str, Any] | None) -> dict[str, Any]:
+        # In the middle of one's commit, the other's.
+        if version_of(other, "sessions") is None:
+            publish_to(other, two, dates=None)
+        return {"runs": [*(before or {}).get("runs", []), "r1"]}
+
+    def publish(**more: Any) -> int:
+        settings = {"base": None, "metadata": {}, "record": record, **more}
+        return store.publish("sessions", one, **settings)
+
+    with pytest.raises(TableError, match="run r2 published version 0 meanwhile"):
+        publish(replace="all", dates=None)
+    assert content(store) == [f"r2 {DAYS[1]}"]
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_commit_of_which_nobody_knows(
+    store: IcebergStore, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    real = store.catalog.commit_table
+
+    def lost(*arguments: Any) -> Any:
+        if made:
+            real(*arguments)
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(store.catalog, "commit_table", lost)
+    staged = by_hand(store, "r2", DAYS[1])
+    with pytest.raises(TableError, match="not known whether the commit was made: connection reset"):
+        publish_to(store, staged, [])
+    store.discard(staged)
+    monkeypatch.undo()
+    assert version_of(store, "sessions") == int(made)
+    assert content(store) == [f"r1 {DAYS[0]}", *([f"r2 {DAYS[1]}"] if made else [])]
+    assert record_of(store, "sessions") == {"runs": ["r1", *(["r2"] if made else [])]}
+    assert store.clean("sessions", older_than_s=-1).files == 1 - made
+
+
+def test_row_groups_without_bounds(store: IcebergStore) -> None:
+    staged = by_hand(store, "r1", DAYS[0])
+    [file] = staged.files
+    path = staged.folder / file.path
+    rows = pq.read_table(path)
+    keys = pa.array(["a", "b", "z" * 6000, "mm", None, None])
+    rows = pa.concat_tables([rows] * 6).set_column(
+        rows.column_names.index("user_id"), "user_id", keys
+    )
+    pq.write_table(rows, path, row_group_size=2)
+    found = {**vars(file), "size": path.stat().st_size, "rows": 6}
+    publish_to(store, replace(staged, files=(StagedFile(**found),)))
+    for key in keys.to_pylist()[:4]:
+        assert look_up(store.dataset("sessions"), key={"user_id": key}).num_rows == 1
+        assert table_of(store).scan(row_filter=EqualTo("user_id", key)).to_arrow().num_rows == 1
+    assert look_up(store.dataset("sessions"), key={"user_id": None}).num_rows == 2
+    [held] = files_of(store, "sessions")
+    assert "user_id" not in held.minimum
+    assert held.minimum["events"] == 1
+
+
+def test_columns_that_others_have_renamed(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    with table_of(store).update_schema() as update:
+        update.rename_column("events", "n")
+    with pytest.raises(TableError, match="another writer has renamed a column"):
+        publish_to(store, by_hand(store, "r2", DAYS[1]), [])
+    table = table_of(store)
+    table.append(table.scan().to_arrow())
+    with pytest.raises(TableError, match=r"sessions\.n: another writer has renamed a column"):
+        store.dataset("sessions")
+
+
+def test_columns_that_others_have_added(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    with table_of(store).update_schema() as update:
+        update.add_column("note", StringType())
+    staged = by_hand(store, "r2", DAYS[1])
+    with pytest.raises(TableError, match="another writer has changed the table's columns"):
+        publish_to(store, staged, [])
+    assert publish_to(store, staged) == 1
+    assert "note" not in store.dataset("sessions").schema.names
+
+
+def test_names_with_dots(store: IcebergStore, spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 'a' AS `a.b`, 1 AS n, date'2024-01-01' AS date")
+    staged = store.stage("t", frame, run_id="r1", partition_by=("date",), sort_by=())
+    publish_to(store, staged)
+    more = frame.selectExpr("`a.b`", "2 AS `c.d`", "n", "date")
+    publish_to(store, store.stage("t", more, run_id="r2", partition_by=("date",), sort_by=()))
+    assert rows_of(store, spark, "t").collect() == more.collect()
+
+
+def test_records_that_have_expired(store: IcebergStore) -> None:
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    table = table_of(store)
+    table.append(table.scan().to_arrow().slice(0, 0))
+    publish_to(store, by_hand(store, "r2", DAYS[1]), [])
+    table = table_of(store)
+    first, others, last = table.snapshots()
+    with table.maintenance.expire_snapshots() as expire:
+        expire.by_id(first.snapshot_id)
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
+    with pytest.raises(TableError, match="what this version has counted is not known any more"):
+        store.restore("sessions", 1, run_id="r3", metadata={})
+    # The property is of what was rolled back.
+    with table_of(store).manage_snapshots() as manage:
+        manage.rollback_to_snapshot(others.snapshot_id)
+    with table_of(store).maintenance.expire_snapshots() as expire:
+        expire.by_id(last.snapshot_id)
+    with pytest.raises(TableError, match="what this version has counted is not known any more"):
+        record_of(store, "sessions")
+
+
+def test_nothing_is_made_by_looking(store: IcebergStore) -> None:
+    assert store.open("sessions") is None
+    with pytest.raises(TableError, match=r"^web\.sessions: the table does not exist yet"):
+        store.dataset("sessions")
+    with pytest.raises(TableError, match="no unpublished rows"):
+        store.dataset("sessions", "r1")
+    assert store.clean("sessions", older_than_s=0) == Cleaned(0, 0, 0, 0)
+    assert store.catalog.list_namespaces() == []
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://localhost:1/?token=s3cret",
+        "http://me:s3/cret@localhost:1",
+        "sqlite:////no/such/folder/s3cret.db",
+    ],
+)
+def test_a_catalog_that_fails(uri: str) -> None:
+    with pytest.raises(TableError, match=r"^tables\.catalog: the catalog fails: .") as failed:
+        IcebergStore("lake", "web", {"uri": uri}).open("sessions")
+    shown = "".join(traceback.format_exception(failed.value))
+    assert "s3cret" not in shown
+    assert "me:s3" not in shown
+
+
+@pytest.mark.parametrize("warehouse", ["s3://bucket/lake", "lake", "file:///tmp/a#b"])
+def test_places_where_tables_cannot_be(tmp_path: Path, warehouse: str) -> None:
+    named = {**options(tmp_path), "warehouse": warehouse}
+    with pytest.raises(TableError, match=r"on a local or mounted disk so far|with # or \?"):
+        by_hand(IcebergStore("lake", "web", named), "r1", DAYS[0])
 
 
 #: The table, compacted by Spark, with a row of one date deleted; and what it says of itself. Of
@@ -272,6 +419,7 @@ TENDED = (
     "SELECT operation FROM lake.web.sessions.snapshots ORDER BY committed_at",
     "CALL lake.system.remove_orphan_files(table => 'web.sessions', "
     "older_than => TIMESTAMP '2020-01-01 00:00:00')",
+    "SELECT count(*) FROM lake.web.sessions",
     "ALTER TABLE lake.web.beside SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
     "DELETE FROM lake.web.beside WHERE user_id = 'b'",
 )
@@ -287,6 +435,13 @@ def test_sparks_own_iceberg_tends_the_table(
     publish(store, windows(*rows), "r1")
     beside = store.stage("beside", windows(*rows), run_id="r1", partition_by=(), sort_by=())
     publish_to(store, beside)
+    # What nothing names is an orphan, but not what is ours beside the table.
+    waiting = by_hand(store, "waiting", DAYS[2])
+    folder = store.log("sessions").folder
+    orphan = folder / "date=2024-01-01" / "orphan.parquet"
+    orphan.write_bytes(b"")
+    for path in folder.rglob("*"):
+        os.utime(path, (0, 0))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.store.iceberg_spark", tmp_path / "lake", *TENDED],
@@ -296,11 +451,26 @@ def test_sparks_own_iceberg_tends_the_table(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    first, _, _, operations, *_ = (each.split() for each in done.stdout.split("--"))
+    first, _, _, operations, orphans, *_ = (each.split() for each in done.stdout.split("--"))
+    assert [each.rpartition("/")[2] for each in orphans] == ["orphan.parquet"]
+    assert not orphan.exists()
+    assert (folder / "_record" / "r1.json").exists()
+    assert (waiting.folder / waiting.files[0].path).exists()
     assert first == [f"{key}|{date}" for key, date, _ in rows]
     assert operations == ["append", "replace", "overwrite"]
-    with pytest.raises(TableError, match="another writer has deleted rows without writing"):
+    with pytest.raises(TableError, match="another writer has deleted rows without writing") as told:
         files_of(store, "beside")
+    [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
+    compacted = "CALL lake." + call.replace("…", "'web.beside'")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.store.iceberg_spark", tmp_path / "lake", compacted],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert rows_of(store, spark, "beside").count() == 2
     # A run that began before: the compaction is not in its way, the deletion is.
     staged = by_hand(store, "r2", DAYS[2])
     with pytest.raises(TableError, match="another writer published version 2 meanwhile"):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -14,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import ColumnError, TableError
 from backfill.store import DeltaStore, look_up
+from tests.lake import store_in
 from tests.store.by_hand import publish_to
-from tests.tables import paths_of, rows_of
+from tests.tables import files_of, paths_of, rows_of
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -156,3 +158,24 @@ def test_no_java_is_started(store: DeltaStore) -> None:
         check=False,
     )
     assert result.stdout == "12\n", result.stderr
+
+
+@pytest.mark.parametrize("place", ["out", "lake"])
+def test_values_whose_bounds_are_left_out(spark: SparkSession, tmp_path: Path, place: str) -> None:
+    """Bounds of long texts, of infinite numbers and of long decimals are not in Delta's log."""
+    store = store_in(tmp_path / place)
+    frame = spark.sql(
+        """
+        SELECT *, timestamp_micros(n) AS window_start, timestamp_micros(n) AS window_end
+        FROM VALUES (1, 'a', 1D, 1BD), (2, repeat('z', 70), double('inf'), 0.1234567890123456789BD),
+                    (3, 'b', -0D, 2BD), (4, NULL, double('nan'), NULL) AS t(n, text, number, price)
+        """
+    )
+    publish_to(store, store.stage("t", frame.coalesce(1), run_id="r1", partition_by=(), sort_by=()))
+    rows = store.dataset("t")
+    assert len(files_of(store, "t")) == 1
+    for row in frame.collect():
+        for name in ("text", "number", "price"):
+            held = look_up(rows, key={name: row[name]})["n"].to_pylist()
+            assert held == ([] if row[name] != row[name] else [row.n]), (name, row[name])
+    assert look_up(rows, key={"text": "c"}).num_rows == 0

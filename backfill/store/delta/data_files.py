@@ -22,7 +22,7 @@ def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[DataFile, ...
     paths = [unquote(path) for path in actions["path"].to_pylist()]
     rows = actions["num_records"].to_pylist()
     bounds: dict[str, list[dict[str, Any]]] = {
-        end: [{} for _ in paths] for end in ("min", "max", "partition")
+        end: [{} for _ in paths] for end in ("min", "max", "partition", "null_count")
     }
     for name in actions.column_names:
         end, _, column = name.partition(".")
@@ -39,14 +39,16 @@ def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[DataFile, ...
             rows=pq.read_metadata(folder / path).num_rows if count is None else count,
             minimum=smallest | partition,
             maximum=largest | partition,
+            complete=frozenset(name for name, missing in nulls.items() if missing == 0),
         )
-        for path, size, count, smallest, largest, partition in zip(
+        for path, size, count, smallest, largest, partition, nulls in zip(
             paths,
             actions["size_bytes"].to_pylist(),
             rows,
             bounds["min"],
             bounds["max"],
             bounds["partition"],
+            bounds["null_count"],
             strict=True,
         )
     )

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -50,20 +49,25 @@ class DeltaVersion:
         """As `Version` has it."""
         return live_with_statistics(self._folder, self.table)
 
-    def dataset(self) -> ds.Dataset:
-        """As `Version` has it."""
-        return self.table.to_pyarrow_dataset()
-
 
 class DeltaLog:
     """The log in a table's folder: `backfill.store.files.log.Log`."""
 
-    #: The log keeps every commit.
-    forgotten: str | None = None
+    may_have_files = True
+    #: The log on the disk shows every commit.
+    uncertain: Collection[str] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._commits: dict[int, Commit] = {}
+
+    @property
+    def name(self) -> str:
+        """As `Log` has it."""
+        return str(self.folder)
+
+    def forgotten(self, version: int) -> None:
+        """As `Log` has it: the log keeps every commit."""
 
     def versions(self) -> list[int]:
         """As `Log` has it."""

@@ -15,6 +15,8 @@ from backfill.store.protocol import Cleaned
 
 def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
     """Deletes what killed runs left; see `Store.clean`."""
+    if not log.may_have_files:
+        return Cleaned(staged=0, files=0, records=0, size=0)
     folder = log.folder
     before = time.time() - older_than_s
     # Looked for before the log is read: what a run commits meanwhile, the log then names.

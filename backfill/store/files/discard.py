@@ -9,6 +9,8 @@ from backfill.store.files.staging import StagedFiles, delete_files
 
 def discard_files(staged: StagedFiles, log: Log) -> None:
     """Deletes a run's files and its record, except what a commit of the run has made visible."""
+    if staged.run_id in log.uncertain:
+        return
     files: set[str] = set()
     recorded = False
     for version in log.versions():

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow.dataset as ds
-
 from backfill.errors import TableError
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
@@ -24,7 +22,7 @@ RECORD = "record"
 
 
 class CommitFailedError(Exception):
-    """A commit was not made, or it is not known whether it was."""
+    """A commit was not made, or the log shows whether it was."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +66,32 @@ class Version(Protocol):
     def statistics(self) -> tuple[DataFile, ...]:
         """The files with their statistics, in order of path."""
 
-    def dataset(self) -> ds.Dataset:
-        """The rows, for pyarrow; files that cannot hold what a filter asks for are not opened."""
-
 
 class Log(Protocol):
     """The log of one table."""
+
+    @property
+    def name(self) -> str:
+        """The table, as it is shown."""
 
     @property
     def folder(self) -> Path:
         """The table's folder, whether the table exists or not."""
 
     @property
-    def forgotten(self) -> str | None:
-        """The run whose record the oldest version has, if only a commit before it named one."""
+    def may_have_files(self) -> bool:
+        """Whether there can be files in its folder; if not, the folder need not be known yet."""
+
+    @property
+    def uncertain(self) -> Collection[str]:
+        """Runs of which it is not known whether they have committed: their files have to stay."""
+
+    def forgotten(self, version: int) -> str | None:
+        """The run whose record a version has, if only a commit named it that is kept no longer.
+
+        Raises:
+            TableError: nobody knows any more.
+        """
 
     def versions(self) -> list[int]:
         """The versions in the log, oldest first; empty where there is no table."""
@@ -180,7 +190,7 @@ def required(log: Log, version: int | None = None) -> Version:
     if found is None:
         raise TableError(
             "the table does not exist yet",
-            field=str(log.folder),
+            field=log.name,
             way_out="`backfill run` publishes it.",
         )
     return found

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from backfill.columns import column
 from backfill.errors import TableError
 from backfill.session_conf import local_listing
-from backfill.store.files.log import Version
+from backfill.store.files.log import Log, Version
 from backfill.store.files.schema import spark_schema
 from backfill.store.files.staging import STAGING, StagedFiles
 from backfill.store.protocol import FILE
@@ -75,17 +75,17 @@ def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
     return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
 
 
-def staged_dataset(folder: Path, run: str) -> ds.Dataset:
+def staged_dataset(log: Log, run: str) -> ds.Dataset:
     """What a run wrote into a table's folder and did not publish, for pyarrow.
 
     Raises:
         TableError: there is nothing.
     """
-    staged = folder / STAGING / run
-    if not staged.is_dir():
+    staged = log.folder / STAGING / run if log.may_have_files else None
+    if staged is None or not staged.is_dir():
         raise TableError(
             "there are no unpublished rows from this run",
-            field=str(folder),
+            field=log.name,
             value=run,
             way_out="To see the published rows, leave out --run",
         )

@@ -27,7 +27,7 @@ def recorded_by(log: Log, version: int) -> str | None:
     A commit by others names no record: then it is the newest one before it.
 
     Raises:
-        TableError: there is no such version, or the log is damaged.
+        TableError: there is no such version, the log is damaged, or nobody knows any more.
     """
     earlier = [each for each in log.versions() if each < version]
     for each in (version, *reversed(earlier)):
@@ -35,7 +35,7 @@ def recorded_by(log: Log, version: int) -> str | None:
         if run_id is not None:
             # Empty for a version restored from before all records: it has none.
             return run_id or None
-    return log.forgotten
+    return log.forgotten(version)
 
 
 def read_record(folder: Path, run_id: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from backfill.errors import TableError
 from backfill.store.files.clean import clean_table
 from backfill.store.files.commit import commit_files
 from backfill.store.files.compact import compact_files
+from backfill.store.files.dataset import dataset
 from backfill.store.files.discard import discard_files
 from backfill.store.files.log import Log, required
 from backfill.store.files.names import checked_name
@@ -46,8 +47,9 @@ class FileStore(ABC):
         """As `Store` has it."""
         log = self.log(name)
         if run is None:
-            return required(log).dataset()
-        return staged_dataset(log.folder, checked_name(run, "run"))
+            table = required(log)
+            return dataset(log.folder, table)
+        return staged_dataset(log, checked_name(run, "run"))
 
     def stage(
         self,

@@ -6,16 +6,18 @@ other without a gap: other branches of a table have some, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationException,
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -24,9 +26,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import BackfillError, TableError
 from backfill.printable import shown
-from backfill.store.files.log import RECORD, CommitFailedError, FileChanges
-from backfill.store.files.names import first_line
+from backfill.store.files.log import RECORD, RUN_ID, CommitFailedError, FileChanges
 from backfill.store.files.staging import StagedFiles
+from backfill.store.iceberg.failures import answering, said
 from backfill.store.iceberg.schema import iceberg_schema, store_schema
 from backfill.store.iceberg.snapshots import (
     DATA_CHANGE,
@@ -37,6 +39,7 @@ from backfill.store.iceberg.snapshots import (
     changes_of,
     local_path,
     mentioned,
+    newest_record,
     number,
     partitioned_by,
     snapshots,
@@ -58,7 +61,19 @@ class IcebergLog:
     def __init__(self, catalog: Catalog, identifier: Identifier) -> None:
         self.catalog = catalog
         self.identifier = identifier
+        self.uncertain: set[str] = set()
         self._known: Table | None = None
+
+    @property
+    def name(self) -> str:
+        """As `Log` has it."""
+        return ".".join(self.identifier)
+
+    @property
+    def may_have_files(self) -> bool:
+        """As `Log` has it."""
+        with answering(self.name, self.catalog):
+            return self.catalog.namespace_exists(self.identifier[:-1])
 
     @cached_property
     def folder(self) -> Path:
@@ -70,22 +85,35 @@ class IcebergLog:
         table = self._loaded()
         location = self._new().table_metadata.location if table is None else table.location()
         path = local_path(location)
-        if path is None:
+        if path is None or set(path) & set("#?"):
             raise TableError(
-                "tables of a catalog have to be on a local or mounted disk so far",
-                field=self._name,
+                "tables of a catalog have to be on a local or mounted disk so far"
+                if path is None
+                else "a table can't be in a folder with # or ? in its path",
+                field=self.name,
                 value=shown(location),
                 way_out="Use a catalog whose warehouse is a folder, such as file:///data/lake",
             )
         return Path(path)
 
-    @property
-    def forgotten(self) -> str | None:
+    def forgotten(self, version: int) -> str | None:
         """As `Log` has it: a property of the table names the newest record."""
         table = self._known
-        if table is None or any(RECORD in as_commit(each).metadata for each in snapshots(table)):
+        run, made = (None, -1) if table is None else newest_record(table)
+        oldest = min(self.versions(), default=0)
+        if run is None or oldest == 0:
             return None
-        return table.properties.get(RECORD_PROPERTY) or None
+        # That of a later version, or of one that was rolled back, says nothing of this one.
+        if made < oldest:
+            return run
+        raise TableError(
+            "what this version has counted is not known any more: the snapshot that says it has "
+            "expired",
+            field=self.name,
+            value=version,
+            way_out="Use a newer version; if this is the newest one, drop the table and run the "
+            "whole backfill",
+        )
 
     def versions(self) -> list[int]:
         """As `Log` has it."""
@@ -99,7 +127,7 @@ class IcebergLog:
             raise TableError(
                 f"version {version} is in the table's history no longer: its snapshot has "
                 "expired, or the table was rolled back",
-                field=self._name,
+                field=self.name,
                 way_out="Nothing was published. Run again.",
             )
         return [each for each in known if each > version]
@@ -140,8 +168,14 @@ class IcebergLog:
             return self._create(staged, metadata)
         gone = below.entries if removed is None else dict.fromkeys(removed)
         files = [below.entries[path] for path in gone]
-        fits = removed is not None
-        return self._replace(below.table, staged, files, metadata, fits, data_change)
+        if removed is not None and store_schema(below.table.schema()) != staged.schema:
+            raise TableError(
+                "another writer has changed the table's columns",
+                field=self.name,
+                way_out="Nothing was published. Run the whole backfill again, which sets the "
+                "columns of the job.",
+            )
+        return self._replace(below.table, staged, files, metadata, data_change)
 
     def restore(self, below: IcebergVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""
@@ -150,7 +184,7 @@ class IcebergLog:
             raise TableError(
                 "the table has other columns since, and an Iceberg table can't bring back those "
                 "that it has dropped",
-                field=self._name,
+                field=self.name,
                 value=version,
                 way_out="Restore a version with the columns that it has now, or run the whole "
                 "backfill with the job file as it was",
@@ -161,29 +195,29 @@ class IcebergLog:
         def change(transaction: Transaction) -> None:
             _overwrite(transaction, back, gone, metadata, True)
 
-        return self._committed(below.table, change, metadata)
+        return self._committed(_without_retries(below.table).transaction(), change, metadata)
 
     def _create(self, staged: StagedFiles, metadata: Mapping[str, str]) -> int:
         table = self._loaded()
-        if table is not None:
-            # Somebody has made it, perhaps with properties of their own.
-            if partitioned_by(table) != staged.partition_by:
-                raise TableError(
-                    "the table is partitioned by other columns: "
-                    + (", ".join(partitioned_by(table)) or "none"),
-                    field=self._name,
-                    value=staged.partition_by,
-                    way_out="Drop it, or publish elsewhere.",
-                )
-            return self._replace(table, staged, [], metadata, False, True)
-        with _failing():
-            transaction = self._new(staged)
-            mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-            added = data_files(staged, transaction.table_metadata)
-            _overwrite(transaction, list(added), [], metadata, True)
-            transaction.commit_transaction()
-        return self._made(metadata)
+        if table is None:
+
+            def fill(transaction: Transaction) -> None:
+                _name_columns(transaction)
+                _overwrite(transaction, _added(staged, transaction), [], metadata, True)
+
+            return self._committed(self._new(staged), fill, metadata)
+        if table.current_snapshot() is not None:
+            raise CommitFailedError("another run has made the table")
+        # Somebody has made it, perhaps with properties of their own.
+        if partitioned_by(table) != staged.partition_by:
+            raise TableError(
+                "the table is partitioned by other columns: "
+                + (", ".join(partitioned_by(table)) or "none"),
+                field=self.name,
+                value=staged.partition_by,
+                way_out="Drop it, or publish elsewhere.",
+            )
+        return self._replace(table, staged, [], metadata, True)
 
     def _replace(
         self,
@@ -191,28 +225,27 @@ class IcebergLog:
         staged: StagedFiles,
         removed: Sequence[DataFile],
         metadata: Mapping[str, str],
-        fits: bool,
         data_change: bool,
     ) -> int:
-        """Adds files and removes others; `fits`: they have the table's columns."""
-
         def change(transaction: Transaction) -> None:
-            if not fits and store_schema(table.schema()) != staged.schema:
+            schema = table.schema()
+            required = any(each.required for each in schema.fields)
+            if required or store_schema(schema) != staged.schema:
                 with transaction.update_schema(allow_incompatible_changes=True) as update:
-                    fit_schema(update, table.schema(), staged.schema, self._name)
+                    fit_schema(update, schema, staged.schema, self.name)
             if TableProperties.DEFAULT_NAME_MAPPING not in table.properties:
-                mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-                transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-            added = data_files(staged, transaction.table_metadata)
-            _overwrite(transaction, list(added), removed, metadata, data_change)
+                _name_columns(transaction)
+            added = _added(staged, transaction)
+            _overwrite(transaction, added, removed, metadata, data_change)
 
-        return self._committed(table, change, metadata)
+        return self._committed(_without_retries(table).transaction(), change, metadata)
 
     def _new(self, staged: StagedFiles | None = None) -> Transaction:
-        """What would make the table."""
+        """What would make the table, and makes its namespace."""
         namespace = self.identifier[:-1]
-        try:
-            self.catalog.create_namespace_if_not_exists(namespace)
+        with answering(self.name, self.catalog):
+            if not self.catalog.namespace_exists(namespace):
+                self.catalog.create_namespace_if_not_exists(namespace)
             if staged is None:
                 return self.catalog.create_table_transaction(self.identifier, Schema())
             schema = iceberg_schema(staged.schema)
@@ -222,77 +255,76 @@ class IcebergLog:
                 location=f"file://{self.folder}",
                 partition_spec=partitioning(schema, staged.partition_by),
             )
-        except TableAlreadyExistsError as error:
-            raise CommitFailedError(first_line(error)) from error
-        except Exception as error:
-            raise unanswered(self._name, error) from error
 
     def _committed(
-        self, table: Table, change: Callable[[Transaction], None], metadata: Mapping[str, str]
+        self,
+        transaction: Transaction,
+        change: Callable[[Transaction], None],
+        metadata: Mapping[str, str],
     ) -> int:
-        # Its own retries would go on top of commits that contradict this one. They are a property
-        # of the table, for other writers too, so it is set in this copy alone.
-        once = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-        alone = Table(
-            table.name(),
-            table.metadata.model_copy(update={"properties": once}),
-            table.metadata_location,
-            table.io,
-            table.catalog,
-        )
-        transaction = alone.transaction()
-        with _failing():
+        """The version that a transaction makes."""
+        try:
             change(transaction)
+        except BackfillError:
+            raise
+        except Exception as error:
+            raise CommitFailedError(said(error, self.catalog)) from error
+        made = transaction.table_metadata.current_snapshot()
+        assert made is not None
+        try:
             transaction.commit_transaction()
-        return self._made(metadata)
-
-    def _made(self, metadata: Mapping[str, str]) -> int:
-        """The version of the run with this metadata, which has just been committed."""
-        table = self._loaded()
-        assert table is not None
-        return next(
-            number(each) for each in snapshots(table) if as_commit(each).metadata == metadata
-        )
+        except (CommitFailedException, ValidationException, TableAlreadyExistsError) as error:
+            raise CommitFailedError(said(error, self.catalog)) from None
+        except Exception as error:
+            self.uncertain.add(metadata[RUN_ID])
+            raise TableError(
+                f"it is not known whether the commit was made: {said(error, self.catalog)}",
+                field=self.name,
+                way_out="See with `backfill history`, and run again if it was not; `backfill "
+                "clean` then removes the files",
+            ) from None
+        return number(made)
 
     def _snapshot(self, version: int) -> Snapshot:
-        for table in (self._known, self._loaded):
-            loaded = table() if callable(table) else table
-            for each in [] if loaded is None else snapshots(loaded):
+        table = self._known
+        for _ in range(2):
+            for each in [] if table is None else snapshots(table):
                 if number(each) == version:
                     return each
+            table = self._loaded()
         raise TableError(
             f"the table has no version {version}",
-            field=self._name,
+            field=self.name,
             way_out="`backfill history` lists its versions.",
         )
 
     def _loaded(self) -> Table | None:
         """The table as it is now; None where there is none."""
-        try:
-            found = self.catalog.load_table(self.identifier)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            self._known = None
-            return None
-        except Exception as error:
-            raise unanswered(self._name, error) from error
+        with answering(self.name, self.catalog):
+            try:
+                found = self.catalog.load_table(self.identifier)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                self._known = None
+                return None
         if found.format_version != 2:
             raise TableError(
                 "only tables of Iceberg's format version 2 are written",
-                field=self._name,
+                field=self.name,
                 value=found.format_version,
                 way_out="Set its property format-version to 2, or publish into another table",
             )
         self._known = found
         return found
 
-    @property
-    def _name(self) -> str:
-        return ".".join(self.identifier)
+
+def _added(staged: StagedFiles, transaction: Transaction) -> list[DataFile]:
+    return list(data_files(staged, transaction.table_metadata))
 
 
-def unanswered(field: str, error: Exception) -> TableError:
-    """What is said where a catalog fails; its library's errors have no type in common."""
-    return TableError(f"the catalog fails: {shown(first_line(error))}", field=field)
+def _name_columns(transaction: Transaction) -> None:
+    """Lets readers find the columns of our files, which have names and no ids."""
+    names = transaction.table_metadata.schema().name_mapping.model_dump_json()
+    transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names})
 
 
 def _overwrite(
@@ -310,15 +342,17 @@ def _overwrite(
             snapshot.append_data_file(each)
         for each in removed:
             snapshot.delete_data_file(each)
-    transaction.set_properties({RECORD_PROPERTY: metadata[RECORD]})
+    made = transaction.table_metadata.current_snapshot()
+    assert made is not None
+    record = json.dumps({"run": metadata[RECORD], "version": number(made)})
+    transaction.set_properties({RECORD_PROPERTY: record})
 
 
-@contextmanager
-def _failing() -> Iterator[None]:
-    """Whatever a library of a catalog raises, the log then shows whether there was a commit."""
-    try:
-        yield
-    except (BackfillError, CommitFailedError):
-        raise
-    except Exception as error:
-        raise CommitFailedError(shown(first_line(error))) from error
+def _without_retries(table: Table) -> Table:
+    """The table without the library's retries, which go on top of commits that contradict this one.
+
+    They are a property of the table, for other writers too, so it is set in this copy alone.
+    """
+    once = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": once})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterator, Mapping
-from functools import cached_property, reduce
-from operator import and_
+from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-from deltalake import Schema as DeltaSchema
-from pyarrow.fs import LocalFileSystem
 from pyiceberg import types as I
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile as IcebergFile
@@ -98,8 +94,17 @@ def mentioned(table: Table) -> tuple[set[str], set[str]]:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 files |= {relative(table, entry.data_file.file_path) for entry in entries}
     named = [as_commit(each).metadata.get(RECORD) for each in table.snapshots()]
-    named.append(table.properties.get(RECORD_PROPERTY))
+    named.append(newest_record(table)[0])
     return files, {each for each in named if each}
+
+
+def newest_record(table: Table) -> tuple[str | None, int]:
+    """The run whose record the newest commit of ours names, and the version that it made."""
+    text = table.properties.get(RECORD_PROPERTY)
+    if text is None:
+        return None, -1
+    known = json.loads(text)
+    return known["run"] or None, known["version"]
 
 
 def relative(table: Table, path: str) -> str:
@@ -139,7 +144,12 @@ class IcebergVersion:
 
     @cached_property
     def schema(self) -> str:
-        """As `Version` has it."""
+        """As `Version` has it.
+
+        Raises:
+            TableError: a column has been renamed: files have their columns by name.
+        """
+        _check_names(self.table, self._schema)
         return store_schema(self._schema)
 
     @cached_property
@@ -181,23 +191,10 @@ class IcebergVersion:
                 rows=each.record_count,
                 minimum=self._bounds(each, each.lower_bounds),
                 maximum=self._bounds(each, each.upper_bounds),
+                complete=self._complete(each),
             )
             for path, each in self.entries.items()
         )
-
-    def dataset(self) -> ds.Dataset:
-        """As `Version` has it."""
-        format, local = ds.ParquetFileFormat(), LocalFileSystem()
-        schema = pa.schema(DeltaSchema.from_json(self.schema).to_arrow())
-        fragments = [
-            format.make_fragment(
-                str(local_path(each.file_path)),
-                local,
-                partition_expression=self._known(each, schema),
-            )
-            for each in self.entries.values()
-        ]
-        return ds.FileSystemDataset(fragments, schema, format, local)
 
     def _files(self) -> Iterator[IcebergFile]:
         for manifest in self.snapshot.manifests(self.table.io):
@@ -208,8 +205,9 @@ class IcebergVersion:
                     "another writer has deleted rows without writing their files again, and such "
                     "deletions are not read",
                     field=".".join(self.table.name()),
-                    way_out="Compact the table (Spark: CALL system.rewrite_data_files), and let "
-                    "writers copy on write (write.delete.mode and write.update.mode)",
+                    way_out="In Spark, CALL system.rewrite_data_files(table => …, options => "
+                    "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')), and set "
+                    "write.delete.mode and write.update.mode to copy-on-write",
                 )
             entries: list[ManifestEntry] = manifest.fetch_manifest_entry(self.table.io)
             yield from (entry.data_file for entry in entries)
@@ -223,19 +221,22 @@ class IcebergVersion:
                 continue
             assert isinstance(kind, I.PrimitiveType)
             found[column.name] = _plain(kind, from_bytes(kind, value))
-        own = self._partition(file).items()
-        return {**found, **{name: value for name, value in own if value is not None}}
+        return {**found, **self._partition(file)}
 
     def _partition(self, file: IcebergFile) -> dict[str, Any]:
-        """The values that a file has in the columns that it was partitioned by."""
+        """The values that a file has in the columns that it was partitioned by, but NULL."""
         schema = self.table.schema()
         found = {}
         for place, each in enumerate(self.table.specs()[file.spec_id].fields):
-            column = schema.find_field(each.source_id)
-            if isinstance(each.transform, IdentityTransform):
-                value = file.partition[place]
-                found[column.name] = None if value is None else _plain(column.field_type, value)
+            value = file.partition[place]
+            if isinstance(each.transform, IdentityTransform) and value is not None:
+                column = schema.find_field(each.source_id)
+                found[column.name] = _plain(column.field_type, value)
         return found
+
+    def _complete(self, file: IcebergFile) -> frozenset[str]:
+        nulls = file.null_value_counts or {}
+        return frozenset(each.name for each in self._columns if nulls.get(each.field_id) == 0)
 
     @cached_property
     def _schema(self) -> Schema:
@@ -248,28 +249,29 @@ class IcebergVersion:
             each for each in self._schema.fields if isinstance(each.field_type, I.PrimitiveType)
         ]
 
-    def _known(self, file: IcebergFile, schema: pa.Schema) -> ds.Expression:
-        """What holds for all rows of a file."""
-        least, most = (self._bounds(file, each) for each in (file.lower_bounds, file.upper_bounds))
-        own, nulls = self._partition(file), file.null_value_counts or {}
-        found = []
-        for column in self._columns:
-            name, kind = column.name, schema.field(column.name).type
-            field = ds.field(name)
-            if name in own:
-                value = own[name]
-                found.append(field.is_null() if value is None else field == _scalar(value, kind))
-            elif name in least and name in most and nulls.get(column.field_id) == 0:
-                found += [field >= _scalar(least[name], kind), field <= _scalar(most[name], kind)]
-        return reduce(and_, found, ds.scalar(True))
+
+def _check_names(table: Table, schema: Schema) -> None:
+    names: dict[int, set[str]] = {}
+    for each in table.schemas().values():
+        for field in each.fields:
+            names.setdefault(field.field_id, set()).add(field.name)
+    for field in schema.fields:
+        others = sorted(names[field.field_id] - {field.name})
+        if others:
+            raise TableError(
+                f"another writer has renamed a column, which was {others[0]!r}, and its files are "
+                "read by their columns' names",
+                field=f"{'.'.join(table.name())}.{field.name}",
+                way_out="Publish into another table, or drop this one and run the whole backfill",
+            )
 
 
 def local_path(location: str) -> str | None:
-    """The path on the local disk; None for locations elsewhere."""
-    for scheme in ("file://", "file:"):
+    """The path on the local disk; None for locations elsewhere, and for relative ones."""
+    for scheme in ("file://localhost/", "file:///", "file:/", "/"):
         if location.startswith(scheme):
-            return location.removeprefix(scheme)
-    return None if "://" in location else location
+            return "/" + location.removeprefix(scheme).lstrip("/")
+    return None
 
 
 def _plain(kind: I.IcebergType, value: Any) -> Any:
@@ -277,11 +279,3 @@ def _plain(kind: I.IcebergType, value: Any) -> Any:
     if isinstance(kind, I.DateType) and isinstance(value, int):
         return _EPOCH + dt.timedelta(days=value)
     return value
-
-
-def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    return (
-        pa.scalar(value, pa.int64()).cast(kind)
-        if pa.types.is_timestamp(kind)
-        else pa.scalar(value, kind)
-    )

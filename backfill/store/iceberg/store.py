@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.utils.config import Config
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from backfill.columns import column
 from backfill.errors import TableError
-from backfill.store.files.names import checked_name
+from backfill.store.files.names import checked_name, first_line
 from backfill.store.files.staging import StagedFiles
 from backfill.store.files.store import FileStore
-from backfill.store.iceberg.log import IcebergLog, unanswered
+from backfill.store.iceberg.failures import without
+from backfill.store.iceberg.log import IcebergLog
 from backfill.store.iceberg.schema import widened
 
 
@@ -48,14 +50,16 @@ class IcebergStore(FileStore):
         try:
             return load_catalog(self.name, **self._options)
         except Exception as error:
-            found = unanswered("tables.catalog", error)
+            settings = {**(Config().get_catalog_config(self.name) or {}), **self._options}
+            problem = without(first_line(error), {k: str(v) for k, v in settings.items()})
+            # Not chained, for traces show messages, too.
             raise TableError(
-                found.problem,
+                f"the catalog fails: {problem}",
                 field="tables.catalog",
                 value=self.name,
                 way_out="Configure it as pyiceberg reads it: in ~/.pyiceberg.yaml, or by "
                 f"PYICEBERG_CATALOG__{self.name.upper()}__URI and other variables",
-            ) from error
+            ) from None
 
     def log(self, name: str) -> IcebergLog:
         """As `FileStore` has it.

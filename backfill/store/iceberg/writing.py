@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 import pyarrow.parquet as pq
 from pyiceberg import types as I
 from pyiceberg.io.pyarrow import (
+    DataFileStatistics,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -40,9 +41,9 @@ def data_files(staged: StagedFiles, metadata: TableMetadata) -> Iterator[DataFil
     folder = metadata.location.rstrip("/")
     for file in staged.files:
         location = f"{folder}/{file.path}"
-        statistics = data_file_statistics_from_parquet_metadata(
-            pq.read_metadata(local_path(location)), plan, columns
-        )
+        footer = pq.read_metadata(local_path(location))
+        statistics = data_file_statistics_from_parquet_metadata(footer, plan, columns)
+        _leave_out(statistics, footer, columns)
         yield DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=location,
@@ -55,6 +56,24 @@ def data_files(staged: StagedFiles, metadata: TableMetadata) -> Iterator[DataFil
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+def _leave_out(
+    statistics: DataFileStatistics, footer: pq.FileMetaData, columns: Mapping[str, int]
+) -> None:
+    """Takes away what is not known of all row groups: the library adds up those that have it."""
+    for position in range(footer.num_columns):
+        field = columns.get(footer.schema.column(position).path)
+        if field is None:
+            continue
+        for group in range(footer.num_row_groups):
+            chunk = footer.row_group(group).column(position)
+            found = chunk.statistics
+            nulls = None if found is None or not found.has_null_count else found.null_count
+            if nulls is None:
+                statistics.null_value_counts.pop(field, None)
+            if nulls != chunk.num_values and (found is None or not found.has_min_max):
+                statistics.column_aggregates.pop(field, None)
 
 
 def partitioning(schema: Schema, names: Iterable[str]) -> PartitionSpec:
@@ -86,9 +105,12 @@ def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> Non
     types = {each["name"]: each["type"] for each in json.loads(wanted)["fields"]}
     own = {each["name"]: each["type"] for each in json.loads(store_schema(now))["fields"]}
     new = {each.name: each.field_type for each in iceberg_schema(wanted).fields}
+    for field in now.fields:
+        if field.required and field.name in types:
+            update.update_column((field.name,), required=False)
     for column, kind in own.items():
         if column not in types:
-            update.delete_column(column)
+            update.delete_column((column,))
         elif kind != types[column]:
             raise TableError(
                 f"is {_shown(types[column])} now, and was {_shown(kind)}, which an Iceberg table "
@@ -98,12 +120,12 @@ def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> Non
             )
     for column, field_type in new.items():
         if column not in own:
-            update.add_column(column, field_type)
+            update.add_column((column,), field_type)
     order = [*(each for each in own if each in types), *(each for each in types if each not in own)]
     if order != list(types):
-        update.move_first(next(iter(types)))
+        update.move_first((next(iter(types)),))
         for before, column in pairwise(types):
-            update.move_after(column, before)
+            update.move_after((column,), (before,))
 
 
 def _partition(path: str, partition_by: tuple[str, ...], schema: Schema) -> Record:

@@ -1,0 +1,70 @@
+"""The rows of a version for pyarrow, without opening files that cannot hold what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import Schema
+from pyarrow.fs import LocalFileSystem
+
+from backfill.store.files.log import Version
+from backfill.store.protocol import DataFile
+
+
+def dataset(folder: Path, table: Version) -> ds.Dataset:
+    """The rows of a version.
+
+    What is known of a file's rows is said by ourselves: a bound that is left out is no bound, while
+    the Delta library takes it for one that nothing is within, if the column's other bound or its
+    number of NULLs is there.
+
+    Args:
+        folder: the table's.
+        table: the version.
+    """
+    schema = pa.schema(Schema.from_json(table.schema).to_arrow())
+    format, local = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = []
+    for file in table.statistics():
+        inside = () if file.path in table.whole else table.partition_by
+        known = reduce(and_, _known(file, inside, schema), ds.scalar(True))
+        path = str(folder / file.path)
+        fragments.append(format.make_fragment(path, local, partition_expression=known))
+    return ds.FileSystemDataset(fragments, schema, format, local)
+
+
+def _known(
+    file: DataFile, partition_by: Collection[str], schema: pa.Schema
+) -> Iterator[ds.Expression]:
+    """What holds for all rows of a file; of partition columns it is where their values are from."""
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        field, bounds = ds.field(name), (file.minimum.get(name), file.maximum.get(name))
+        if name in partition_by:
+            value = bounds[0]
+            yield field.is_null() if value is None else field == _scalar(value, kind)
+        # NaN is outside the bounds of numbers, and larger than any for Spark.
+        elif name in file.complete and not pa.types.is_floating(kind):
+            yield from _bounded(field, bounds, kind)
+
+
+def _bounded(
+    field: ds.Expression, bounds: Sequence[Any], kind: pa.DataType
+) -> Iterator[ds.Expression]:
+    least, most = bounds
+    if least is not None:
+        yield field >= _scalar(least, kind)
+    if most is not None:
+        yield field <= _scalar(most, kind)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """Times are µs."""
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(value, pa.int64()).cast(kind)
+    return pa.scalar(value, kind)
