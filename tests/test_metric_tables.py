@@ -94,8 +94,8 @@ def test_every_step(
     ("shape", "name"),
     [
         (SHAPES[0], "distinct"),
-        (SHAPES[1], "last"),
-        (SHAPES[2], "median"),
+        pytest.param(SHAPES[1], "last", marks=pytest.mark.slow),
+        pytest.param(SHAPES[2], "median", marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_a_span(

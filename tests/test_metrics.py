@@ -100,8 +100,8 @@ SHAPES = [
         *((shape, FRAMED, False) for shape in SHAPES),
         (SHAPES[0], FRAMED, True),
         (SHAPES[2], FRAMED, True),
-        (SHAPES[0], list(FOLDS), False),
-        (SHAPES[3], list(FOLDS), False),
+        pytest.param(SHAPES[0], list(FOLDS), False, marks=pytest.mark.slow),
+        pytest.param(SHAPES[3], list(FOLDS), False, marks=pytest.mark.slow),
     ],
 )
 def test_step_functions(
@@ -164,11 +164,16 @@ def test_at_given_instants(spark: SparkSession) -> None:
     ("labels", "ordered", "before"),
     [
         (False, True, False),
-        (False, True, True),
-        (False, False, True),
-        (True, True, False),
-        (True, False, False),
         (True, False, True),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                (False, True, True),
+                (False, False, True),
+                (True, True, False),
+                (True, False, False),
+            )
+        ),
     ],
 )
 def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labels: bool) -> None:
