@@ -13,7 +13,7 @@ from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
-from backfill.store.files.log import RECORD, CommitFailedError, FileChanges
+from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
 from backfill.store.files.names import first_line
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
@@ -75,7 +75,7 @@ class DeltaLog:
 
     def since(self, version: int) -> list[int]:
         """As `Log` has it; one that is missing among them is an error when it is read."""
-        return list(range(version + 1, max(self.versions(), default=-1) + 1))
+        return list(range(version + 1, newest(self) + 1))
 
     def commit(self, version: int) -> Commit:
         """As `Log` has it; a commit is read once."""

@@ -133,14 +133,8 @@ def _check_others(
 
 def _check(table: Version | None, staged: StagedFiles, replace: Replace) -> None:
     """Refuses what cannot be committed to this version."""
-    if table is not None and table.partition_by != staged.partition_by:
-        raise TableError(
-            "the table is partitioned by other columns: "
-            + (", ".join(table.partition_by) or "none"),
-            field=staged.name,
-            value=staged.partition_by,
-            way_out="Move its folder away, or publish elsewhere.",
-        )
+    if table is not None:
+        check_partitions(table.partition_by, staged)
     if replace == "all":
         return
     live: Mapping[str, int] = {} if table is None else table.live
@@ -157,4 +151,15 @@ def _check(table: Version | None, staged: StagedFiles, replace: Replace) -> None
             "the columns or types of the new files do not match the table's",
             field=staged.name,
             way_out="Nothing was published. Run the whole backfill again.",
+        )
+
+
+def check_partitions(partition_by: tuple[str, ...], staged: StagedFiles) -> None:
+    """Raises TableError where files are in other partitions than those of the table."""
+    if partition_by != staged.partition_by:
+        raise TableError(
+            f"the table is partitioned by other columns: {', '.join(partition_by) or 'none'}",
+            field=staged.name,
+            value=staged.partition_by,
+            way_out="Move the table away or drop it, or publish elsewhere.",
         )

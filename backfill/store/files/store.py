@@ -37,6 +37,10 @@ class FileStore(ABC):
     def log(self, name: str) -> Log:
         """The log of a table, whether the table exists or not."""
 
+    def fitted(self, frame: DataFrame | StructType) -> DataFrame | StructType:
+        """Rows, or only their columns, in types that the tables have."""
+        return frame
+
     def open(self, name: str, version: int | None = None) -> FilesVersion | None:
         """As `Store` has it."""
         log = self.log(name)
@@ -62,6 +66,7 @@ class FileStore(ABC):
         task_bytes: int | None = None,
     ) -> StagedFiles:
         """As `Store` has it."""
+        frame = self.fitted(frame)
         folder, run_id = self.log(name).folder, checked_name(run_id, "run_id")
         if isinstance(frame, StructType):
             schema = delta_schema(frame).to_json()

@@ -26,6 +26,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import BackfillError, TableError
 from backfill.printable import shown
+from backfill.store.files.commit import check_partitions
 from backfill.store.files.log import RECORD, RUN_ID, CommitFailedError, FileChanges
 from backfill.store.files.staging import StagedFiles
 from backfill.store.iceberg.failures import answering, said
@@ -209,14 +210,7 @@ class IcebergLog:
         if table.current_snapshot() is not None:
             raise CommitFailedError("another run has made the table")
         # Somebody has made it, perhaps with properties of their own.
-        if partitioned_by(table) != staged.partition_by:
-            raise TableError(
-                "the table is partitioned by other columns: "
-                + (", ".join(partitioned_by(table)) or "none"),
-                field=self.name,
-                value=staged.partition_by,
-                way_out="Drop it, or publish elsewhere.",
-            )
+        check_partitions(partitioned_by(table), staged)
         return self._replace(table, staged, [], metadata, True)
 
     def _replace(

@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.utils.datetime import days_to_date
 
 from backfill.errors import TableError
 from backfill.store.files.log import RECORD, FileChanges
@@ -28,8 +29,6 @@ PREFIX = "backfill."
 DATA_CHANGE = f"{PREFIX}data-change"
 #: The table's property that names the newest record, which stays when snapshots expire.
 RECORD_PROPERTY = f"{PREFIX}{RECORD}"
-
-_EPOCH = dt.date(1970, 1, 1)
 
 
 def snapshots(table: Table) -> list[Snapshot]:
@@ -276,6 +275,4 @@ def local_path(location: str) -> str | None:
 
 def _plain(kind: I.IcebergType, value: Any) -> Any:
     """Times as µs, dates as such."""
-    if isinstance(kind, I.DateType) and isinstance(value, int):
-        return _EPOCH + dt.timedelta(days=value)
-    return value
+    return days_to_date(value) if isinstance(kind, I.DateType) else value

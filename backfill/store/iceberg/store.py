@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 from backfill.columns import column
 from backfill.errors import TableError
 from backfill.store.files.names import checked_name, first_line
-from backfill.store.files.staging import StagedFiles
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.failures import without
 from backfill.store.iceberg.log import IcebergLog
@@ -72,31 +71,15 @@ class IcebergStore(FileStore):
             self._logs[name] = IcebergLog(self.catalog, identifier)
         return self._logs[name]
 
-    def stage(
-        self,
-        name: str,
-        frame: DataFrame | StructType,
-        *,
-        run_id: str,
-        partition_by: tuple[str, ...],
-        sort_by: tuple[str, ...],
-        task_bytes: int | None = None,
-    ) -> StagedFiles:
-        """As `Store` has it."""
+    def fitted(self, frame: DataFrame | StructType) -> DataFrame | StructType:
+        """As `FileStore` has it: small whole numbers as `int`."""
         schema = frame if isinstance(frame, StructType) else frame.schema
         wanted = widened(schema)
         assert isinstance(wanted, StructType)
         if isinstance(frame, StructType):
-            frame = wanted
-        elif [each.dataType for each in wanted] != [each.dataType for each in schema]:
-            frame = frame.select(
-                *(column(each.name).cast(each.dataType).alias(each.name) for each in wanted)
-            )
-        return super().stage(
-            name,
-            frame,
-            run_id=run_id,
-            partition_by=partition_by,
-            sort_by=sort_by,
-            task_bytes=task_bytes,
+            return wanted
+        if [each.dataType for each in wanted] == [each.dataType for each in schema]:
+            return frame
+        return frame.select(
+            *(column(each.name).cast(each.dataType).alias(each.name) for each in wanted)
         )

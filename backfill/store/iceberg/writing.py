@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -23,14 +22,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
+from pyiceberg.utils.datetime import date_str_to_days
 
 from backfill.errors import TableError
 from backfill.store.files.names import partition_values
 from backfill.store.files.staging import StagedFiles
 from backfill.store.iceberg.schema import iceberg_schema, store_schema
 from backfill.store.iceberg.snapshots import local_path
-
-_EPOCH = dt.date(1970, 1, 1)
 
 
 def data_files(staged: StagedFiles, metadata: TableMetadata) -> Iterator[DataFile]:
@@ -137,7 +135,7 @@ def _value(text: str | None, field: I.NestedField) -> Any:
     if text is None or isinstance(field.field_type, I.StringType):
         return text
     if isinstance(field.field_type, I.DateType):
-        return (dt.date.fromisoformat(text) - _EPOCH).days
+        return date_str_to_days(text)
     if isinstance(field.field_type, I.IntegerType | I.LongType):
         return int(text)
     raise TableError(
