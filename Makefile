@@ -54,8 +54,9 @@ test-sequences: .venv/ready ## ten random sequences of runs for every window, wi
 
 test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark that Iceberg and Delta have jars for
 	@echo "These examples again: make test-lakehouse SEED=$(SEED)"
+	@# All variants of a test run on the newest Spark; where one differs between Sparks, most do.
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
-	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) .venv-lakehouse/bin/$(PYTEST) -m 'not slow and not one_lane' \
+	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) BACKFILL_VARIANTS=2 .venv-lakehouse/bin/$(PYTEST) -m 'not slow and not one_lane' \
 	--hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 

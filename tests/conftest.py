@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from tests.interpreted import SETTINGS
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
 # where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
-_SAME = bool(os.environ.get("CI")) and "BACKFILL_SEED" not in os.environ
+_SEED = os.environ.get("BACKFILL_SEED", "")
+_SAME = bool(os.environ.get("CI")) and not _SEED
 settings.register_profile(
     "spark",
     deadline=None,
@@ -49,12 +51,34 @@ _LONG = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: Of the variants of each test, so many are drawn by the seed; 0 for all.
+_VARIANTS = int(os.environ.get("BACKFILL_VARIANTS", "0"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Puts long tests at the beginning of each half, which is what each process is given."""
+    if _VARIANTS:
+        _draw_variants(config, items)
     groups = [[each for each in items if each.nodeid.startswith(_long(n))] for n in range(2)]
     rest = [each for each in items if each not in groups[0] and each not in groups[1]]
     half = max(0, len(items) // 2 - len(groups[0]))
     items[:] = [*groups[0], *rest[:half], *groups[1], *rest[half:]]
+
+
+def _draw_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the variants that are not drawn."""
+    chance = random.Random(_SEED)
+    of_test: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    drawn = {
+        item
+        for variants in of_test.values()
+        for item in chance.sample(variants, min(_VARIANTS, len(variants)))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
+    items[:] = [item for item in items if item in drawn]
 
 
 def _long(half: int) -> tuple[str, ...]:
@@ -81,7 +105,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
-    jvm.remember_functions(session)
+    jvm.remember_lookups(session)
     yield session
     session.stop()
 

@@ -214,23 +214,28 @@ def near_changes(zone: str) -> st.SearchStrategy[list[int]]:
 NEAR_CHANGES = {zone: near_changes(zone) for zone in ZONES}
 
 
-def near_changes_of(zone: str, count: int) -> list[list[int]]:
-    return drawn.cases(NEAR_CHANGES[zone], count) if count else [[]]
+def near_changes_of(zone: str) -> list[list[int]]:
+    return drawn.cases(NEAR_CHANGES[zone], 80)
 
 
-@GIVEN
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("name", CALENDAR)
-def test_windows_of_a_calendar(spark: SparkSession, name: str, zone: str, count: int) -> None:
+def test_windows_of_a_calendar(spark: SparkSession, name: str, zone: str) -> None:
     window, windows = CALENDAR[name]
-    check(spark, window, windows(zone), near_changes_of(zone, count), timezone=zone)
+    check(spark, window, windows(zone), near_changes_of(zone), timezone=zone)
 
 
-@GIVEN
+@pytest.mark.parametrize("name", CALENDAR)
+def test_no_events_make_no_windows_of_a_calendar(spark: SparkSession, name: str) -> None:
+    window, windows = CALENDAR[name]
+    zone = "Europe/Berlin"
+    check(spark, window, windows(zone), [[]], timezone=zone)
+
+
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize(("step", "offset"), [("1h", 0), ("7h", 6)])
 def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
-    spark: SparkSession, zone: str, step: str, offset: int, count: int
+    spark: SparkSession, zone: str, step: str, offset: int
 ) -> None:
     days = calendar(zone, (1, "day"), offset=offset * HOUR)
     width = int(step[:-1]) * HOUR
@@ -241,7 +246,7 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
         return [(start, end) for end in ends if t < end]
 
     window = CumulatingWindow(size="1 day", step=step, offset=f"{offset}h")
-    check(spark, window, windows, near_changes_of(zone, count), timezone=zone)
+    check(spark, window, windows, near_changes_of(zone), timezone=zone)
 
 
 @pytest.mark.parametrize("zone", ["America/Sao_Paulo", "Europe/Berlin"])

@@ -20,7 +20,7 @@ from tests.execution.world import EVERY, World, at
 from tests.reference import Event
 
 #: More of them: BACKFILL_KILLS=200.
-KILLS = int(os.environ.get("BACKFILL_KILLS", "15"))
+KILLS = int(os.environ.get("BACKFILL_KILLS", "8"))
 
 
 @pytest.mark.slow
