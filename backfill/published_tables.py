@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from backfill.errors import TableError
 from backfill.execution.clean import Kept, clean
 from backfill.execution.expire import Expired, expire
+from backfill.execution.forget import Forgotten, forget
 from backfill.execution.validate import validate
 from backfill.kinds import times_of
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE
+from backfill.lookups import KeyValues, key_values
 from backfill.planning.context import Progress, new_run_id
 from backfill.planning.selection import selected
 from backfill.progress import log_progress
@@ -175,6 +177,51 @@ class PublishedTables(PublishedRows):
         run_id = new_run_id()
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
         return expire(spark or session(), self.store, self.spec, run_id=run_id, metadata=metadata)
+
+    def forget(
+        self,
+        key: KeyValues,
+        spark: SparkSession | None = None,
+        *,
+        progress: Progress = log_progress,
+    ) -> dict[str, Forgotten]:
+        """Deletes the rows of a key from the published tables and the quarantine.
+
+        Rows of runs that were not published and examples of failed checks go, too. The source is
+        not changed: a later run of its dates brings back what it still has of the key. Tables
+        without the key's columns, such as metrics by other dimensions, stay as they are.
+
+        Args:
+            key: its value, or the values of its columns in order or by name.
+            spark: as for `run`.
+            progress: as for `run`.
+
+        Returns:
+            By table the number of `rows` that were deleted, the `version` of the commit (None
+            where there was no row), `unpublished`, the runs whose unpublished rows were deleted,
+            and `older`, the first and the last older version, which can still hold the key.
+
+        Raises:
+            JobFileError: there are more or fewer values than the key has columns.
+            ColumnError: a value is not of its column's type.
+            TableError: a table can't be read, or another run published meanwhile.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> result = job.run(spark)
+            >>> job.forget("a", spark)["hourly"].rows
+            2
+        """
+        run_id = new_run_id()
+        return forget(
+            spark or session(),
+            self.store,
+            self.spec,
+            key_values(key, self.spec.key),
+            run_id=run_id,
+            metadata={"kind": "forget", "user": getpass.getuser(), "run_id": run_id},
+            progress=progress,
+        )
 
     def clean(self, older_than: str = "24h", spark: SparkSession | None = None) -> dict[str, Kept]:
         """Deletes the files that killed runs left behind, and compacts small files.

@@ -99,6 +99,16 @@ class MemoryStore:
     def dataset(self, name: str, run: str | None = None) -> ds.Dataset:
         raise NotImplementedError("no test looks up rows in memory")
 
+    @property
+    def way_to_delete(self) -> str:
+        return "Nothing deletes them."
+
+    def unpublished(self, name: str) -> Sequence[str]:
+        return ()
+
+    def discard_unpublished(self, name: str, run: str) -> None:
+        raise NotImplementedError("no run leaves anything in memory")
+
     def stage(
         self,
         name: str,

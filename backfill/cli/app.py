@@ -18,6 +18,7 @@ from backfill.cli.checks import as_documents, print_failed
 from backfill.cli.clean import clean
 from backfill.cli.docs import docs
 from backfill.cli.expire import expire
+from backfill.cli.forget import forget
 from backfill.cli.generate import generate
 from backfill.cli.history import history
 from backfill.cli.init import init
@@ -73,6 +74,7 @@ for _verb in (
     history,
     restore,
     expire,
+    forget,
     clean,
     validate,
     docs,

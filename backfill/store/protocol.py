@@ -152,6 +152,10 @@ class Store(Protocol):
     replaces stays readable in older versions.
     """
 
+    @property
+    def way_to_delete(self) -> str:
+        """How the files of older versions are deleted for good, one sentence for people."""
+
     def open(self, name: str, version: int | None = None) -> Table | None:
         """A version, by default the newest; None where there is no table.
 
@@ -169,6 +173,12 @@ class Store(Protocol):
         Raises:
             TableError: the table does not exist or cannot be read, or the run has left nothing.
         """
+
+    def unpublished(self, name: str) -> Sequence[str]:
+        """The runs that left rows of the table that they did not publish."""
+
+    def discard_unpublished(self, name: str, run: str) -> None:
+        """Deletes what a run left of the table and did not publish."""
 
     def stage(
         self,

@@ -388,7 +388,7 @@ class World:
 
     def expected(self, events: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
         """The rows that events make, by table of the job."""
-        horizon = max(e.time for own in self.files.values() for e in own if e.key is not None)
+        horizon = max(e.time for e in self.usable())
         if self.placed:
             events = [replace(e, arrival=offset_of(e)) for e in events]
         return {name: self._expected(name, events, horizon) for name in self.windows}

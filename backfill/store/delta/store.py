@@ -21,6 +21,11 @@ class DeltaStore(FileStore):
         root: the folder.
     """
 
+    way_to_delete = (
+        "VACUUM of Delta Lake deletes the files that no version has had for a week, or for the "
+        "table's delta.deletedFileRetentionDuration."
+    )
+
     def __init__(self, root: str | Path) -> None:
         self.root = local_folder(root)
 

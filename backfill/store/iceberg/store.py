@@ -33,6 +33,11 @@ class IcebergStore(FileStore):
         options: further settings of the catalog, or others.
     """
 
+    way_to_delete = (
+        "Iceberg's expire_snapshots deletes the files of snapshots that are older than the "
+        "table's history.expire.max-snapshot-age-ms, 5 days by default."
+    )
+
     def __init__(self, name: str, namespace: str, options: Mapping[str, str] = {}) -> None:
         self.name = name
         self.namespace = tuple(namespace.split("."))
