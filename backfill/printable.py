@@ -13,3 +13,9 @@ def printable(text: str) -> str:
 def shown(path: str) -> str:
     """The path as it may be shown: without the user and password that a URL can carry."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", path)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a library's message, without its final dot."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

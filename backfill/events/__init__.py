@@ -1,10 +1,9 @@
 """From a source to events: read, normalise, quarantine."""
 
 from backfill.events.bounds import time_bounds
-from backfill.events.compaction import Rewrite, rewrites
 from backfill.events.digests import digest, digests
 from backfill.events.failures import spark_errors, translate
-from backfill.events.model import InputFile, Snapshot, Source, SourceOptions
+from backfill.events.model import NAMED, InputFile, Rewrite, Snapshot, Source, SourceOptions
 from backfill.events.normalise import REASONS, EventRules, check_column, normalise
 from backfill.events.pushdown import time_condition, within
 from backfill.events.quarantine import quarantine_rows
@@ -16,6 +15,7 @@ from backfill.time.zones import check_zone, from_local, to_local
 __all__ = [
     "FORMATS",
     "NAME",
+    "NAMED",
     "REASONS",
     "EventRules",
     "InputFile",
@@ -32,7 +32,6 @@ __all__ = [
     "normalise",
     "open_source",
     "quarantine_rows",
-    "rewrites",
     "spark_errors",
     "time_bounds",
     "time_column",

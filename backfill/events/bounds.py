@@ -93,7 +93,7 @@ def _extent(source: Source, name: str, path: str) -> Extent | None:
     logged = _logged_extent(*source.statistics.get(path, {}).get(name, (None, None)))
     if logged is not None:
         return logged
-    if source.snapshot.format in ("parquet", "delta") and local_path(path) is not None:
+    if source.snapshot.format in ("parquet", "delta", "iceberg") and local_path(path) is not None:
         return footer_extent(path, name)
     return None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
@@ -11,22 +9,8 @@ from pyarrow.fs import PyFileSystem
 from backfill.delta_log import actions, commit_name
 from backfill.errors import SourceError
 from backfill.events.delta_source import file_path, reason, table_root
+from backfill.events.model import Rewrite
 from backfill.printable import shown
-
-
-@dataclass(frozen=True)
-class Rewrite:
-    """A commit whose added files hold exactly the rows of its removed ones.
-
-    Attributes:
-        version: that the commit made.
-        added: paths, written as in InputFile.
-        removed: the same.
-    """
-
-    version: int
-    added: frozenset[str]
-    removed: frozenset[str]
 
 
 def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:

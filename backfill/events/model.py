@@ -18,6 +18,9 @@ CORRUPT = "_corrupt"
 SOURCE = "_source"
 FILE = "_file"
 
+NAMED = ("table", "iceberg")
+"""The formats of sources that are named in a catalog, and not by a path."""
+
 OURS = frozenset({CORRUPT, SOURCE, FILE, TIME, REASON})
 """Columns that reading and normalising add, and that a source therefore cannot have itself."""
 
@@ -27,16 +30,18 @@ class SourceOptions:
     """Where the events are and how they are read: what the job file's `source:` says.
 
     Attributes:
-        format: parquet, csv, json (one object a line), access_log, delta or table; several where
-            there are parts.
-        path: a file, a folder or a glob, absolute or with a URL scheme; for `table` the name of a
-            table in the catalog.
+        format: parquet, csv, json (one object a line), access_log, delta, iceberg or table;
+            several where there are parts.
+        path: a file, a folder or a glob, absolute or with a URL scheme; for `table` and `iceberg`
+            the name of a table in the catalog.
         schema: Spark DDL of the source's own columns, or None to take them from the source.
-        options: options of Spark's reader for this format.
+        options: options of Spark's reader for this format; for `iceberg`, further settings of the
+            catalog.
         date_column: a column of dates that is the event's date in the job's zone.
         timezone: the job's zone, for folder names and CSV or JSON columns that `schema` says are
             timestamps.
         parts: sources of files whose rows together are this source's, by name.
+        catalog: for `iceberg`, as pyiceberg is configured.
     """
 
     format: str
@@ -46,6 +51,7 @@ class SourceOptions:
     date_column: str | None = None
     timezone: str = "UTC"
     parts: Mapping[str, SourceOptions] = field(default_factory=dict)
+    catalog: str | None = None
 
     @property
     def inferred(self) -> bool:
@@ -59,7 +65,7 @@ class SourceOptions:
         if self.parts:
             return any(each.holds(folder) for each in self.parts.values())
         root = Path(self.path)
-        return self.format != "table" and (root == folder or root in folder.parents)
+        return self.format not in NAMED and (root == folder or root in folder.parents)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class Snapshot:
         format: as in SourceOptions.
         inputs: every file, in order of path, those of late events among them; () for a catalog's
             table.
-        version: of a Delta table, else None.
+        version: of a Delta or an Iceberg table, else None.
         schema: DDL of the source's own columns, given or inferred once over all files.
     """
 
@@ -93,6 +99,26 @@ class Snapshot:
     inputs: tuple[InputFile, ...]
     version: int | None
     schema: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A commit to a source's table whose added files hold exactly the rows of its removed ones.
+
+    Attributes:
+        version: that the commit made.
+        added: paths, written as in InputFile.
+        removed: the same.
+    """
+
+    version: int
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+def _never(since: int) -> tuple[Rewrite, ...]:
+    """Of files that no table has."""
+    return ()
 
 
 Read = Callable[[tuple[InputFile, ...], Column | None], DataFrame]
@@ -116,6 +142,8 @@ class Source:
             table's log; as text, NULL is None.
         statistics: by path, what a Delta table's log says about a file; {} for other formats.
         parts: the sources that this one is made of, by name; {} where it is one.
+        rewrites: the commits to a Delta or an Iceberg table after a version of it, oldest first,
+            that only moved rows to other files. Raises SourceError where they are not known.
     """
 
     frame: DataFrame
@@ -125,6 +153,7 @@ class Source:
     folders: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     statistics: Mapping[str, Statistics] = field(default_factory=dict)
     parts: Mapping[str, Source] = field(default_factory=dict)
+    rewrites: Callable[[int], tuple[Rewrite, ...]] = _never
 
     def inputs(self, paths: Collection[str]) -> tuple[InputFile, ...]:
         """The inputs with these paths, in order of path.

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import SourceError, did_you_mean
+from backfill.events.compaction import rewrites
 from backfill.events.delta_source import open_delta, read_delta
 from backfill.events.failures import spark_errors
 from backfill.events.file_sources import open_files
@@ -15,6 +16,7 @@ from backfill.events.files import base_path
 from backfill.events.listing import list_source
 from backfill.events.model import (
     CORRUPT,
+    NAMED,
     SOURCE,
     InputFile,
     Snapshot,
@@ -26,7 +28,7 @@ from backfill.events.model import (
 from backfill.events.several import of_several
 from backfill.printable import shown
 
-FORMATS = ("parquet", "csv", "json", "access_log", "delta", "table")
+FORMATS = ("parquet", "csv", "json", "access_log", "delta", "iceberg", "table")
 
 _OURS_TO_SET = frozenset(
     {
@@ -81,9 +83,10 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
             way_out=did_you_mean(source.format, FORMATS),
         )
     _check_options(source)
-    if late and source.format in ("delta", "table"):
+    if late and source.format in ("delta", *NAMED):
         raise SourceError(
-            f"late events of a {source.format} source are added to it, not given as files",
+            f"late events of a source of format {source.format} are added to it, not given as "
+            "files",
             field="late",
             value=shown(late[0]),
             way_out="Append them to the source",
@@ -105,6 +108,8 @@ def _open_part(spark: SparkSession, name: str, source: SourceOptions) -> Source:
 def _open(spark: SparkSession, source: SourceOptions, late: Sequence[str]) -> Source:
     if source.format == "table":
         return _open_table(spark, source.path)
+    if source.format == "iceberg":
+        return _open_iceberg(spark, source)
     settings = {
         "timeZone": source.timezone,
         "ignoreCorruptFiles": "false",
@@ -138,15 +143,40 @@ def _open_delta(spark: SparkSession, path: str, settings: Mapping[str, str]) -> 
         read,
         folders=table.folders,
         statistics=table.statistics,
+        rewrites=lambda since: rewrites(path, since, table.version),
+    )
+
+
+def _open_iceberg(spark: SparkSession, source: SourceOptions) -> Source:
+    try:
+        from backfill.events.iceberg_source import open_iceberg, read_iceberg
+    except ImportError as error:
+        raise SourceError(
+            f"Iceberg tables need a library that is missing: {error.name}",
+            field="source.format",
+            value=source.format,
+            way_out="pip install 'backfill[iceberg]'",
+        ) from error
+    table = open_iceberg(source)
+    refuse_our_names(table.schema.names)
+
+    def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
+        return read_iceberg(spark, table, files, where)
+
+    return Source(
+        read(table.files, None),
+        Snapshot("iceberg", table.files, table.version, table.schema.toDDL()),
+        read,
+        rewrites=table.rewrites,
     )
 
 
 def _check_options(source: SourceOptions) -> None:
     """Refuse by name, never by value (it may be a secret), what cannot be set."""
-    if source.format in ("access_log", "delta", "table"):
+    if source.format in ("access_log", "delta", *NAMED):
         if source.schema is not None:
             raise SourceError(f"{source.format} has its own schema", field="source.schema")
-        for name in source.options:
+        for name in source.options if source.format != "iceberg" else ():
             raise SourceError(f"{source.format} takes no options", field=f"source.options.{name}")
     for name in source.options:
         if name.lower() in _OURS_TO_SET:

@@ -1,4 +1,4 @@
-"""Files of a Delta source that were only rewritten, as OPTIMIZE does, count as the old ones."""
+"""Files of a source's table that were only rewritten, by compaction, count as the old ones."""
 
 from __future__ import annotations
 

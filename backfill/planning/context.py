@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from backfill.definition import Definition
-from backfill.events import EventRules, Source, check_parts, open_source, rewrites
+from backfill.events import EventRules, Source, check_parts, open_source
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over
 from backfill.ledger.inputs import check_types, inputs_of
@@ -104,8 +104,8 @@ class Context:
         return replaced(state.record, self.inputs, self.spec.timezone)
 
     def carried(self, record: Record) -> Record:
-        """The record, in which files of a Delta source that were only rewritten count as known."""
-        return _carried(record, self.spec, self.source, self.inputs)
+        """The record, in which the files of a table that were only rewritten count as known."""
+        return _carried(record, self.source, self.inputs)
 
     def after_commits(self) -> Context:
         """The same source and time, for a further run, with the tables as they are now."""
@@ -114,7 +114,6 @@ class Context:
             run_id=new_run_id(),
             tables=_known(
                 states(self.spec, self.store, list(self.tables)),
-                self.spec,
                 self.source,
                 self.inputs,
             ),
@@ -181,23 +180,20 @@ def open_context(
             {path: each.arrived for path, each in inputs.items() if each.arrived is not None},
             spec.arrival,
         ),
-        tables=_known(found, spec, source, inputs),
+        tables=_known(found, source, inputs),
     )
 
 
-def _known(
-    found: Iterable[State], spec: JobSpec, source: Source, inputs: Mapping[str, Input]
-) -> dict[str, State]:
+def _known(found: Iterable[State], source: Source, inputs: Mapping[str, Input]) -> dict[str, State]:
     return {
         each.name: each
         if each.record is None
-        else replace(each, record=_carried(each.record, spec, source, inputs))
+        else replace(each, record=_carried(each.record, source, inputs))
         for each in found
     }
 
 
-def _carried(record: Record, spec: JobSpec, source: Source, inputs: Mapping[str, Input]) -> Record:
-    now = source.snapshot.version
-    if now is None or record.version is None or record.inputs.keys() <= inputs.keys():
+def _carried(record: Record, source: Source, inputs: Mapping[str, Input]) -> Record:
+    if record.version is None or record.inputs.keys() <= inputs.keys():
         return record
-    return carried_over(record, rewrites(spec.source.path, record.version, now), inputs)
+    return carried_over(record, source.rewrites(record.version), inputs)

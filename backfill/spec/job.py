@@ -19,7 +19,7 @@ from backfill.aggregates import Aggregate
 from backfill.bot_rules import Bots
 from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
-from backfill.events import EventRules, SourceOptions
+from backfill.events import NAMED, EventRules, SourceOptions
 from backfill.quality.checks import Check
 from backfill.spec.checked_columns import check_columns
 from backfill.spec.checks import Checks, Suite, collected
@@ -222,7 +222,7 @@ def _source(path: Path, file: JobFile) -> SourceOptions:
 def _one_source(
     path: Path, source: Source | FileSource, date_column: str | None, timezone: str
 ) -> SourceOptions:
-    named = source.format == "table" or is_url(source.path)
+    named = source.format in NAMED or is_url(source.path)
     return SourceOptions(
         format=source.format,
         path=source.path if named else _absolute(path, source.path),
@@ -230,6 +230,7 @@ def _one_source(
         options=types.MappingProxyType(source.options),
         date_column=date_column,
         timezone=timezone,
+        catalog=source.catalog if isinstance(source, Source) else None,
     )
 
 

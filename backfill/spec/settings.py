@@ -130,6 +130,21 @@ class Source(Part):
     ddl: Text | None = Field(None, alias="schema")
     options: dict[str, str] = Field(default_factory=dict)
     date_column: Text | None = None
+    catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Source:
+        if (self.format == "iceberg") == (self.catalog is None):
+            if self.catalog is not None:
+                raise JobFileError(
+                    "has no meaning for this format", field="catalog", way_out="Leave it out"
+                )
+            raise JobFileError(
+                "is missing",
+                field="catalog",
+                way_out="Name the catalog of the Iceberg table, as pyiceberg is configured",
+            )
+        return self
 
 
 class FileSource(Part):

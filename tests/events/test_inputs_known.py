@@ -11,7 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
-from backfill.events import Rewrite, digest, digests, rewrites
+from backfill.events import Rewrite, digest, digests
+from backfill.events.compaction import rewrites
 from tests.inputs import opened
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -114,7 +114,9 @@ def test_formats_that_have_no_files_of_their_own(
     spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
     write_deltalake(str(tmp_path / "events"), pa.table({"n": [1]}))
-    with pytest.raises(SourceError, match=f"late: late events of a {format} source are added"):
+    with pytest.raises(
+        SourceError, match=f"late: late events of a source of format {format} are added"
+    ):
         opened(spark, format, tmp_path / "events", (tmp_path / "late",))
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill.printable import first_line
 from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
 from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
-from backfill.store.files.names import first_line
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 

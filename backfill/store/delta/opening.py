@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from backfill.errors import TableError
-from backfill.store.files.names import first_line
+from backfill.printable import first_line
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # The Delta library takes a folder named a%20b for one named "a b", and a backslash for a slash.

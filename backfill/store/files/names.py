@@ -27,9 +27,3 @@ def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | 
     # Spark escapes what cannot be in a folder's name, as URLs do.
     values = {unquote(name): unquote(value) for name, value in folders.items()}
     return {name: None if values[name] == _NULL_FOLDER else values[name] for name in partition_by}
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a library's message, without its final dot."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

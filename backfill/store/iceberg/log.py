@@ -25,12 +25,13 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import BackfillError, TableError
+from backfill.iceberg.failures import answering, said
+from backfill.iceberg.schema import iceberg_schema, store_schema
+from backfill.iceberg.snapshots import local_path, number, snapshots
 from backfill.printable import shown
 from backfill.store.files.commit import check_partitions
 from backfill.store.files.log import RECORD, RUN_ID, CommitFailedError, FileChanges
 from backfill.store.files.staging import StagedFiles
-from backfill.store.iceberg.failures import answering, said
-from backfill.store.iceberg.schema import iceberg_schema, store_schema
 from backfill.store.iceberg.snapshots import (
     DATA_CHANGE,
     PREFIX,
@@ -38,12 +39,9 @@ from backfill.store.iceberg.snapshots import (
     IcebergVersion,
     as_commit,
     changes_of,
-    local_path,
     mentioned,
     newest_record,
-    number,
     partitioned_by,
-    snapshots,
 )
 from backfill.store.iceberg.writing import data_files, fit_schema, partitioning
 from backfill.store.protocol import Commit

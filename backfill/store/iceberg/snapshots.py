@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 from pyiceberg import types as I
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -19,8 +18,16 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.datetime import days_to_date
 
 from backfill.errors import TableError
+from backfill.iceberg.schema import store_schema
+from backfill.iceberg.snapshots import (
+    data_files,
+    local_path,
+    moved_files,
+    number,
+    renamed_column,
+    schema_of,
+)
 from backfill.store.files.log import RECORD, FileChanges
-from backfill.store.iceberg.schema import store_schema
 from backfill.store.protocol import Commit, DataFile
 
 #: What the names of our properties of snapshots begin with.
@@ -29,23 +36,6 @@ PREFIX = "backfill."
 DATA_CHANGE = f"{PREFIX}data-change"
 #: The table's property that names the newest record, which stays when snapshots expire.
 RECORD_PROPERTY = f"{PREFIX}{RECORD}"
-
-
-def snapshots(table: Table) -> list[Snapshot]:
-    """Those that the current one stands on, as far as they are kept, newest first."""
-    known = {each.snapshot_id: each for each in table.snapshots()}
-    found, current = [], table.current_snapshot()
-    while current is not None:
-        found.append(current)
-        parent = current.parent_snapshot_id
-        current = None if parent is None else known.get(parent)
-    return found
-
-
-def number(snapshot: Snapshot) -> int:
-    """The version that a snapshot is; the first one is 0."""
-    assert snapshot.sequence_number is not None
-    return snapshot.sequence_number - 1
 
 
 def as_commit(snapshot: Snapshot) -> Commit:
@@ -64,20 +54,15 @@ def as_commit(snapshot: Snapshot) -> Commit:
 
 def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
     """What it did to the table's files."""
-    paths: dict[ManifestEntryStatus, set[str]] = {each: set() for each in ManifestEntryStatus}
-    for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id == snapshot.snapshot_id:
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-                if entry.snapshot_id == snapshot.snapshot_id:
-                    paths[entry.status].add(relative(table, entry.data_file.file_path))
+    added, removed = moved_files(table, snapshot)
     summary = snapshot.summary
     moved = summary is not None and (
         summary.operation == Operation.REPLACE
         or summary.additional_properties.get(DATA_CHANGE) == "false"
     )
     return FileChanges(
-        frozenset(paths[ManifestEntryStatus.ADDED]),
-        frozenset(paths[ManifestEntryStatus.DELETED]),
+        frozenset(relative(table, each) for each in added),
+        frozenset(relative(table, each) for each in removed),
         data=not moved,
     )
 
@@ -148,7 +133,15 @@ class IcebergVersion:
         Raises:
             TableError: a column has been renamed: files have their columns by name.
         """
-        _check_names(self.table, self._schema)
+        renamed = renamed_column(self.table, self._schema)
+        if renamed is not None:
+            name, former = renamed
+            raise TableError(
+                f"another writer has renamed a column, which was {former!r}, and its files are "
+                "read by their columns' names",
+                field=f"{'.'.join(self.table.name())}.{name}",
+                way_out="Publish into another table, or drop this one and run the whole backfill",
+            )
         return store_schema(self._schema)
 
     @cached_property
@@ -159,7 +152,10 @@ class IcebergVersion:
     @cached_property
     def entries(self) -> Mapping[str, IcebergFile]:
         """The files by path, in order."""
-        found = {relative(self.table, each.file_path): each for each in self._files()}
+        found = {
+            relative(self.table, each.file_path): each
+            for each in data_files(self.table, self.snapshot)
+        }
         return dict(sorted(found.items()))
 
     @cached_property
@@ -195,22 +191,6 @@ class IcebergVersion:
             for path, each in self.entries.items()
         )
 
-    def _files(self) -> Iterator[IcebergFile]:
-        for manifest in self.snapshot.manifests(self.table.io):
-            if manifest.content == ManifestContent.DELETES and (
-                manifest.existing_files_count or manifest.added_files_count
-            ):
-                raise TableError(
-                    "another writer has deleted rows without writing their files again, and such "
-                    "deletions are not read",
-                    field=".".join(self.table.name()),
-                    way_out="In Spark, CALL system.rewrite_data_files(table => …, options => "
-                    "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')), and set "
-                    "write.delete.mode and write.update.mode to copy-on-write",
-                )
-            entries: list[ManifestEntry] = manifest.fetch_manifest_entry(self.table.io)
-            yield from (entry.data_file for entry in entries)
-
     def _bounds(self, file: IcebergFile, bounds: Mapping[int, bytes] | None) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for column in self._columns:
@@ -239,38 +219,13 @@ class IcebergVersion:
 
     @cached_property
     def _schema(self) -> Schema:
-        number = self.snapshot.schema_id
-        return self.table.schema() if number is None else self.table.schemas()[number]
+        return schema_of(self.table, self.snapshot)
 
     @cached_property
     def _columns(self) -> list[I.NestedField]:
         return [
             each for each in self._schema.fields if isinstance(each.field_type, I.PrimitiveType)
         ]
-
-
-def _check_names(table: Table, schema: Schema) -> None:
-    names: dict[int, set[str]] = {}
-    for each in table.schemas().values():
-        for field in each.fields:
-            names.setdefault(field.field_id, set()).add(field.name)
-    for field in schema.fields:
-        others = sorted(names[field.field_id] - {field.name})
-        if others:
-            raise TableError(
-                f"another writer has renamed a column, which was {others[0]!r}, and its files are "
-                "read by their columns' names",
-                field=f"{'.'.join(table.name())}.{field.name}",
-                way_out="Publish into another table, or drop this one and run the whole backfill",
-            )
-
-
-def local_path(location: str) -> str | None:
-    """The path on the local disk; None for locations elsewhere, and for relative ones."""
-    for scheme in ("file://localhost/", "file:///", "file:/", "/"):
-        if location.startswith(scheme):
-            return "/" + location.removeprefix(scheme).lstrip("/")
-    return None
 
 
 def _plain(kind: I.IcebergType, value: Any) -> Any:

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.utils.config import Config
+from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from backfill.columns import column
-from backfill.errors import TableError
-from backfill.store.files.names import checked_name, first_line
+from backfill.iceberg.catalog import open_catalog
+from backfill.iceberg.schema import widened
+from backfill.store.files.names import checked_name
 from backfill.store.files.store import FileStore
-from backfill.store.iceberg.failures import without
 from backfill.store.iceberg.log import IcebergLog
-from backfill.store.iceberg.schema import widened
 
 
 class IcebergStore(FileStore):
@@ -51,19 +49,7 @@ class IcebergStore(FileStore):
         Raises:
             TableError: it is not configured, or fails.
         """
-        try:
-            return load_catalog(self.name, **self._options)
-        except Exception as error:
-            settings = {**(Config().get_catalog_config(self.name) or {}), **self._options}
-            problem = without(first_line(error), {k: str(v) for k, v in settings.items()})
-            # Not chained, for traces show messages, too.
-            raise TableError(
-                f"the catalog fails: {problem}",
-                field="tables.catalog",
-                value=self.name,
-                way_out="Configure it as pyiceberg reads it: in ~/.pyiceberg.yaml, or by "
-                f"PYICEBERG_CATALOG__{self.name.upper()}__URI and other variables",
-            ) from None
+        return open_catalog(self.name, self._options, field="tables.catalog")
 
     def log(self, name: str) -> IcebergLog:
         """As `FileStore` has it.

@@ -25,10 +25,10 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.datetime import date_str_to_days
 
 from backfill.errors import TableError
+from backfill.iceberg.schema import iceberg_schema, store_schema
+from backfill.iceberg.snapshots import local_path
 from backfill.store.files.names import partition_values
 from backfill.store.files.staging import StagedFiles
-from backfill.store.iceberg.schema import iceberg_schema, store_schema
-from backfill.store.iceberg.snapshots import local_path
 
 
 def data_files(staged: StagedFiles, metadata: TableMetadata) -> Iterator[DataFile]:

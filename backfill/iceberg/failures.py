@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pyiceberg.catalog import Catalog
 
 from backfill.errors import BackfillError, TableError
-from backfill.printable import shown
-from backfill.store.files.names import first_line
+from backfill.printable import first_line, shown
 
 #: Settings that can be shown.
 _HARMLESS = ("type", "warehouse", "py-catalog-impl", "py-io-impl")

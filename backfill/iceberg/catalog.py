@@ -1,0 +1,39 @@
+"""Catalogs, as pyiceberg is configured for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.utils.config import Config
+
+from backfill.errors import TableError
+from backfill.iceberg.failures import without
+from backfill.printable import first_line
+
+
+def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalog:
+    """A catalog.
+
+    Args:
+        name: as pyiceberg is configured: in `~/.pyiceberg.yaml`, or by environment variables such
+            as PYICEBERG_CATALOG__LAKE__URI.
+        options: further settings, or others.
+        field: the setting that names the catalog, for errors.
+
+    Raises:
+        TableError: it is not configured, or fails.
+    """
+    try:
+        return load_catalog(name, **options)
+    except Exception as error:
+        settings = {**(Config().get_catalog_config(name) or {}), **options}
+        problem = without(first_line(error), {k: str(v) for k, v in settings.items()})
+        # Not chained, for traces show messages, too.
+        raise TableError(
+            f"the catalog fails: {problem}",
+            field=field,
+            value=name,
+            way_out="Configure it as pyiceberg reads it: in ~/.pyiceberg.yaml, or by "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI and other variables",
+        ) from None

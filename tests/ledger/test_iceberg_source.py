@@ -1,0 +1,314 @@
+"""Jobs whose events are in an Iceberg table of a catalog: what arrived, and what was rewritten."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, StringType
+from pyspark.sql import SparkSession
+
+from backfill import Job
+from backfill.errors import JobFileError, SourceError
+from backfill.events import SourceOptions, open_source
+from tests.execution.world import at
+from tests.lake import lake, options
+from tests.store import iceberg_spark
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+JOB = """
+source: {catalog: lake, format: iceberg, path: raw.events, options: {%s}}
+events: {key: user, time: at}
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {n: count, total: sum(value)}}
+tables: {path: out}
+checks: {builtin: {quarantined_share: off}}
+"""
+EVENTS = pa.schema(
+    [("user", pa.string()), ("at", pa.timestamp("us", "UTC")), ("value", pa.int32())]
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    made = lake(tmp_path / "lake").catalog
+    made.create_namespace("raw")
+    return made
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return catalog.create_table("raw.events", EVENTS)
+
+
+@pytest.fixture
+def job(tmp_path: Path, table: Table) -> Job:
+    settings = ", ".join(f'{k}: "{v}"' for k, v in options(tmp_path / "lake").items())
+    (tmp_path / "job.yaml").write_text(JOB % settings)
+    return Job.load(tmp_path / "job.yaml")
+
+
+def given(*rows: tuple[str, int, int], schema: pa.Schema = EVENTS) -> pa.Table:
+    columns = list(zip(*rows, strict=True))
+    return pa.table(
+        {
+            name: pa.array(values).cast(kind.type)
+            for name, values, kind in zip(schema.names, columns, schema, strict=True)
+        }
+    )
+
+
+def compact(table: Table) -> None:
+    """As Spark's rewrite_data_files: all files in one, in a snapshot of the operation `replace`."""
+    old = [each.file for each in table.scan().plan_files()]
+    whole = table.scan().to_arrow()
+    with table.transaction() as made, made.update_snapshot().overwrite() as snapshot:
+        for each in _dataframe_to_data_files(made.table_metadata, whole, table.io):
+            snapshot.append_data_file(each)
+        for each in old:
+            snapshot.delete_data_file(each)
+    # pyiceberg itself makes no snapshot of this operation.
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["snapshots"][-1]["summary"]["operation"] = "replace"
+    path.write_text(json.dumps(metadata))
+    table.refresh()
+
+
+def rows(job: Job) -> set[tuple[Any, ...]]:
+    found = job.fetch("sessions")
+    return {
+        (
+            row["user"],
+            micros(row["window_start"]),
+            micros(row["window_end"]),
+            row["n"],
+            row["total"],
+        )
+        for row in found.to_pylist()
+    }
+
+
+def micros(moment: dt.datetime) -> int:
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(
+        microseconds=1
+    )
+
+
+def source(tmp_path: Path, path: str = "raw.events", **more: Any) -> SourceOptions:
+    given = {"catalog": "lake", "options": options(tmp_path / "lake"), **more}
+    return SourceOptions(format="iceberg", path=path, **given)
+
+
+def test_what_is_read(spark: SparkSession, tmp_path: Path, table: Table) -> None:
+    with table.update_spec() as update:
+        update.add_field("user", IdentityTransform(), "user")
+    table.append(given(("a/b", at(0, 1), 1), ("a/b", at(1, 1), 2), ("c", at(1, 2), 3)))
+    with table.update_schema() as update:
+        update.add_column(("user.name",), StringType())
+    opened = open_source(spark, source(tmp_path))
+    table.append(given(("d", at(1, 3), 4)))
+    assert opened.frame.columns == ["user", "at", "value", "user.name", "_corrupt", "_source"]
+    found = opened.frame.collect()
+    assert sorted((row[0], row.value, row[3]) for row in found) == [
+        ("a/b", 1, None),
+        ("a/b", 2, None),
+        ("c", 3, None),
+    ]
+    files = [each.path for each in opened.snapshot.inputs]
+    assert {row._source for row in found} == set(files)
+    assert (opened.snapshot.version, len(files)) == (0, 2)
+    assert {row.user for row in opened.only(files[:1]).collect()} == {"a/b"}
+
+
+def test_what_arrived(spark: SparkSession, job: Job, table: Table) -> None:
+    table.append(given(("a", at(1, 1), 1)))
+    table.append(given(("a", at(2, 1), 2), ("b", at(1, 5), 1)))
+    job.run(spark)
+    compact(table)
+    assert table.current_snapshot().summary.operation == Operation.REPLACE
+    assert len(list(table.scan().plan_files())) == 1
+    assert job.recompute(spark) is None
+    table.append(given(("a", at(1, 1, 20), 5)))
+    compact(table)
+    # Rewritten with a file that was counted, and yet new: nobody can tell them apart.
+    with pytest.raises(SourceError, match="an input that was counted is missing"):
+        job.recompute(spark)
+    job.run(spark)
+    expected = {
+        ("a", at(1, 1), at(1, 1, 20), 2, 6),
+        ("a", at(2, 1), at(2, 1), 1, 2),
+        ("b", at(1, 5), at(1, 5), 1, 1),
+    }
+    assert rows(job) == expected
+    table.append(given(("b", at(1, 5, 10), 3)))
+    compacted = job.recompute(spark)
+    assert compacted is not None
+    assert compacted.accepted == 1
+    assert rows(job) == {*expected, ("b", at(1, 5), at(1, 5, 10), 2, 4)} - {
+        ("b", at(1, 5), at(1, 5), 1, 1)
+    }
+
+
+def test_columns_that_were_added_and_widened(spark: SparkSession, job: Job, table: Table) -> None:
+    table.append(given(("a", at(1, 1), 1)))
+    job.run(spark)
+    with table.update_schema() as update:
+        update.update_column("value", LongType())
+        update.add_column("note", StringType())
+    large = pa.schema([*list(EVENTS)[:2], pa.field("value", pa.int64())])
+    table.append(given(("a", at(1, 1, 10), 1 << 40), schema=large))
+    result = job.recompute(spark)
+    assert result is not None
+    assert rows(job) == {("a", at(1, 1), at(1, 1, 10), 2, 1 + (1 << 40))}
+
+
+def test_rows_that_were_deleted(spark: SparkSession, job: Job, table: Table) -> None:
+    table.append(given(("a", at(1, 1), 1), ("b", at(1, 2), 1)))
+    table.append(given(("a", at(3, 1), 1)))
+    job.run(spark)
+    table.delete(EqualTo("user", "b"))
+    with pytest.raises(SourceError, match="an input that was counted is missing") as missing:
+        job.recompute(spark)
+    assert "--from 2026-01-02 --to 2026-01-03" in str(missing.value)
+    job.run(spark, date="2026-01-02")
+    assert rows(job) == {("a", at(1, 1), at(1, 1), 1, 1), ("a", at(3, 1), at(3, 1), 1, 1)}
+    # On other dates the rewritten file has nothing that is new.
+    result = job.recompute(spark)
+    assert result is not None
+    assert result.read == 0
+
+
+def test_snapshots_that_have_expired(spark: SparkSession, job: Job, table: Table) -> None:
+    for day in range(3):
+        table.append(given(("a", at(day, 1), 1)))
+    job.run(spark)
+    table.append(given(("a", at(0, 1, 10), 1)))
+    with table.maintenance.expire_snapshots() as expire:
+        for each in table.snapshots()[:-1]:
+            expire.by_id(each.snapshot_id)
+    # No file is missing, so what happened between does not matter.
+    result = job.recompute(spark)
+    assert result is not None
+    assert result.accepted == 1
+    table.append(given(("b", at(0, 1), 1)))
+    compact(table)
+    with table.maintenance.expire_snapshots() as expire:
+        for each in table.snapshots()[:-1]:
+            expire.by_id(each.snapshot_id)
+    with pytest.raises(SourceError, match="have expired, so new events cannot be distinguished"):
+        job.recompute(spark)
+
+
+def test_what_is_refused(
+    spark: SparkSession, tmp_path: Path, catalog: Catalog, table: Table
+) -> None:
+    def problem(made: SourceOptions, **more: Any) -> str:
+        with pytest.raises(SourceError) as error:
+            open_source(spark, made, **more)
+        return str(error.value)
+
+    assert problem(source(tmp_path)) == "source.path: the Iceberg table is empty (got 'raw.events')"
+    assert "the catalog has no such table" in problem(source(tmp_path, "raw.others"))
+    assert "the catalog has no such table" in problem(source(tmp_path, "none.events"))
+    assert "added to it, not given as files" in problem(source(tmp_path), late=["x"])
+    assert "has its own schema" in problem(source(tmp_path, schema="a int"))
+    secret = {"type": "sql", "uri": f"sqlite:///{tmp_path}/none/s3cret.db"}
+    failed = problem(source(tmp_path, options=secret))
+    assert failed.startswith("source.catalog: the catalog fails: ")
+    assert "s3cret" not in failed
+
+    table.append(given(("a", at(0), 1)))
+    with table.update_schema() as update:
+        update.delete_column("value")
+    open_source(spark, source(tmp_path))
+    with table.update_schema() as update:
+        update.add_column("value", LongType())
+    assert "its column value has the name of one that was dropped" in problem(source(tmp_path))
+    with table.update_schema() as update:
+        update.rename_column("at", "when")
+    assert "its column when was 'at' before" in problem(source(tmp_path))
+
+    # Of a table of backfill's the folders alone say the date.
+    other = catalog.create_table(
+        "raw.folders", pa.schema([("n", pa.int64()), ("day", pa.string())])
+    )
+    with other.update_spec() as update:
+        update.add_identity("day")
+    folder = tmp_path / "lake" / "day=x"
+    folder.mkdir()
+    pa.parquet.write_table(pa.table({"n": [1]}), folder / "f.parquet")
+    other.add_files([f"file://{folder}/f.parquet"])
+    assert "does not have the column day itself" in problem(source(tmp_path, "raw.folders"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("format: iceberg, path: raw.events", "source.catalog: is missing"),
+        ("format: parquet, path: events, catalog: lake", "source.catalog: has no meaning"),
+        (
+            "format: iceberg, path: raw.events, catalog: a b",
+            "source.catalog: can't be used as a name",
+        ),
+    ],
+)
+def test_job_files(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "job.yaml").write_text(
+        JOB.replace("catalog: lake, format: iceberg, path: raw.events, options: {%s}", text)
+    )
+    with pytest.raises(JobFileError, match=problem):
+        Job.load(tmp_path / "job.yaml")
+
+
+#: What a user's Spark does with a table: compaction, then rows deleted beside their files.
+TENDED = (
+    "CREATE TABLE lake.raw.tended (user string, at timestamp) PARTITIONED BY (days(at))",
+    "INSERT INTO lake.raw.tended VALUES ('a', timestamp'2026-01-01 01:00:00'), "
+    "('b', timestamp'2026-01-01 02:00:00')",
+    "INSERT INTO lake.raw.tended VALUES ('c', timestamp'2026-01-01 03:00:00')",
+    "CALL lake.system.rewrite_data_files(table => 'raw.tended', "
+    "options => map('rewrite-all', 'true'))",
+    "CREATE TABLE lake.raw.beside (user string, at timestamp) TBLPROPERTIES "
+    "('write.delete.mode' = 'merge-on-read')",
+    "INSERT INTO lake.raw.beside VALUES ('a', timestamp'2026-01-01'), ('b', timestamp'2026-01-02')",
+    "DELETE FROM lake.raw.beside WHERE user = 'a'",
+)
+
+
+@pytest.mark.skipif(
+    not pyspark.__version__.startswith("4.1"),
+    reason=f"{iceberg_spark.PACKAGES} is for pyspark 4.1",
+)
+def test_tables_of_sparks_own_iceberg(
+    spark: SparkSession, tmp_path: Path, catalog: Catalog
+) -> None:
+    command = [sys.executable, "-m", "tests.store.iceberg_spark", str(tmp_path / "lake"), *TENDED]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    opened = open_source(spark, source(tmp_path, "raw.tended"))
+    found = opened.frame.selectExpr("user", "unix_micros(at)").collect()
+    assert sorted(map(tuple, found)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
+    [compaction] = opened.rewrites(1)
+    assert (len(compaction.removed), compaction.added) == (
+        2,
+        {each.path for each in opened.snapshot.inputs},
+    )
+    with pytest.raises(SourceError, match="deleted rows without writing their files again"):
+        open_source(spark, source(tmp_path, "raw.beside"))
