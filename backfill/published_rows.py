@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill.columns import column
 from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.ledger import versions
 from backfill.ledger.state import QUARANTINE
@@ -58,7 +59,7 @@ class PublishedRows:
                 "the table does not exist yet", field=name, way_out="`backfill run` publishes it."
             )
         frame = table.read(spark or session())
-        return frame.select(*(each for each in frame.columns if not each.startswith("_")))
+        return frame.select(*(column(each) for each in frame.columns if not each.startswith("_")))
 
     def changes(
         self, window: str, since: str | None = None, spark: SparkSession | None = None

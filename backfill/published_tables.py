@@ -10,10 +10,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from backfill.errors import TableError
-from backfill.execution.clean import Kept, clean
+from backfill.errors import JobFileError, TableError
+from backfill.execution.clean import Kept, age, clean
+from backfill.execution.erase import Erased, erase
 from backfill.execution.expire import Expired, expire
-from backfill.execution.forget import Forgotten, forget
 from backfill.execution.validate import validate
 from backfill.kinds import times_of
 from backfill.ledger import versions
@@ -183,27 +183,32 @@ class PublishedTables(PublishedRows):
         key: KeyValues,
         spark: SparkSession | None = None,
         *,
+        older_than: str = "24h",
         progress: Progress = log_progress,
-    ) -> dict[str, Forgotten]:
-        """Deletes the rows of a key from the published tables and the quarantine.
+    ) -> dict[str, Erased]:
+        """Deletes the rows of a key from the job's published tables and the quarantine.
 
-        Rows of runs that were not published and examples of failed checks go, too. The source is
-        not changed: a later run of its dates brings back what it still has of the key. Tables
-        without the key's columns, such as metrics by other dimensions, stay as they are.
+        What failed and killed runs have left is deleted too, of whatever keys, and what checks
+        show of the key. The source is not changed: a later run of its dates brings back what it
+        still has of the key. Tables without the key's columns, such as metrics by other
+        dimensions, stay as they are.
 
         Args:
             key: its value, or the values of its columns in order or by name.
             spark: as for `run`.
+            older_than: a duration; what runs have left and is newer is kept, for it may be of a
+                run that is under way.
             progress: as for `run`.
 
         Returns:
             By table the number of `rows` that were deleted, the `version` of the commit (None
-            where there was no row), `unpublished`, the runs whose unpublished rows were deleted,
-            and `older`, the first and the last older version, which can still hold the key.
+            where there was no row), what was `removed` of runs that did not publish, and `older`,
+            the first and the last older version, which can still hold the key.
 
         Raises:
-            JobFileError: there are more or fewer values than the key has columns.
+            JobFileError: no key is given, or more or fewer values than it has columns.
             ColumnError: a value is not of its column's type.
+            WindowError: `older_than` is not a duration of fixed length.
             TableError: a table can't be read, or another run published meanwhile.
 
         Example:
@@ -212,12 +217,18 @@ class PublishedTables(PublishedRows):
             >>> job.forget("a", spark)["hourly"].rows
             2
         """
+        if key is None or not self.spec.key:
+            raise JobFileError(
+                "is missing" if self.spec.key else "the job's events have none",
+                field="key (--key)",
+            )
         run_id = new_run_id()
-        return forget(
+        return erase(
             spark or session(),
             self.store,
             self.spec,
             key_values(key, self.spec.key),
+            older_than_s=age(older_than).us / 1_000_000,
             run_id=run_id,
             metadata={"kind": "forget", "user": getpass.getuser(), "run_id": run_id},
             progress=progress,

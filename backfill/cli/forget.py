@@ -17,22 +17,33 @@ def forget(
         list[str],
         typer.Option(metavar="VALUE", help="The key; give it once per key column, in order."),
     ],
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="Keep what failed runs left and is newer than this; give 0s if no run is under "
+            "way.",
+        ),
+    ] = "24h",
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
 ) -> None:
-    """Delete a key from the published tables, the quarantine and what failed runs left.
+    """Delete a key from the published tables and the quarantine, and what failed runs left.
 
-    The source is not changed. No run should be under way.
+    The source is not changed.
     """
+    from backfill.execution.erase import holders
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.forget(key, spark_session(spark, remote), progress=tell)
+    done = loaded.forget(key, spark_session(spark, remote), older_than=older_than, progress=tell)
+    unchanged = [name for name in loaded.spec.windows if name not in holders(loaded.spec)]
     if as_json:
         tables = {name: asdict(each) for name, each in done.items()}
-        print_json({"ok": True, "tables": tables, "older_files": loaded.store.way_to_delete})
+        advice = {"older_versions": loaded.store.way_to_delete}
+        print_json({"ok": True, "tables": tables, "unchanged": unchanged, **advice})
         return
     if not done:
         print_line("Nothing has been published yet.")
@@ -42,18 +53,18 @@ def forget(
             name,
             f"{each.rows:,}",
             "nothing to delete" if each.version is None else f"in version {each.version}",
-            ", ".join(each.unpublished),
+            f"{each.removed.staged + each.removed.files:,}",
             "" if each.older is None else "{} to {}".format(*each.older),
         )
         for name, each in done.items()
     ]
-    columns = ("table", "rows deleted", "published", "failed runs deleted", "can still hold it")
-    print_table(columns, rows, right=("rows deleted",))
-    others = [name for name in loaded.spec.windows if name not in done]
-    if others:
-        print_line(f"\nUnchanged, without the key's columns: {', '.join(others)}")
+    numbers = ("rows deleted", "left by failed runs")
+    columns = ("table", numbers[0], "published", numbers[1], "versions that may hold the key")
+    print_table(columns, rows, right=numbers)
+    if unchanged:
+        print_line(f"\nUnchanged, without the key's columns: {', '.join(unchanged)}")
     print_line(
-        f"\nOlder versions can still hold the key, and restore brings them back. "
-        f"{loaded.store.way_to_delete}\nThe source is unchanged: delete the key there, too, or "
-        "the next run of its dates brings it back."
+        f"\nWhat failed runs left within {older_than} is kept. Versions before can be restored, "
+        f"with the key. {loaded.store.way_to_delete}\nThe source is unchanged: delete the key "
+        "there, too, before the next run of its dates."
     )

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import JobFileError
 from backfill.store import Cleaned, Store
-from backfill.time.durations import fixed
+from backfill.time.durations import Fixed, fixed
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,24 @@ def clean(
         JobFileError: it is negative.
         TableError: a table can't be read, or a run published meanwhile.
     """
-    age = fixed(older_than, field="older_than")
-    if age.us < 0:
-        raise JobFileError("must not be negative", field="older_than", value=str(age))
+    seconds = age(older_than).us / 1_000_000
     done = {}
     for name, order in tables.items():
-        removed = store.clean(name, older_than_s=age.us / 1_000_000)
+        removed = store.clean(name, older_than_s=seconds)
         exists = store.open(name) is not None
         compacted = store.compact(spark, name, run_id=run_id, sort_by=order) if exists else None
         done[name] = Kept(removed, compacted)
     return done
+
+
+def age(older_than: object) -> Fixed:
+    """How old what runs have left must be, to be deleted.
+
+    Raises:
+        WindowError: it is not a duration of fixed length.
+        JobFileError: it is negative.
+    """
+    found = fixed(older_than, field="older_than")
+    if found.us < 0:
+        raise JobFileError("must not be negative", field="older_than", value=str(found))
+    return found

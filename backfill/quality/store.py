@@ -38,51 +38,57 @@ def kept(root: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: str(each["at"]))
 
 
-def erase_examples(root: Path, texts: Sequence[str]) -> int:
-    """Empties the examples of checks that show all of these texts, and deletes pages with them.
+def erase_examples(root: Path, texts: Sequence[str]) -> None:
+    """Erases what checks show of rows with all of these texts, and the pages, if they show some.
 
     Args:
         root: the folder of the tables.
-        texts: such as the values of a key.
-
-    Returns:
-        In how many checks.
+        texts: such as the values of a key. One without a letter or a digit is nowhere found.
     """
-    written = (json.dumps(each, ensure_ascii=False)[1:-1] for each in texts)
-    patterns = [re.compile(word_pattern(each)) for each in written]
-    erased = 0
+    found = [word_pattern(each) for each in texts]
+    patterns = [re.compile(each) for each in found if each is not None]
+    if not patterns or len(patterns) < len(found):
+        return
     for path in sorted((root / _FOLDER).glob("*.json")):
         validations = json.loads(path.read_text())
-        results = [each for kept in validations for each in kept["document"]["results"]]
-        shown = [each for each in results if _shows(each["result"], patterns)]
+        results = [each for one in validations for each in one["document"]["results"]]
+        shown = [each for each in results if _shows(each, patterns)]
         for each in shown:
-            each["result"] = _without_lists(each["result"])
+            each["result"] = _erased(each["result"], patterns)
+            each["exception_info"] = _erased(each.get("exception_info"), patterns)
         if shown:
+            shutil.rmtree(root / PAGES, ignore_errors=True)
             _write(path, validations)
-            erased += len(shown)
-    if erased:
-        shutil.rmtree(root / PAGES, ignore_errors=True)
-    return erased
 
 
-def word_pattern(text: str) -> str:
-    """A pattern, of Python and of Java, for a text that is not a part of a longer word."""
-    return rf"(?<!\w){re.escape(text)}(?!\w)"
+def word_pattern(text: str) -> str | None:
+    """A pattern for a text that is not a part of a longer word, a number or an address.
+
+    Also as JSON has it. Of Python, and of Java after `(?U)`; None for a text without a letter or a
+    digit, which may be anywhere.
+    """
+    if not re.search(r"\w", text):
+        return None
+    forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    return rf"(?<![\w.@-])(?:{'|'.join(map(re.escape, sorted(forms)))})(?![\w.@-])"
 
 
 def _shows(result: Any, patterns: Sequence[re.Pattern[str]]) -> bool:
-    text = json.dumps(result, ensure_ascii=False)
-    return all(each.search(text) for each in patterns)
+    shown = json.dumps([result["result"], result.get("exception_info")], ensure_ascii=False)
+    return all(each.search(shown) for each in patterns)
 
 
-def _without_lists(value: Any) -> Any:
+def _erased(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
+    """Without lists, which are of examples, and without values that show one of the texts."""
     if isinstance(value, dict):
-        return {name: _without_lists(each) for name, each in value.items()}
-    return [] if isinstance(value, list) else value
+        return {name: _erased(each, patterns) for name, each in value.items()}
+    if isinstance(value, list):
+        return []
+    return None if any(each.search(str(value)) for each in patterns) else value
 
 
-def _write(path: Path, kept: Sequence[Any]) -> None:
+def _write(path: Path, validations: Sequence[Any]) -> None:
     """Whole or not at all."""
     half = path.with_name(f".{path.stem}.{os.getpid()}")
-    half.write_text(json.dumps(kept))
+    half.write_text(json.dumps(validations))
     half.replace(path)

@@ -3,7 +3,7 @@
 from backfill.store.catalogs import iceberg_store
 from backfill.store.delta.store import DeltaStore
 from backfill.store.file_bitmap import FileBitmap
-from backfill.store.files.lookup import Bounds, look_up
+from backfill.store.files.lookup import Bounds, key_value, look_up
 from backfill.store.files.staging import StagedFile, StagedFiles
 from backfill.store.protocol import (
     APART,
@@ -31,5 +31,6 @@ __all__ = [
     "Store",
     "Table",
     "iceberg_store",
+    "key_value",
     "look_up",
 ]

@@ -174,12 +174,6 @@ class Store(Protocol):
             TableError: the table does not exist or cannot be read, or the run has left nothing.
         """
 
-    def unpublished(self, name: str) -> Sequence[str]:
-        """The runs that left rows of the table that they did not publish."""
-
-    def discard_unpublished(self, name: str, run: str) -> None:
-        """Deletes what a run left of the table and did not publish."""
-
     def stage(
         self,
         name: str,

@@ -40,18 +40,21 @@ def test_as_text_and_as_json(call: Call, job: Path) -> None:
     assert answer.err.splitlines() == ["daily: 2 rows deleted", "quarantine: 0 rows deleted"]
     lines = answer.out.splitlines()
     [daily] = [each for each in lines if each.startswith("daily")]
-    assert daily.split() == ["daily", "2", "in", "version", "1", "0", "to", "0"]
+    assert daily.split() == ["daily", "2", "in", "version", "1", "0", "0", "to", "0"]
     [quarantine] = [each for each in lines if each.startswith("quarantine")]
-    assert quarantine.split() == ["quarantine", "0", "nothing", "to", "delete"]
+    assert quarantine.split() == ["quarantine", "0", "nothing", "to", "delete", "0"]
     assert "Unchanged, without the key's columns: visits" in lines
     assert "VACUUM" in answer.out
     assert "The source is unchanged" in answer.out
 
     document = call("forget", job, "--key", "b", "--json").document
+    removed = {"staged": 0, "files": 0, "records": 0, "size": 0}
     assert document["tables"] == {
-        "daily": {"rows": 1, "version": 2, "unpublished": [], "older": [0, 1]},
-        "quarantine": {"rows": 1, "version": 1, "unpublished": [], "older": [0, 0]},
+        "daily": {"rows": 1, "version": 2, "removed": removed, "older": [0, 1]},
+        "quarantine": {"rows": 1, "version": 1, "removed": removed, "older": [0, 0]},
     }
+    assert document["unchanged"] == ["visits"]
+    assert "VACUUM" in document["older_versions"]
     assert call("show", job, "daily", "--json").document["rows"] == []
     [latest, *_] = call("history", job, "--json").document["runs"]
     assert latest["kind"] == "forget"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
 from backfill.errors import ColumnError, JobFileError, TableError
-from backfill.execution.forget import Forgotten
+from backfill.execution.erase import Erased
 from backfill.quality.errors import ChecksFailed
+from backfill.store import Cleaned
 from tests.execution.world import World, at
 from tests.lake import lake
 from tests.memory_store import MemoryStore
@@ -67,7 +71,8 @@ def test_the_rows_of_a_key_go_and_no_others(
         if name not in NOBODYS:
             gone = len(rows) - len(left)
             assert gone > 0
-            assert done[name] == Forgotten(gone, old[name] + 1, (), (0, old[name]))
+            nothing = Cleaned(0, 0, 0, 0)
+            assert done[name] == Erased(gone, old[name] + 1, nothing, (0, old[name]))
     assert _raw(world) == [each for each in quarantined if '"user":"a"' not in each]
     assert done["quarantine"].rows == 1
 
@@ -155,47 +160,133 @@ def test_keys_of_several_columns_and_lines_that_are_none(
 
 def test_what_failed_runs_left_goes_too(spark: SparkSession, tmp_path: Path) -> None:
     day = "2026-01-01T10:00:00Z"
-    job = _job(tmp_path, [_line(1, "marked", day), _line(1, "other", day)])
+    job = _job(tmp_path, [_line(1, "marked", day, 9), _line(1, "marked", "soon")])
+    out = tmp_path / "out"
+    # Of a run before anything is published.
+    with pytest.raises(ChecksFailed):
+        job.run(spark)
+    assert _shown(out, "marked")
+    assert job.forget([1, "marked"], spark, older_than="0s") == {}
+    assert not _shown(out, "marked")
+
+    (tmp_path / "events.json").write_text("\n".join([_line(1, "marked", day), _line(1, "b", day)]))
     job.run(spark)
-    lines = [_line(1, "marked", day, 9), _line(1, "other", day), _line(1, "marked", "soon")]
+    lines = [_line(1, "marked", day, 9), _line(1, "b", day), _line(1, "marked", "soon")]
     (tmp_path / "events.json").write_text("\n".join(lines))
-    for _ in range(2):
-        with pytest.raises(ChecksFailed):
-            job.run(spark)
-    job.docs()
+    with pytest.raises(ChecksFailed):
+        job.run(spark)
+    # As a killed one leaves it.
+    killed = out / "daily/_staging/killed/_temporary/0/part-0.parquet"
+    killed.parent.mkdir(parents=True)
+    killed.touch()
+    pages = out / "_quality/docs"
+    pages.mkdir()
+    (pages / "index.html").write_text("marked")
     (tmp_path / "events.json").write_text(_line(1, "other", day, 9))
     with pytest.raises(ChecksFailed):
         job.run(spark)
-    assert len(job.store.unpublished("daily")) == 3
-    (tmp_path / "events.json").unlink()
-    shown = [each for each in (tmp_path / "out/_quality").rglob("*") if _has(each, "marked")]
-    assert len(shown) == 2
+    assert {path.suffix for path in _shown(out / "_quality", "marked")} >= {".json"}
 
-    done = job.forget([1, "marked"], spark)
-
-    assert len(done["daily"].unpublished) == len(done["quarantine"].unpublished) == 2
-    [other] = job.store.unpublished("daily")
-    assert other not in done["daily"].unpublished
-    older = [tmp_path / "out/daily", tmp_path / "out/quarantine"]
-    left = [each for each in (tmp_path / "out").rglob("*") if _has(each, "marked")]
-    # Its rows in older versions, and Delta's bounds of their values, are all that is left.
-    assert all(any(each.is_relative_to(folder) for folder in older) for each in left)
-    assert not [each for each in left if "_staging" in each.parts]
-    assert not (tmp_path / "out/_quality/docs").exists()
-    assert job.docs().exists()
-    assert [each for each in (tmp_path / "out/_quality").rglob("*") if _has(each, "other")]
+    young = job.forget([1, "marked"], spark)
+    assert young["daily"].removed.staged == 0
+    assert len(list((out / "daily/_staging").iterdir())) == 3
+    done = job.forget([1, "marked"], spark, older_than="0s")
+    assert done["daily"].removed.staged == 3
+    # Its rows in older versions, and bounds in the log, are all that is left.
+    left = _shown(out, "marked")
+    assert left
+    assert {path.relative_to(out).parts[0] for path in left} == {"daily"}
+    assert {path.relative_to(out).parts[1] for path in left} <= {"_delta_log", "date=2026-01-01"}
+    assert not pages.exists()
+    assert _shown(out / "_quality", "other")
 
 
-def _has(path: Path, text: str) -> bool:
-    return path.is_file() and text.encode() in path.read_bytes()
+def _shown(folder: Path, text: str) -> list[Path]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if text.encode() in path.read_bytes()]
+
+
+#: Columns of a key, with a value, another that is near, and what is no value.
+TYPED: list[tuple[str, pa.DataType, Any, Any, Any]] = [
+    ("number", pa.decimal128(10, 2), Decimal("1.23"), Decimal("1.24"), "1.234"),
+    ("day", pa.date32(), dt.date(2026, 1, 1), dt.date(2026, 1, 2), "2026"),
+    ("moment", pa.timestamp("us", "UTC"), "2026-01-01T10:00:00.000001Z", "2026-01-01T10:00Z", "x"),
+    ("clock", pa.timestamp("us"), "2026-01-01 02:30:00", "2026-01-01 02:30:01", "noon"),
+    ("flag", pa.bool_(), True, False, "perhaps"),
+    ("raw", pa.binary(), b"\xff\x00", b"\xff\x01", None),
+    ("a.b", pa.string(), 'ünï "q"', 'unï "q"', None),
+]
+
+
+def test_keys_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
+    names = [name for name, *_ in TYPED]
+    schema = pa.schema([*((name, kind) for name, kind, *_ in TYPED), ("at", pa.string())])
+
+    def value(place: int, near: bool) -> Any:
+        _, kind, own, other, _ = TYPED[place]
+        chosen = other if near else own
+        if pa.types.is_timestamp(kind):
+            chosen = dt.datetime.fromisoformat(chosen.replace("Z", "+00:00"))
+        return chosen
+
+    ats = ["2026-01-01T00:00:00Z", "soon"]
+    keys = [[value(i, i == near) for i in range(len(TYPED))] for near in range(-1, len(TYPED))]
+    rows = [dict(zip(schema.names, [*key, at], strict=True)) for key in keys for at in ats]
+    rows.append({**rows[0], **dict.fromkeys(names)})
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "events.parquet")
+    text = JOB.replace("events.json, format: json, schema: ", "events.parquet, format: parquet} #")
+    text = text.replace("[shop, user]", str(names)).replace("n: count, most: max(n)", "most: count")
+    (tmp_path / "job.yaml").write_text(text)
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    # A session's zone must not move a time.
+    done = job.forget([own for _, _, own, _, _ in TYPED], spark)
+    assert {name: each.rows for name, each in done.items()} == {"daily": 1, "quarantine": 1}
+    assert job.table("daily", spark).count() == len(TYPED)
+    for name, _, _, _, wrong in TYPED:
+        if wrong is not None:
+            with pytest.raises(ColumnError, match=f"^{name}: the value is not a "):
+                job.forget({**{each: own for each, _, own, _, _ in TYPED}, name: wrong}, spark)
+    assert job.forget(dict.fromkeys(names), spark)["quarantine"].rows == 0
+
+
+def test_words_of_lines_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
+    lines = ["u-1 10", "u-1-2 10", "xu-1", '"u-1"', "u-1é", "u-1@b", "{u-1}", "u-1.5", "U-1"]
+    text = JOB.replace(
+        '"shop int, user string, at string, n int"', '"user string, at string, n int"'
+    )
+    (tmp_path / "job.yaml").write_text(text.replace("[shop, user]", "user"))
+    whole = ['{"user": "u-1", "n": 1.5}', '{"user": "b", "n": 1.5, "at": "u-1"}']
+    good = '{"user": "b", "at": "2026-01-01T10:00:00Z", "n": 1}'
+    (tmp_path / "events.json").write_text("\n".join([*lines, *whole, good]))
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    for nothing in ("", "-"):
+        assert job.forget(nothing, spark)["quarantine"].rows == 0
+    assert job.forget("u-1", spark)["quarantine"].rows == 4
+    left = {row.raw for row in job.table("quarantine", spark).collect()}
+    assert left == {"u-1-2 10", "xu-1", "u-1é", "u-1@b", "u-1.5", "U-1", whole[1]}
+
+
+def test_a_job_file_that_has_changed(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(tmp_path, spark, windows=("hopping",))
+    world.write("0", [Event("a", at(0, 12), 1), Event("b", at(0, 12), 1)])
+    world.run_all()
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        path.read_text().replace("{hopping: {size: 3h, advance: 1h}", "{sliding: {size: 3h}")
+    )
+    assert Job.load(path).forget("a", spark)["hopping"].rows == 3
+    assert {row[0] for row in world.rows("hopping")} == {"b"}
 
 
 @pytest.mark.parametrize(
     ("key", "kind", "problem"),
     [
+        (None, JobFileError, "key (--key): is missing"),
         ("u", JobFileError, "1 given, but the key's columns are: shop, user"),
-        (["x", "u"], ColumnError, "shop: the value is not of type int (got 'x')"),
-        (["1.5", "u"], ColumnError, "the value is not of type int (got '1.5')"),
+        (["x", "u"], ColumnError, "shop: the value is not a int32 (got 'x')"),
+        (["1.5", "u"], ColumnError, "the value is not a int32 (got '1.5')"),
     ],
 )
 def test_values_that_are_no_key(
@@ -213,7 +304,10 @@ def test_nothing_published(spark: SparkSession, tmp_path: Path) -> None:
     assert _job(tmp_path, []).forget([1, "u"], spark) == {}
 
 
-def test_another_run_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("day", [0, 2])
+def test_another_run_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Any, day: int
+) -> None:
     world = World(tmp_path, spark, windows=("hopping",))
     world.write("0", [Event("a", at(0, 12), 1), Event("b", at(0, 12), 1)])
     world.run_all()
@@ -221,7 +315,7 @@ def test_another_run_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch:
 
     def staged(*given: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        world.write("1", [Event("b", at(0, 13), 1)])
+        world.write("1", [Event("a", at(day, 13), 1)])
         world.recompute()
         return stage(*given, **options)
 
@@ -231,4 +325,3 @@ def test_another_run_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch:
     world.check()
     world.job.forget("a", spark)
     assert {row[0] for row in world.rows("hopping")} == {"b"}
-    assert dt.date(2026, 1, 1) in world.covered("hopping")

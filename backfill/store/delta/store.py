@@ -22,8 +22,8 @@ class DeltaStore(FileStore):
     """
 
     way_to_delete = (
-        "VACUUM of Delta Lake deletes the files that no version has had for a week, or for the "
-        "table's delta.deletedFileRetentionDuration."
+        "Delta Lake's VACUUM deletes the files that the newest version has not had for a week, or "
+        "for the table's delta.deletedFileRetentionDuration."
     )
 
     def __init__(self, root: str | Path) -> None:

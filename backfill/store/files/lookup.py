@@ -84,18 +84,25 @@ def _key_condition(
     schema: pa.Schema, columns: Sequence[str], name: str, given: Any
 ) -> ds.Expression:
     _check_column(columns, name)
-    if given is None:
-        return pc.field(name).is_null()
+    value = key_value(schema, name, given)
+    return pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+
+
+def key_value(schema: pa.Schema, name: str, given: Any) -> pa.Scalar:
+    """A key's value in the type of its column; text is turned into it, None into NULL.
+
+    Raises:
+        ColumnError: there is no such column, or the value is not of its type.
+    """
+    _check_column(schema.names, name)
     kind = schema.field(name).type
     try:
         if pa.types.is_timestamp(kind) and isinstance(given, str):
-            value = _timestamp(given, kind)
-        else:
-            # A cast fails where a scalar of the type would cut off what does not fit.
-            value = pc.cast(pa.scalar(given), kind)
+            return _timestamp(given, kind)
+        # A cast fails where a scalar of the type would cut off what does not fit.
+        return pc.cast(pa.scalar(given), kind)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise ColumnError(f"the value is not a {kind}", field=name, value=str(given)) from error
-    return pc.field(name) == value
 
 
 def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:

@@ -75,14 +75,6 @@ def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
     return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
 
 
-def left_by(log: Log) -> tuple[str, ...]:
-    """The runs that left rows in a table's folder and did not publish them."""
-    if not log.may_have_files:
-        return ()
-    folders = sorted((log.folder / STAGING).glob("*"))
-    return tuple(each.name for each in folders if any(each.rglob("*.parquet")))
-
-
 def staged_dataset(log: Log, run: str) -> ds.Dataset:
     """What a run wrote into a table's folder and did not publish, for pyarrow.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -18,7 +17,7 @@ from backfill.store.files.dataset import dataset
 from backfill.store.files.discard import discard_files
 from backfill.store.files.log import Log, required
 from backfill.store.files.names import checked_name
-from backfill.store.files.reading import left_by, read_staged, staged_dataset
+from backfill.store.files.reading import read_staged, staged_dataset
 from backfill.store.files.record import read_record, recorded_by, write_record
 from backfill.store.files.restore import restore_version
 from backfill.store.files.schema import delta_schema
@@ -60,14 +59,6 @@ class FileStore(ABC):
             table = required(log)
             return dataset(log.folder, table)
         return staged_dataset(log, checked_name(run, "run"))
-
-    def unpublished(self, name: str) -> tuple[str, ...]:
-        """As `Store` has it."""
-        return left_by(self.log(name))
-
-    def discard_unpublished(self, name: str, run: str) -> None:
-        """As `Store` has it."""
-        shutil.rmtree(self.log(name).folder / STAGING / checked_name(run, "run"))
 
     def stage(
         self,

@@ -33,7 +33,8 @@ class IcebergStore(FileStore):
 
     way_to_delete = (
         "Iceberg's expire_snapshots deletes the files of snapshots that are older than the "
-        "table's history.expire.max-snapshot-age-ms, 5 days by default."
+        "table's history.expire.max-snapshot-age-ms, 5 days by default; a tag or another branch "
+        "keeps its snapshots."
     )
 
     def __init__(self, name: str, namespace: str, options: Mapping[str, str] = {}) -> None:

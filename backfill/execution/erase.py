@@ -1,0 +1,226 @@
+"""Erasing a key from what is published: its rows, and what else runs have left of it.
+
+Rows of other keys stay as they are, and so does the record of what was counted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.columns import column
+from backfill.errors import TableError
+from backfill.execution.date_edges import with_edges_apart
+from backfill.kinds import times_of
+from backfill.ledger.state import QUARANTINE, State, states
+from backfill.planning.context import Progress
+from backfill.quality.store import erase_examples, word_pattern
+from backfill.spec import JobSpec
+from backfill.store import FILE, Cleaned, DataFile, Store, key_value
+from backfill.windows import key_of
+
+_UNPARSABLE = "unparsable_line"
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What was erased from a table.
+
+    Attributes:
+        rows: the rows that were deleted.
+        version: that the commit made; None where no row was of the key.
+        removed: what failed and killed runs had left, of whatever keys.
+        older: the first and the last older version, which can still hold the key; None: there are
+            none.
+    """
+
+    rows: int
+    version: int | None
+    removed: Cleaned
+    older: tuple[int, int] | None
+
+
+def erase(
+    spark: SparkSession,
+    store: Store,
+    spec: JobSpec,
+    key: Mapping[str, Any],
+    *,
+    older_than_s: float,
+    run_id: str,
+    metadata: Mapping[str, str],
+    progress: Progress,
+) -> dict[str, Erased]:
+    """Deletes the rows of a key from all tables that have the key's columns.
+
+    Files without such rows stay as they are. Each table has a commit of its own; after a failure
+    the same call goes on.
+
+    Args:
+        spark: the session that rewrites files.
+        store: the job's tables.
+        spec: the job.
+        key: the value of each of the key's columns; text is turned into the column's type.
+        older_than_s: what failed and killed runs have left is deleted if it is older.
+        run_id: of the commits.
+        metadata: kept with them.
+        progress: called with a line of text for each table.
+
+    Returns:
+        By table; those that do not have the key's columns, or do not exist, are left out.
+
+    Raises:
+        ColumnError: a value is not of its column's type.
+        TableError: a table can't be read, or another run published meanwhile.
+    """
+    done: dict[str, Erased] = {}
+    values: dict[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
+    types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
+    for state in states(spec, store, [*holders(spec), QUARANTINE]):
+        removed = store.clean(state.name, older_than_s=older_than_s)
+        table = state.table
+        if table is None:
+            continue
+        if state.record is None:
+            raise TableError("the table has no record of what it has counted", field=state.name)
+        if state.name != QUARANTINE:
+            schema = store.dataset(state.name).schema
+            values = {name: key_value(schema, name, each) for name, each in key.items()}
+            types = {each.name: each.dataType for each in table.read(spark, []).schema.fields}
+            theirs = _same(values, types)
+        else:
+            theirs = _in_raw(values, types)
+        rows, version = _erase(spark, store, spec, state, values, theirs, run_id, metadata)
+        older = [
+            each.version
+            for each in table.commits
+            if version is not None or each.version != table.version
+        ]
+        done[state.name] = Erased(
+            rows, version, removed, (min(older), max(older)) if older else None
+        )
+        progress(f"{state.name}: {rows:,} rows deleted")
+    erase_examples(spec.tables, [str(each.as_py()) for each in values.values() if each.is_valid])
+    return done
+
+
+def holders(spec: JobSpec) -> list[str]:
+    """The tables of windows that have the key's columns."""
+    own = set(spec.key)
+    return [
+        name for name, each in spec.windows.items() if own <= set(key_of(each.window, spec.key))
+    ]
+
+
+def _erase(
+    spark: SparkSession,
+    store: Store,
+    spec: JobSpec,
+    state: State,
+    values: Mapping[str, pa.Scalar],
+    theirs: Column,
+    run_id: str,
+    metadata: Mapping[str, str],
+) -> tuple[int, int | None]:
+    """Deletes rows of one table: how many, and the version of the commit."""
+    name, table = state.name, state.table
+    assert table is not None
+    paths = [each.path for each in state.files if _may_hold(each, values)]
+    found = table.read(spark, paths, with_file=True).where(theirs).groupBy(FILE).count().collect()
+    held = {row[FILE]: row["count"] for row in found}
+    gone = sum(held.values())
+    if not gone:
+        return 0, None
+    others = table.read(spark, sorted(held)).where(~theirs)
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ("source",)
+    if name in spec.windows:
+        window = spec.windows[name].window
+        partition_by, sort_by = ("date",), tuple(values)
+        if not state.stale:
+            # Otherwise the job file may name other columns, and a rebuild is due anyway.
+            others = with_edges_apart(others, window, spec.engine, spec.timezone)
+            sort_by = (*key_of(window, spec.key), times_of(window)[0])
+    staged = store.stage(name, others, run_id=run_id, partition_by=partition_by, sort_by=sort_by)
+    try:
+        if staged.rows != sum(each.rows for each in state.files if each.path in held) - gone:
+            raise TableError("rows of other keys were lost; nothing was published", field=name)
+        return gone, store.publish(
+            name,
+            staged,
+            replace=sorted(held),
+            base=table.version,
+            # Whatever another run publishes meanwhile may have rows of the key.
+            dates=None,
+            metadata={**metadata, "rows": str(staged.rows), "changed": str(gone)},
+            record=_unchanged,
+        )
+    finally:
+        store.discard(staged)
+
+
+def _unchanged(before: dict[str, Any] | None) -> dict[str, Any]:
+    """The record of what was counted."""
+    assert before is not None
+    return before
+
+
+def _may_hold(file: DataFile, values: Mapping[str, pa.Scalar]) -> bool:
+    """Whether a file can have rows of the key, by the bounds of its values."""
+    for name, each in values.items():
+        value, low, high = each.as_py(), file.minimum.get(name), file.maximum.get(name)
+        kinds = {type(low), type(value), type(high)}
+        if kinds in ({str}, {int}, {dt.date}) and not low <= value <= high:
+            return False
+    return True
+
+
+def _same(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
+    """Whether a row of a window's table is of the key."""
+    same = [column(name).eqNullSafe(_literal(each, types[name])) for name, each in values.items()]
+    return reduce(and_, same)
+
+
+def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
+    """Whether a row of the quarantine is of the key, or a line without columns that names it."""
+    known = [str(each.as_py()) for each in values.values() if each.is_valid]
+    if not known:
+        # Rows without a key are nobody's.
+        return F.lit(False)
+    row = F.from_json("raw", T.StructType([T.StructField(each, T.StringType()) for each in values]))
+    texts = {name: row.getField(name) for name in values}
+    same = [
+        _from_text(texts[name], types[name]).eqNullSafe(_literal(each, types[name]))
+        for name, each in values.items()
+    ]
+    # Java takes letters of all languages for parts of words only if it is told to.
+    patterns = [f"(?U){each}" for each in map(word_pattern, known) if each is not None]
+    named = [F.col("raw").rlike(each) for each in patterns]
+    unreadable = (F.col("reason") == _UNPARSABLE) & F.coalesce(*texts.values()).isNull()
+    words = reduce(and_, named) if len(named) == len(known) else F.lit(False)
+    return F.coalesce(F.when(unreadable, words).otherwise(reduce(and_, same)), F.lit(False))
+
+
+def _from_text(text: Column, kind: T.DataType) -> Column:
+    """A value as the quarantine's JSON has it."""
+    if isinstance(kind, T.BinaryType):
+        return F.try_to_binary(text, F.lit("base64"))
+    return text.try_cast(kind)
+
+
+def _literal(value: pa.Scalar, kind: T.DataType) -> Column:
+    if value.is_valid and isinstance(kind, T.TimestampType):
+        return F.timestamp_micros(F.lit(value.cast(pa.timestamp("us", "UTC")).value))
+    plain = value.as_py()
+    if isinstance(plain, dt.datetime):
+        plain = plain.isoformat()
+    return F.lit(plain).cast(kind)
