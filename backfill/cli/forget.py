@@ -21,8 +21,8 @@ def forget(
         str,
         typer.Option(
             metavar="AGE",
-            help="Keep what failed runs left and is newer than this; give 0s if no run is under "
-            "way.",
+            help="Keep leftovers of failed runs that are newer than this; use 0s if no run is "
+            "under way.",
         ),
     ] = "24h",
     as_json: Json = False,
@@ -64,7 +64,7 @@ def forget(
     if unchanged:
         print_line(f"\nUnchanged, without the key's columns: {', '.join(unchanged)}")
     print_line(
-        f"\nWhat failed runs left within {older_than} is kept. Versions before can be restored, "
-        f"with the key. {loaded.store.way_to_delete}\nThe source is unchanged: delete the key "
-        "there, too, before the next run of its dates."
+        f"\nWhat failed runs left within {older_than} is kept. Older versions can still be "
+        f"restored, and bring the key back. {loaded.store.way_to_delete}\n"
+        "The source is unchanged: delete the key there, too, before the next run of its dates."
     )

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow.parquet as pq
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table import Table
@@ -28,8 +29,11 @@ from backfill.iceberg.snapshots import (
     number,
     renamed_column,
     reused_name,
+    rewritten_name,
     snapshots,
 )
+
+_SPARK = "Read it through Spark's catalog, as a source of format table"
 
 
 @dataclass(frozen=True)
@@ -49,24 +53,20 @@ class IcebergFiles:
     schema: StructType
 
     def rewrites(self, since: int) -> tuple[Rewrite, ...]:
-        """As `Source.rewrites`: the snapshots by which a compaction replaced files."""
+        """As `Source.rewrites`: the compactions; none where snapshots in between have expired."""
         found: list[Rewrite] = []
-        for each in snapshots(self.table):
-            if number(each) <= since:
-                break
-            if each.summary is not None and each.summary.operation == Operation.REPLACE:
-                added, removed = moved_files(self.table, each)
-                found.append(Rewrite(number(each), _paths(added), _paths(removed)))
-        else:
-            raise SourceError(
-                f"the snapshots of the Iceberg table after version {since}, which has been read, "
-                "have expired, so new events cannot be distinguished from old ones in rewritten "
-                "files",
-                field="source.path",
-                value=".".join(self.table.name()),
-                way_out="Compute the dates again: backfill run --from DATE --to DATE",
-            )
-        return tuple(reversed(found))
+        with answering("source.path", self.table.catalog):
+            for each in snapshots(self.table):
+                if number(each) <= since:
+                    return tuple(reversed(found))
+                if each.summary is not None and each.summary.operation == Operation.REPLACE:
+                    moved = moved_files(self.table, each)
+                    # Otherwise it has applied deletions that lay beside the files.
+                    if not moved.rows:
+                        paths = _paths(moved.added), _paths(moved.removed)
+                        found.append(Rewrite(number(each), *paths))
+        # Snapshots in between have expired. Then the files that are missing say which dates to run.
+        return ()
 
 
 def open_iceberg(source: SourceOptions) -> IcebergFiles:
@@ -80,7 +80,8 @@ def open_iceberg(source: SourceOptions) -> IcebergFiles:
             local disk, or not Parquet, or have rows that are deleted elsewhere; or their columns'
             names are not the table's.
     """
-    assert source.catalog is not None
+    if source.catalog is None:
+        raise SourceError("is missing", field="source.catalog")
     try:
         catalog = open_catalog(source.catalog, source.options, field="source.catalog")
         with answering("source.catalog", catalog):
@@ -101,59 +102,72 @@ def open_iceberg(source: SourceOptions) -> IcebergFiles:
 
 
 def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergFiles:
+    if table.format_version != 2:
+        raise _problem(
+            source,
+            f"it has Iceberg's format version {table.format_version}, and only 2 is read",
+            _SPARK,
+        )
     # The newest: of older files, columns that have been added since are NULL.
     schema = table.schema()
     renamed, reused = renamed_column(table, schema), reused_name(table, schema)
-    if renamed is not None or reused is not None:
-        problem = (
-            f"its column {reused} has the name of one that was dropped"
-            if renamed is None
-            else "its column {} was {!r} before".format(*renamed)
-        )
-        raise _problem(
-            source,
-            f"{problem}, and files are read by their columns' names",
-            way_out="Copy it into a new table: CREATE TABLE … AS SELECT",
-        )
-    # The files themselves have the columns that they are partitioned by, but not those of tables
-    # that began as folders.
-    partitions = {
-        field.source_id: schema.find_column_name(field.source_id) or ""
-        for spec in table.specs().values()
-        for field in spec.fields
-        if isinstance(field.transform, IdentityTransform)
-    }
-    files = [_file(source, each, partitions) for each in data_files(table, snapshot)]
+    rewritten = rewritten_name(schema)
+    problem = None
+    if renamed is not None:
+        problem = "its column {} was {!r} before".format(*renamed)
+    elif reused is not None:
+        problem = f"its column {reused} has the name of one that was dropped"
+    elif rewritten is not None:
+        problem = f"its column {rewritten} has another name in the files, with escapes"
+    if problem is not None:
+        raise _problem(source, f"{problem}, and files are read by their columns' names", _SPARK)
+    try:
+        spark_schema = StructType.fromJson(json.loads(store_schema(schema)))
+    except TableError as error:
+        raise _problem(source, f"column {error.field}: {error.problem}", _SPARK) from None
+    files = [_file(source, table, each) for each in data_files(table, snapshot)]
     if not files:
         raise _problem(source, "the Iceberg table is empty")
-    spark_schema = StructType.fromJson(json.loads(store_schema(schema)))
     ordered = tuple(sorted(files, key=lambda file: file.path))
     return IcebergFiles(table, number(snapshot), ordered, spark_schema)
 
 
-def _file(source: SourceOptions, file: DataFile, partitions: Mapping[int, str]) -> InputFile:
+def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     path = local_path(file.file_path)
     if path is None:
         raise _problem(
             source,
             "files of Iceberg tables have to be on a local or mounted disk so far",
-            way_out="Read it through Spark's catalog, as a source of format table",
+            _SPARK,
         )
     if file.file_format != FileFormat.PARQUET:
         raise _problem(source, f"its files have to be Parquet, and one is {file.file_format}")
-    if file.record_count and file.value_counts is not None:
-        for number, name in partitions.items():
-            if number not in file.value_counts:
-                raise _problem(
-                    source,
-                    f"a file does not have the column {name} itself, but only its folder does",
-                    way_out="Rewrite the table's files, in Spark by CALL system.rewrite_data_files",
-                )
     try:
         status = os.stat(path)
+        absent = [
+            each for each in _partitions(table, file) if each not in pq.read_schema(path).names
+        ]
     except OSError as error:
         raise _problem(source, f"a file cannot be read: {error.strerror}: {path}") from error
+    if absent:
+        raise _problem(
+            source,
+            f"a file does not have the column {absent[0]} itself, but only its folder does",
+            "Rewrite the table's files, in Spark by CALL system.rewrite_data_files",
+        )
     return InputFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _partitions(table: Table, file: DataFile) -> list[str]:
+    """The columns that a file is partitioned by, but those that it surely has."""
+    schema = table.schema()
+    columns = [
+        (each.source_id, schema.find_column_name(each.source_id))
+        for each in table.specs()[file.spec_id].fields
+        if isinstance(each.transform, IdentityTransform)
+    ]
+    counted = file.value_counts or {}
+    return [name for number, name in columns if name is not None and number not in counted]
 
 
 def _paths(locations: frozenset[str]) -> frozenset[str]:
@@ -165,9 +179,13 @@ def _problem(source: SourceOptions, problem: str, way_out: str | None = None) ->
 
 
 def read_iceberg(
-    spark: SparkSession, table: IcebergFiles, files: tuple[InputFile, ...], where: Column | None
+    spark: SparkSession,
+    table: IcebergFiles,
+    settings: Mapping[str, str],
+    files: tuple[InputFile, ...],
+    where: Column | None,
 ) -> DataFrame:
     """Some files, with the table's columns in the table's order, `_corrupt` and `_source`."""
     # No folder's name is a column.
-    reader = spark.read.schema(table.schema).option("recursiveFileLookup", "true")
+    reader = spark.read.schema(table.schema).options(**settings, recursiveFileLookup="true")
     return whole_rows(reader.parquet(*for_spark(files)), table.schema.names, place(), where)

@@ -47,7 +47,7 @@ class SourceOptions:
     format: str
     path: str
     schema: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     date_column: str | None = None
     timezone: str = "UTC"
     parts: Mapping[str, SourceOptions] = field(default_factory=dict)

@@ -108,13 +108,13 @@ def _open_part(spark: SparkSession, name: str, source: SourceOptions) -> Source:
 def _open(spark: SparkSession, source: SourceOptions, late: Sequence[str]) -> Source:
     if source.format == "table":
         return _open_table(spark, source.path)
-    if source.format == "iceberg":
-        return _open_iceberg(spark, source)
     settings = {
         "timeZone": source.timezone,
         "ignoreCorruptFiles": "false",
         "ignoreMissingFiles": "false",
     }
+    if source.format == "iceberg":
+        return _open_iceberg(spark, source, settings)
     if source.format == "delta":
         return _open_delta(spark, source.path, settings)
     return open_files(spark, source, list_source(spark, source, late), settings)
@@ -147,7 +147,9 @@ def _open_delta(spark: SparkSession, path: str, settings: Mapping[str, str]) -> 
     )
 
 
-def _open_iceberg(spark: SparkSession, source: SourceOptions) -> Source:
+def _open_iceberg(
+    spark: SparkSession, source: SourceOptions, settings: Mapping[str, str]
+) -> Source:
     try:
         from backfill.events.iceberg_source import open_iceberg, read_iceberg
     except ImportError as error:
@@ -161,7 +163,7 @@ def _open_iceberg(spark: SparkSession, source: SourceOptions) -> Source:
     refuse_our_names(table.schema.names)
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
-        return read_iceberg(spark, table, files, where)
+        return read_iceberg(spark, table, settings, files, where)
 
     return Source(
         read(table.files, None),

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import column
-from backfill.errors import TableError
+from backfill.errors import BackfillError, TableError
 from backfill.execution.date_edges import with_edges_apart
 from backfill.kinds import times_of
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.context import Progress
-from backfill.quality.store import erase_examples, word_pattern
+from backfill.quality.store import erase_examples, text_of, word_pattern
 from backfill.spec import JobSpec
 from backfill.store import FILE, Cleaned, DataFile, Store, key_value
 from backfill.windows import key_of
@@ -62,8 +62,8 @@ def erase(
 ) -> dict[str, Erased]:
     """Deletes the rows of a key from all tables that have the key's columns.
 
-    Files without such rows stay as they are. Each table has a commit of its own; after a failure
-    the same call goes on.
+    Files without such rows stay as they are. Each table has a commit of its own; one that fails
+    does not keep the others from theirs.
 
     Args:
         spark: the session that rewrites files.
@@ -83,33 +83,36 @@ def erase(
         TableError: a table can't be read, or another run published meanwhile.
     """
     done: dict[str, Erased] = {}
-    values: dict[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
+    values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
     types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
-    for state in states(spec, store, [*holders(spec), QUARANTINE]):
-        removed = store.clean(state.name, older_than_s=older_than_s)
-        table = state.table
-        if table is None:
+    problem: BackfillError | None = None
+    for name in (*holders(spec), QUARANTINE):
+        removed = store.clean(name, older_than_s=older_than_s)
+        try:
+            [state] = states(spec, store, [name])
+            table = state.table
+            if table is None:
+                continue
+            if name != QUARANTINE:
+                schema = store.dataset(name).schema
+                values = {each: key_value(schema, each, key[each]) for each in key}
+                types = {each.name: each.dataType for each in table.read(spark, []).schema.fields}
+                theirs = _same(values, types)
+            else:
+                theirs = _in_raw(values, types)
+            rows, version = _erase(spark, store, spec, state, values, theirs, run_id, metadata)
+        except BackfillError as error:
+            # What can be erased of the others is erased first.
+            progress(f"{name}: {error.problem}")
+            problem = problem or error
             continue
-        if state.record is None:
-            raise TableError("the table has no record of what it has counted", field=state.name)
-        if state.name != QUARANTINE:
-            schema = store.dataset(state.name).schema
-            values = {name: key_value(schema, name, each) for name, each in key.items()}
-            types = {each.name: each.dataType for each in table.read(spark, []).schema.fields}
-            theirs = _same(values, types)
-        else:
-            theirs = _in_raw(values, types)
-        rows, version = _erase(spark, store, spec, state, values, theirs, run_id, metadata)
-        older = [
-            each.version
-            for each in table.commits
-            if version is not None or each.version != table.version
-        ]
-        done[state.name] = Erased(
-            rows, version, removed, (min(older), max(older)) if older else None
-        )
-        progress(f"{state.name}: {rows:,} rows deleted")
-    erase_examples(spec.tables, [str(each.as_py()) for each in values.values() if each.is_valid])
+        versions = [each.version for each in table.commits]
+        older = [each for each in versions if version is not None or each != table.version]
+        done[name] = Erased(rows, version, removed, (min(older), max(older)) if older else None)
+        progress(f"{name}: {rows:,} rows deleted")
+    erase_examples(spec.tables, [each.as_py() for each in values.values() if each.is_valid])
+    if problem is not None:
+        raise problem
     return done
 
 
@@ -170,7 +173,12 @@ def _erase(
 
 def _unchanged(before: dict[str, Any] | None) -> dict[str, Any]:
     """The record of what was counted."""
-    assert before is not None
+    if before is None:
+        raise TableError(
+            "the table has no record of what it has counted",
+            field="tables",
+            way_out="Run the whole backfill, which makes one, or restore a later version",
+        )
     return before
 
 
@@ -192,7 +200,7 @@ def _same(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> C
 
 def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
     """Whether a row of the quarantine is of the key, or a line without columns that names it."""
-    known = [str(each.as_py()) for each in values.values() if each.is_valid]
+    known = [text_of(each.as_py()) for each in values.values() if each.is_valid]
     if not known:
         # Rows without a key are nobody's.
         return F.lit(False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
-from pyiceberg.schema import Schema, index_name_by_id
+from pyiceberg.schema import Schema, index_name_by_id, make_compatible_name
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -71,26 +72,56 @@ def renamed_column(table: Table, schema: Schema) -> tuple[str, str] | None:
 
 
 def reused_name(table: Table, schema: Schema) -> str | None:
-    """A column with the name of one that was dropped, which files written before can have."""
+    """A column with the name of one that was dropped, which files written before can have.
+
+    Spark finds columns of files whatever the case of their names.
+    """
     ids: dict[str, set[int]] = {}
     for each in table.schemas().values():
         for number, name in index_name_by_id(each).items():
-            ids.setdefault(name, set()).add(number)
-    return next((each for each in schema.column_names if len(ids[each]) > 1), None)
+            ids.setdefault(name.lower(), set()).add(number)
+    return next((each for each in schema.column_names if len(ids[each.lower()]) > 1), None)
 
 
-def moved_files(table: Table, snapshot: Snapshot) -> tuple[frozenset[str], frozenset[str]]:
-    """The locations of the files that a snapshot added, and of those that it removed."""
-    found: dict[ManifestEntryStatus, set[str]] = {each: set() for each in ManifestEntryStatus}
+def rewritten_name(schema: Schema) -> str | None:
+    """A column that files have by another name.
+
+    Iceberg's writers escape all but letters, digits and `_` (`AvroSchemaUtil.makeCompatibleName`).
+    """
+    fields = schema._lazy_id_to_field.values()
+    return next(
+        (each.name for each in fields if make_compatible_name(each.name) != each.name), None
+    )
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The data files that a snapshot added, and those that it removed.
+
+    Attributes:
+        added: their locations.
+        removed: the same.
+        rows: how many more rows the added ones have.
+    """
+
+    added: frozenset[str]
+    removed: frozenset[str]
+    rows: int
+
+
+def moved_files(table: Table, snapshot: Snapshot) -> Moved:
+    """What a snapshot did to the table's data files."""
+    found: dict[ManifestEntryStatus, dict[str, int]] = {each: {} for each in ManifestEntryStatus}
     for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id == snapshot.snapshot_id:
+        own = manifest.added_snapshot_id == snapshot.snapshot_id
+        if own and manifest.content == ManifestContent.DATA:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                 if entry.snapshot_id == snapshot.snapshot_id:
-                    found[entry.status].add(entry.data_file.file_path)
-    return (
-        frozenset(found[ManifestEntryStatus.ADDED]),
-        frozenset(found[ManifestEntryStatus.DELETED]),
-    )
+                    file = entry.data_file
+                    found[entry.status][file.file_path] = file.record_count
+    added, removed = found[ManifestEntryStatus.ADDED], found[ManifestEntryStatus.DELETED]
+    rows = sum(added.values()) - sum(removed.values())
+    return Moved(frozenset(added), frozenset(removed), rows)
 
 
 def local_path(location: str) -> str | None:

@@ -28,7 +28,7 @@ _PYTHON_ERROR = re.compile(r"^Traceback .*?^(\w[\w.]*(?:Error|Exception)\b[^\n]*
 def printable_result(found: Any) -> Any:
     """The result with printable values, and without the stack trace of an exception."""
     found.success = bool(found.success)  # numpy's own bool is not JSON
-    found.result = _plain(found.result)
+    found.result = plain(found.result)
     if _ROWS in found.result.get("details", {}):
         found.result["details"][_ROWS] = found.result["details"][_ROWS][:EXAMPLES]
     problem = _problem(found.exception_info)
@@ -100,7 +100,7 @@ def _problem(info: Mapping[str, Any]) -> str | None:
     return printable(python[1] if python else telling_line(raised) or raised)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The value in JSON's types, with nothing lost on the way."""
     match value:
         case None | bool() | int() | str():
@@ -114,13 +114,13 @@ def _plain(value: Any) -> Any:
         case bytes() | bytearray():
             return base64.b64encode(value).decode("ascii")
         case np.generic():
-            return _plain(value.item())
+            return plain(value.item())
         case tuple() if hasattr(value, "asDict"):  # a struct of Spark's
-            return _plain(value.asDict())
+            return plain(value.asDict())
         case Mapping():
-            return {str(name): _plain(each) for name, each in value.items()}
+            return {str(name): plain(each) for name, each in value.items()}
         case list() | tuple() | set() | np.ndarray():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
         case _:
             return str(value)
 

@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from backfill.quality.checks import Validation
+from backfill.quality.results import plain
 
 _FOLDER = "_quality"
+#: The parts of a result that can show values, but for numbers of rows.
+_SHOWING = ("result", "exception_info")
+_COUNT = re.compile("_count$|_percent(_|$)")
 #: Where the data docs stand, below the folder of the tables.
 PAGES = f"{_FOLDER}/docs"
 
@@ -38,14 +42,14 @@ def kept(root: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: str(each["at"]))
 
 
-def erase_examples(root: Path, texts: Sequence[str]) -> None:
-    """Erases what checks show of rows with all of these texts, and the pages, if they show some.
+def erase_examples(root: Path, values: Sequence[Any]) -> None:
+    """Erases what checks show of rows with all of these values, and the pages, if they show some.
 
     Args:
         root: the folder of the tables.
-        texts: such as the values of a key. One without a letter or a digit is nowhere found.
+        values: such as those of a key. One whose text has no letter or digit is nowhere found.
     """
-    found = [word_pattern(each) for each in texts]
+    found = [word_pattern(text_of(each)) for each in values]
     patterns = [re.compile(each) for each in found if each is not None]
     if not patterns or len(patterns) < len(found):
         return
@@ -54,11 +58,16 @@ def erase_examples(root: Path, texts: Sequence[str]) -> None:
         results = [each for one in validations for each in one["document"]["results"]]
         shown = [each for each in results if _shows(each, patterns)]
         for each in shown:
-            each["result"] = _erased(each["result"], patterns)
-            each["exception_info"] = _erased(each.get("exception_info"), patterns)
+            for part in _SHOWING:
+                each[part] = _erased(each.get(part), patterns)
         if shown:
             shutil.rmtree(root / PAGES, ignore_errors=True)
             _write(path, validations)
+
+
+def text_of(value: Any) -> str:
+    """A value as the outcomes of checks have it."""
+    return value if isinstance(value, str) else json.dumps(plain(value)).strip('"')
 
 
 def word_pattern(text: str) -> str | None:
@@ -70,18 +79,28 @@ def word_pattern(text: str) -> str | None:
     if not re.search(r"\w", text):
         return None
     forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    return rf"(?<![\w.@-])(?:{'|'.join(map(re.escape, sorted(forms)))})(?![\w.@-])"
+    words = "|".join(map(re.escape, sorted(forms)))
+    return rf"(?<!\w)(?<!\w[.@-])(?:{words})(?!\w|[.@-]\w)"
 
 
 def _shows(result: Any, patterns: Sequence[re.Pattern[str]]) -> bool:
-    shown = json.dumps([result["result"], result.get("exception_info")], ensure_ascii=False)
-    return all(each.search(shown) for each in patterns)
+    parts = [_without_counts(result.get(each)) for each in _SHOWING]
+    text = json.dumps(parts, ensure_ascii=False)
+    return all(each.search(text) for each in patterns)
+
+
+def _without_counts(value: Any) -> Any:
+    return (
+        {k: v for k, v in value.items() if not _COUNT.search(k)}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _erased(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
     """Without lists, which are of examples, and without values that show one of the texts."""
     if isinstance(value, dict):
-        return {name: _erased(each, patterns) for name, each in value.items()}
+        return {k: v if _COUNT.search(k) else _erased(v, patterns) for k, v in value.items()}
     if isinstance(value, list):
         return []
     return None if any(each.search(str(value)) for each in patterns) else value

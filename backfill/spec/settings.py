@@ -128,7 +128,7 @@ class Source(Part):
     path: Text
     format: Annotated[str, AfterValidator(_format)]
     ddl: Text | None = Field(None, alias="schema")
-    options: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, str] = Field(default_factory=dict, repr=False)
     date_column: Text | None = None
     catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
 
@@ -153,7 +153,7 @@ class FileSource(Part):
     path: Text
     format: Annotated[str, AfterValidator(_file_format)]
     ddl: Text | None = Field(None, alias="schema")
-    options: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
 Sources = Annotated[
@@ -367,7 +367,7 @@ class Tables(Part):
     catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
     schema_: Text | None = Field(None, alias="schema")
     format: Annotated[str, one_of("format of tables", _TABLE_FORMATS)] | None = None
-    options: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @model_validator(mode="after")
     def _somewhere(self) -> Tables:

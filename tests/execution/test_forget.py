@@ -245,13 +245,26 @@ def test_keys_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
     assert job.table("daily", spark).count() == len(TYPED)
     for name, _, _, _, wrong in TYPED:
         if wrong is not None:
-            with pytest.raises(ColumnError, match=f"^{name}: the value is not a "):
+            with pytest.raises(ColumnError, match=f"^{name}: the value is not of type "):
                 job.forget({**{each: own for each, _, own, _, _ in TYPED}, name: wrong}, spark)
     assert job.forget(dict.fromkeys(names), spark)["quarantine"].rows == 0
 
 
 def test_words_of_lines_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
-    lines = ["u-1 10", "u-1-2 10", "xu-1", '"u-1"', "u-1é", "u-1@b", "{u-1}", "u-1.5", "U-1"]
+    lines = [
+        "u-1 10",
+        "of u-1.",
+        "u-1-",
+        "u-1-2 10",
+        "xu-1",
+        "x.u-1",
+        '"u-1"',
+        "u-1é",
+        "u-1@b",
+        "{u-1}",
+        "u-1.5",
+        "U-1",
+    ]
     text = JOB.replace(
         '"shop int, user string, at string, n int"', '"user string, at string, n int"'
     )
@@ -263,9 +276,9 @@ def test_words_of_lines_that_are_none(spark: SparkSession, tmp_path: Path) -> No
     job.run(spark)
     for nothing in ("", "-"):
         assert job.forget(nothing, spark)["quarantine"].rows == 0
-    assert job.forget("u-1", spark)["quarantine"].rows == 4
+    assert job.forget("u-1", spark)["quarantine"].rows == 6
     left = {row.raw for row in job.table("quarantine", spark).collect()}
-    assert left == {"u-1-2 10", "xu-1", "u-1é", "u-1@b", "u-1.5", "U-1", whole[1]}
+    assert left == {"u-1-2 10", "xu-1", "x.u-1", "u-1é", "u-1@b", "u-1.5", "U-1", whole[1]}
 
 
 def test_a_job_file_that_has_changed(spark: SparkSession, tmp_path: Path) -> None:
@@ -285,8 +298,8 @@ def test_a_job_file_that_has_changed(spark: SparkSession, tmp_path: Path) -> Non
     [
         (None, JobFileError, "key (--key): is missing"),
         ("u", JobFileError, "1 given, but the key's columns are: shop, user"),
-        (["x", "u"], ColumnError, "shop: the value is not a int32 (got 'x')"),
-        (["1.5", "u"], ColumnError, "the value is not a int32 (got '1.5')"),
+        (["x", "u"], ColumnError, "shop: the value is not of type int32 (got 'x')"),
+        (["1.5", "u"], ColumnError, "the value is not of type int32 (got '1.5')"),
     ],
 )
 def test_values_that_are_no_key(
@@ -298,6 +311,18 @@ def test_values_that_are_no_key(
         job.forget(key, spark)
     assert problem in str(error.value)
     assert job.store.open("daily").version == 0
+
+
+def test_one_table_that_fails_does_not_keep_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    day = "2026-01-01T10:00:00Z"
+    job = _job(tmp_path, [_line(1, "u", day), _line(2, "u", day), _line(1, "u", "soon")])
+    job.run(spark)
+    for record in (tmp_path / "out/daily/_record").iterdir():
+        record.write_text("{")
+    with pytest.raises(TableError, match="damaged"):
+        job.forget([1, "u"], spark)
+    assert job.table("quarantine", spark).count() == 0
+    assert job.table("daily", spark).count() == 2
 
 
 def test_nothing_published(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyspark
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import EqualTo, NotEqualTo
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, StringType, UUIDType
 from pyspark.sql import SparkSession
 
 from backfill import Job
@@ -73,10 +73,10 @@ def given(*rows: tuple[str, int, int], schema: pa.Schema = EVENTS) -> pa.Table:
     )
 
 
-def compact(table: Table) -> None:
+def compact(table: Table, without: str = "") -> None:
     """As Spark's rewrite_data_files: all files in one, in a snapshot of the operation `replace`."""
     old = [each.file for each in table.scan().plan_files()]
-    whole = table.scan().to_arrow()
+    whole = table.scan(row_filter=NotEqualTo("user", without)).to_arrow()
     with table.transaction() as made, made.update_snapshot().overwrite() as snapshot:
         for each in _dataframe_to_data_files(made.table_metadata, whole, table.io):
             snapshot.append_data_file(each)
@@ -120,10 +120,10 @@ def test_what_is_read(spark: SparkSession, tmp_path: Path, table: Table) -> None
         update.add_field("user", IdentityTransform(), "user")
     table.append(given(("a/b", at(0, 1), 1), ("a/b", at(1, 1), 2), ("c", at(1, 2), 3)))
     with table.update_schema() as update:
-        update.add_column(("user.name",), StringType())
+        update.add_column("note", StringType())
     opened = open_source(spark, source(tmp_path))
     table.append(given(("d", at(1, 3), 4)))
-    assert opened.frame.columns == ["user", "at", "value", "user.name", "_corrupt", "_source"]
+    assert opened.frame.columns == ["user", "at", "value", "note", "_corrupt", "_source"]
     found = opened.frame.collect()
     assert sorted((row[0], row.value, row[3]) for row in found) == [
         ("a/b", 1, None),
@@ -194,25 +194,48 @@ def test_rows_that_were_deleted(spark: SparkSession, job: Job, table: Table) -> 
     assert result.read == 0
 
 
-def test_snapshots_that_have_expired(spark: SparkSession, job: Job, table: Table) -> None:
-    for day in range(3):
-        table.append(given(("a", at(day, 1), 1)))
-    job.run(spark)
-    table.append(given(("a", at(0, 1, 10), 1)))
+def expire(table: Table) -> None:
     with table.maintenance.expire_snapshots() as expire:
         for each in table.snapshots()[:-1]:
             expire.by_id(each.snapshot_id)
+
+
+def test_snapshots_that_have_expired(spark: SparkSession, job: Job, table: Table) -> None:
+    for day in range(2):
+        table.append(given(("a", at(day, 1), 1)))
+    job.run(spark)
+    table.append(given(("a", at(0, 1, 10), 1)))
+    expire(table)
     # No file is missing, so what happened between does not matter.
     result = job.recompute(spark)
     assert result is not None
     assert result.accepted == 1
     table.append(given(("b", at(0, 1), 1)))
     compact(table)
-    with table.maintenance.expire_snapshots() as expire:
-        for each in table.snapshots()[:-1]:
-            expire.by_id(each.snapshot_id)
-    with pytest.raises(SourceError, match="have expired, so new events cannot be distinguished"):
+    expire(table)
+    with pytest.raises(SourceError, match="--from 2026-01-01 --to 2026-01-03"):
         job.recompute(spark)
+    job.run(spark, start="2026-01-01", end="2026-01-03")
+    assert rows(job) == {
+        ("a", at(0, 1), at(0, 1, 10), 2, 2),
+        ("a", at(1, 1), at(1, 1), 1, 1),
+        ("b", at(0, 1), at(0, 1), 1, 1),
+    }
+
+
+def test_a_compaction_that_applies_deletions(spark: SparkSession, job: Job, table: Table) -> None:
+    table.append(given(("a", at(1, 1), 1), ("b", at(1, 2), 1)))
+    job.run(spark)
+    compact(table, without="b")
+    with pytest.raises(SourceError, match="--from 2026-01-02 --to 2026-01-03"):
+        job.recompute(spark)
+    job.run(spark, date="2026-01-02")
+    assert rows(job) == {("a", at(1, 1), at(1, 1), 1, 1)}
+
+
+def test_passwords_are_not_shown(tmp_path: Path, job: Job) -> None:
+    assert "catalog.db" in (tmp_path / "job.yaml").read_text()
+    assert "catalog.db" not in repr(job.spec)
 
 
 def test_what_is_refused(
@@ -222,6 +245,9 @@ def test_what_is_refused(
         with pytest.raises(SourceError) as error:
             open_source(spark, made, **more)
         return str(error.value)
+
+    def problem_of(name: str) -> str:
+        return problem(source(tmp_path, name))
 
     assert problem(source(tmp_path)) == "source.path: the Iceberg table is empty (got 'raw.events')"
     assert "the catalog has no such table" in problem(source(tmp_path, "raw.others"))
@@ -243,6 +269,19 @@ def test_what_is_refused(
     with table.update_schema() as update:
         update.rename_column("at", "when")
     assert "its column when was 'at' before" in problem(source(tmp_path))
+
+    for name, kind, expected in [
+        ("page-views", LongType(), "its column page-views has another name in the files"),
+        ("id", UUIDType(), "column id: the table has a column of type uuid"),
+    ]:
+        odd = catalog.create_table(f"raw.odd_{name[:2]}", EVENTS)
+        odd.append(given(("a", at(0), 1)))
+        with odd.update_schema() as update:
+            update.add_column(name, kind)
+        assert expected in problem_of(f"raw.odd_{name[:2]}")
+    old = catalog.create_table("raw.old", EVENTS, properties={"format-version": "1"})
+    old.append(given(("a", at(0), 1)))
+    assert "format version 1, and only 2 is read" in problem_of("raw.old")
 
     # Of a table of backfill's the folders alone say the date.
     other = catalog.create_table(
@@ -289,6 +328,11 @@ TENDED = (
     "INSERT INTO lake.raw.beside VALUES ('a', timestamp'2026-01-01'), ('b', timestamp'2026-01-02')",
     "DELETE FROM lake.raw.beside WHERE user = 'a'",
 )
+#: And what the refusal of these says to do.
+APPLIED = (
+    "CALL lake.system.rewrite_data_files(table => 'raw.beside', "
+    "options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))",
+)
 
 
 @pytest.mark.skipif(
@@ -298,10 +342,15 @@ TENDED = (
 def test_tables_of_sparks_own_iceberg(
     spark: SparkSession, tmp_path: Path, catalog: Catalog
 ) -> None:
-    command = [sys.executable, "-m", "tests.store.iceberg_spark", str(tmp_path / "lake"), *TENDED]
+    command = [sys.executable, "-m", "tests.store.iceberg_spark", str(tmp_path / "lake")]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+
+    def run(*statements: str) -> None:
+        call = [*command, *statements]
+        done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    run(*TENDED)
     opened = open_source(spark, source(tmp_path, "raw.tended"))
     found = opened.frame.selectExpr("user", "unix_micros(at)").collect()
     assert sorted(map(tuple, found)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
@@ -312,3 +361,7 @@ def test_tables_of_sparks_own_iceberg(
     )
     with pytest.raises(SourceError, match="deleted rows without writing their files again"):
         open_source(spark, source(tmp_path, "raw.beside"))
+    run(*APPLIED)
+    applied = open_source(spark, source(tmp_path, "raw.beside"))
+    assert [row.user for row in applied.frame.collect()] == ["b"]
+    assert applied.rewrites(0) == ()

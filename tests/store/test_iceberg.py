@@ -353,6 +353,11 @@ def test_names_with_dots(store: IcebergStore, spark: SparkSession) -> None:
     more = frame.selectExpr("`a.b`", "2 AS `c.d`", "n", "date")
     publish_to(store, store.stage("t", more, run_id="r2", partition_by=("date",), sort_by=()))
     assert rows_of(store, spark, "t").collect() == more.collect()
+    # Iceberg's own writers escape such names.
+    table = store.catalog.load_table("web.t")
+    table.append(table.scan().to_arrow())
+    with pytest.raises(TableError, match=r"web\.t\.a\.b: another writer has written files"):
+        store.dataset("t")
 
 
 def test_records_that_have_expired(store: IcebergStore) -> None:

@@ -69,13 +69,13 @@ def test_by_key(table: ds.Dataset) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ({"key": "x"}, r"key: the value is not a int32 \(got 'x'\)"),
-        ({"key": "99999999999"}, "key: the value is not a int32"),
-        ({"local": "yesterday"}, "local: the value is not a timestamp"),
+        ({"key": "x"}, r"key: the value is not of type int32 \(got 'x'\)"),
+        ({"key": "99999999999"}, "key: the value is not of type int32"),
+        ({"local": "yesterday"}, "local: the value is not of type timestamp"),
         ({"kee": "1"}, "kee: the table has no such column. Did you mean 'key'?"),
         ({"_state": "1"}, "_state: the table has no such column"),
         ({"date": "1970-01-01"}, "date: the table has no such column"),
-        ({"list": "1"}, "list: the value is not a list"),
+        ({"list": "1"}, "list: the value is not of type list"),
     ],
 )
 def test_keys_that_cannot_be(table: ds.Dataset, key: dict[str, str], message: str) -> None:

@@ -102,7 +102,9 @@ def key_value(schema: pa.Schema, name: str, given: Any) -> pa.Scalar:
         # A cast fails where a scalar of the type would cut off what does not fit.
         return pc.cast(pa.scalar(given), kind)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise ColumnError(f"the value is not a {kind}", field=name, value=str(given)) from error
+        raise ColumnError(
+            f"the value is not of type {kind}", field=name, value=str(given)
+        ) from error
 
 
 def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:

@@ -25,6 +25,7 @@ from backfill.iceberg.snapshots import (
     moved_files,
     number,
     renamed_column,
+    rewritten_name,
     schema_of,
 )
 from backfill.store.files.log import RECORD, FileChanges
@@ -54,16 +55,17 @@ def as_commit(snapshot: Snapshot) -> Commit:
 
 def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
     """What it did to the table's files."""
-    added, removed = moved_files(table, snapshot)
+    files = moved_files(table, snapshot)
     summary = snapshot.summary
     moved = summary is not None and (
         summary.operation == Operation.REPLACE
         or summary.additional_properties.get(DATA_CHANGE) == "false"
     )
     return FileChanges(
-        frozenset(relative(table, each) for each in added),
-        frozenset(relative(table, each) for each in removed),
-        data=not moved,
+        frozenset(relative(table, each) for each in files.added),
+        frozenset(relative(table, each) for each in files.removed),
+        # A compaction can also apply deletions that lay beside the files.
+        data=not moved or files.rows != 0,
     )
 
 
@@ -141,6 +143,15 @@ class IcebergVersion:
                 "read by their columns' names",
                 field=f"{'.'.join(self.table.name())}.{name}",
                 way_out="Publish into another table, or drop this one and run the whole backfill",
+            )
+        rewritten = rewritten_name(self._schema)
+        if rewritten is not None and self.whole:
+            raise TableError(
+                "another writer has written files of the table, in which this column has another "
+                "name: Iceberg's writers escape all but letters, digits and _",
+                field=f"{'.'.join(self.table.name())}.{rewritten}",
+                way_out="Run the whole backfill, which writes all files again, or give the column "
+                "another name",
             )
         return store_schema(self._schema)
 
