@@ -61,8 +61,8 @@ class IcebergFiles:
                     return tuple(reversed(found))
                 if each.summary is not None and each.summary.operation == Operation.REPLACE:
                     moved = moved_files(self.table, each)
-                    # Otherwise it has applied deletions that lay beside the files.
-                    if not moved.rows:
+                    # With fewer rows it has applied deletions that lay beside the files.
+                    if moved.removed and not moved.rows:
                         paths = _paths(moved.added), _paths(moved.removed)
                         found.append(Rewrite(number(each), *paths))
         # Snapshots in between have expired. Then the files that are missing say which dates to run.
