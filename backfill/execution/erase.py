@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import column
-from backfill.errors import BackfillError, TableError
+from backfill.errors import TableError
 from backfill.execution.date_edges import with_edges_apart
 from backfill.kinds import times_of
 from backfill.ledger.state import QUARANTINE, State, states
@@ -85,7 +85,7 @@ def erase(
     done: dict[str, Erased] = {}
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
     types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
-    problem: BackfillError | None = None
+    problem: TableError | None = None
     for name in (*holders(spec), QUARANTINE):
         removed = store.clean(name, older_than_s=older_than_s)
         try:
@@ -101,7 +101,7 @@ def erase(
             else:
                 theirs = _in_raw(values, types)
             rows, version = _erase(spark, store, spec, state, values, theirs, run_id, metadata)
-        except BackfillError as error:
+        except TableError as error:
             # What can be erased of the others is erased first.
             progress(f"{name}: {error.problem}")
             problem = problem or error
