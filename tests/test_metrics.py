@@ -135,6 +135,7 @@ def test_step_functions(
     )
 
 
+@pytest.mark.slow
 def test_at_given_instants(spark: SparkSession) -> None:
     cases = drawn.cases(payments(3, 12), 60)
     given = apart(cases)

@@ -125,6 +125,7 @@ def test_tables(world: World) -> None:
     assert chats.count() == 8
 
 
+@pytest.mark.slow
 def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     job, path = world.job, str(world.folder / "job.yaml")
     # The last of the first day of `a`; and a redelivered event, which changes nothing.

@@ -64,6 +64,7 @@ def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, dict
     return text, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_only_rows_within_reach_change(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     job, path = world.job, str(world.folder / "job.yaml")
     job.run(world.spark)
@@ -222,6 +223,7 @@ def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     world.check()
 
 
+@pytest.mark.slow
 def test_distinct_values_of_several_sizes(spark: SparkSession, tmp_path: Path) -> None:
     """The next event of a value is found once; ranges and late events see other events of it."""
     sizes = {"hours": 7 * HOUR, "days": 31 * HOUR}

@@ -22,6 +22,7 @@ from tests.reference import Event
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
+@pytest.mark.slow
 def test_late_events_on_either_side(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from tests.reference_metrics import FOLDS, Payment, groups, wide
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
+@pytest.mark.slow
 def test_values_fall_on_quiet_days(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

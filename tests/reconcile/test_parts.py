@@ -14,6 +14,7 @@ from tests.reconcile import in_parts
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
+@pytest.mark.slow
 def test_parts_are_explained_as_the_whole(spark: SparkSession, tmp_path: Path) -> None:
     job = in_parts.job_of(tmp_path / "classic")
     job.run(spark)

@@ -80,6 +80,7 @@ def changed(rows: DataFrame, user: str, **values: Any) -> DataFrame:
     return rows.withColumns(own)
 
 
+@pytest.mark.slow
 def test_causes_hold_for_aggregates_of_every_kind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
