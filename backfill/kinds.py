@@ -36,6 +36,7 @@ from backfill.windows import (
     SessionWindow,
     SlidingWindow,
     by_place,
+    key_of,
 )
 
 _START_AND_END = ("window_start", "window_end")
@@ -49,6 +50,11 @@ def times_of(window: AnyWindow) -> tuple[str, str]:
         return HOLDS_FROM, HOLDS_FROM
     single = of_each_event(window) or isinstance(window, JoinWindow)
     return (EVENT_TIME, EVENT_TIME) if single else _START_AND_END
+
+
+def row_order(window: AnyWindow, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The order of a table's rows within its files: by key, then by first instant."""
+    return (*key_of(window, key), times_of(window)[0])
 
 
 def of_each_event(window: AnyWindow) -> bool:

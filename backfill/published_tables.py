@@ -15,7 +15,7 @@ from backfill.execution.clean import Kept, age, clean
 from backfill.execution.erase import Erased, erase
 from backfill.execution.expire import Expired, expire
 from backfill.execution.validate import validate
-from backfill.kinds import times_of
+from backfill.kinds import row_order
 from backfill.ledger import versions
 from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE
@@ -28,7 +28,6 @@ from backfill.quality.checks import Outcome
 from backfill.quality.store import PAGES, kept
 from backfill.spark import session
 from backfill.time.dates import Dates
-from backfill.windows import key_of
 
 
 class PublishedTables(PublishedRows):
@@ -257,10 +256,7 @@ class PublishedTables(PublishedRows):
             0
         """
         key, windows = self.spec.key, self.spec.windows
-        orders = {
-            name: (*key_of(each.window, key), times_of(each.window)[0])
-            for name, each in windows.items()
-        }
+        orders = {name: row_order(each.window, key) for name, each in windows.items()}
         tables = {**orders, QUARANTINE: ("source",)}
         return clean(
             spark or session(),

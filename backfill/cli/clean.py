@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
-
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, OlderThan, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import print_json, print_line, print_table
 
 
 def clean(
     job: JobFile,
-    older_than: Annotated[
-        str,
-        typer.Option(
-            metavar="AGE", help="Keep files newer than this; give more than the longest run takes."
-        ),
-    ] = "24h",
+    older_than: OlderThan = "24h",
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,

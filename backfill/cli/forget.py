@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, OlderThan, Remote, Settings, Verbose, spark_session
 from backfill.cli.output import print_json, print_line, print_table, tell
 
 
@@ -17,14 +17,7 @@ def forget(
         list[str],
         typer.Option(metavar="VALUE", help="The key; give it once per key column, in order."),
     ],
-    older_than: Annotated[
-        str,
-        typer.Option(
-            metavar="AGE",
-            help="Keep leftovers of failed runs that are newer than this; use 0s if no run is "
-            "under way.",
-        ),
-    ] = "24h",
+    older_than: OlderThan = "24h",
     as_json: Json = False,
     verbose: Verbose = False,
     spark: Settings = None,
@@ -39,7 +32,8 @@ def forget(
 
     loaded = Job.load(job)
     done = loaded.forget(key, spark_session(spark, remote), older_than=older_than, progress=tell)
-    unchanged = [name for name in loaded.spec.windows if name not in holders(loaded.spec)]
+    known = holders(loaded.spec)
+    unchanged = [name for name in loaded.spec.windows if name not in known]
     if as_json:
         tables = {name: asdict(each) for name, each in done.items()}
         advice = {"older_versions": loaded.store.way_to_delete}

@@ -26,6 +26,13 @@ Remote = Annotated[
     str | None,
     typer.Option("--remote", metavar="sc://HOST", help="Run on this Spark Connect server."),
 ]
+OlderThan = Annotated[
+    str,
+    typer.Option(
+        metavar="AGE",
+        help="Keep leftovers of failed runs that are newer; give more than the longest run takes.",
+    ),
+]
 Anyway = Annotated[
     str | None,
     typer.Option(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from backfill.errors import SourceError, did_you_mean
 from backfill.events.compaction import rewrites
-from backfill.events.delta_source import open_delta, read_delta
+from backfill.events.delta_source import DeltaFiles, open_delta, read_delta
 from backfill.events.failures import spark_errors
 from backfill.events.file_sources import open_files
 from backfill.events.files import base_path
@@ -19,6 +21,8 @@ from backfill.events.model import (
     NAMED,
     SOURCE,
     InputFile,
+    Read,
+    Rewrite,
     Snapshot,
     Source,
     SourceOptions,
@@ -27,6 +31,9 @@ from backfill.events.model import (
 )
 from backfill.events.several import of_several
 from backfill.printable import shown
+
+if TYPE_CHECKING:
+    from backfill.events.iceberg_source import IcebergFiles
 
 FORMATS = ("parquet", "csv", "json", "access_log", "delta", "iceberg", "table")
 
@@ -131,19 +138,15 @@ def _open_table(spark: SparkSession, name: str) -> Source:
 
 def _open_delta(spark: SparkSession, path: str, settings: Mapping[str, str]) -> Source:
     table = open_delta(path)
-    refuse_our_names(table.schema.names)
     settings = {**settings, "basePath": base_path(path)}
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         return read_delta(spark, table, settings, files, where)
 
-    return Source(
-        read(table.files, None),
-        Snapshot("delta", table.files, table.version, table.schema.toDDL()),
-        read,
+    return replace(
+        _of_table("delta", table, read, lambda since: rewrites(path, since, table.version)),
         folders=table.folders,
         statistics=table.statistics,
-        rewrites=lambda since: rewrites(path, since, table.version),
     )
 
 
@@ -160,17 +163,23 @@ def _open_iceberg(
             way_out="pip install 'backfill[iceberg]'",
         ) from error
     table = open_iceberg(source)
-    refuse_our_names(table.schema.names)
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         return read_iceberg(spark, table, settings, files, where)
 
-    return Source(
-        read(table.files, None),
-        Snapshot("iceberg", table.files, table.version, table.schema.toDDL()),
-        read,
-        rewrites=table.rewrites,
-    )
+    return _of_table("iceberg", table, read, table.rewrites)
+
+
+def _of_table(
+    format: str,
+    table: DeltaFiles | IcebergFiles,
+    read: Read,
+    rewrites: Callable[[int], tuple[Rewrite, ...]],
+) -> Source:
+    """The source of a table whose log says which files it has."""
+    refuse_our_names(table.schema.names)
+    snapshot = Snapshot(format, table.files, table.version, table.schema.toDDL())
+    return Source(read(table.files, None), snapshot, read, rewrites=rewrites)
 
 
 def _check_options(source: SourceOptions) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from backfill.columns import column
 from backfill.errors import TableError
 from backfill.execution.date_edges import with_edges_apart
-from backfill.kinds import times_of
+from backfill.kinds import row_order
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.context import Progress
 from backfill.quality.store import erase_examples, text_of, word_pattern
@@ -152,7 +152,7 @@ def _erase(
         if not state.stale:
             # Otherwise the job file may name other columns, and a rebuild is due anyway.
             others = with_edges_apart(others, window, spec.engine, spec.timezone)
-            sort_by = (*key_of(window, spec.key), times_of(window)[0])
+            sort_by = row_order(window, spec.key)
     staged = store.stage(name, others, run_id=run_id, partition_by=partition_by, sort_by=sort_by)
     try:
         if staged.rows != sum(each.rows for each in state.files if each.path in held) - gone:

@@ -10,14 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill.execution.date_edges import with_edges_apart
-from backfill.kinds import times_of
+from backfill.kinds import row_order, times_of
 from backfill.ledger.record import Record
 from backfill.ledger.state import State, states
 from backfill.planning.expiry import plan_expiry
 from backfill.planning.stages import ExpireStage
 from backfill.spec import JobSpec
 from backfill.store import Store
-from backfill.windows import key_of
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,14 @@ def _expire(
         return Expired(0, limit, None)
     assert state.table is not None
     # Files all of whose rows have ended need not be read.
-    starts, ends = times_of(spec.windows[name].window)
+    _, ends = times_of(spec.windows[name].window)
     lasting = state.table.read(spark, stage.mixed).where(F.unix_micros(ends) >= limit)
     kept = store.stage(
         name,
         with_edges_apart(lasting, spec.windows[name].window, spec.engine, spec.timezone),
         run_id=run_id,
         partition_by=("date",),
-        sort_by=(*key_of(spec.windows[name].window, spec.key), starts),
+        sort_by=row_order(spec.windows[name].window, spec.key),
     )
     try:
         replaced = {*stage.whole, *stage.mixed}

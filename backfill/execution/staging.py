@@ -13,11 +13,10 @@ from pyspark.sql import types as T
 
 from backfill.events import quarantine_rows
 from backfill.execution.date_edges import with_edges_apart
-from backfill.kinds import times_of
+from backfill.kinds import row_order
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context
 from backfill.store import Staged
-from backfill.windows import key_of
 
 # The columns that identify a row of the quarantine.
 _PLACE = ("reason", "raw", "source")
@@ -61,7 +60,7 @@ class Staging:
         """Writes rows of a window's table; a task takes about this many bytes."""
         spec = self._context.spec
         window = spec.windows[name].window
-        order = (*key_of(window, spec.key), times_of(window)[0])
+        order = row_order(window, spec.key)
         marked = with_edges_apart(rows, window, spec.engine, spec.timezone)
         return self._stage(name, marked, ("date",), order, task_bytes)
 
