@@ -7,12 +7,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+#: The folder of the log in that of the table.
+LOG = "_delta_log"
+
 _KIND = re.compile(r'\s*\{\s*"(\w+)"')
 
 
 def commit_name(version: int) -> str:
     """The path of a version's commit, relative to the table."""
-    return f"_delta_log/{version:020}.json"
+    return f"{LOG}/{version:020}.json"
 
 
 def actions(lines: Iterable[str], kinds: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -27,7 +27,6 @@ from backfill.reconciliation.checks import check_reconciled
 from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.stream_description import described
-from backfill.spark import session
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
@@ -128,7 +127,7 @@ class Job(PublishedTables):
             tables = states(self.spec, self.store, self.spec.windows)
             return Plan(selection, tuple(plan_expiry(self.spec, tables)))
         if recompute:
-            paths = [] if late is None else [str(Path(late).absolute())]
+            paths = _late_paths(late)
             context = self._context(spark, progress, late=paths)
             with spark_errors(context.source.snapshot):
                 return plan_late(context, explain=explain)
@@ -223,7 +222,7 @@ class Job(PublishedTables):
             1
         """
         reason = _reason(publish_anyway)
-        paths = [] if late is None else [str(Path(late).absolute())]
+        paths = _late_paths(late)
         context = self._context(spark, progress, late=paths)
         plan = plan_late(context, explain=False)
         return execute(context, plan, anyway=reason) if plan.stages else None
@@ -275,7 +274,7 @@ class Job(PublishedTables):
         check_not_streamed(self.spec, "a stream")
         return stream(
             self.spec,
-            spark or session(),
+            self._session(spark),
             Path(names.check_folder(str(to))).absolute(),
             files_per_batch=files_per_batch,
             watermark_delay=delay,
@@ -370,3 +369,9 @@ def _reason(given: str | None) -> str | None:
     if given is not None and not given.strip():
         raise JobFileError("must be a reason, not empty", field="publish_anyway", value=given)
     return given
+
+
+def _late_paths(late: str | Path | None) -> list[str]:
+    if late is None:
+        return []
+    return [str(late) if names.is_url(str(late)) else str(Path(late).absolute())]

@@ -10,14 +10,20 @@ from types import TracebackType
 
 # Said at every start of Spark 4 before any logging; no option of Spark's turns it off.
 _NOISE = re.compile(rb"^WARNING: Using incubator modules: ")
+# Between these Ivy says at length how it finds and fetches the jars of packages.
+_RESOLVING = re.compile(rb"^:: loading settings ::")
+_RESOLVED = re.compile(rb"artifacts copied, ")
 # Lines of an error that do not say what is wrong, and prefixes of the line that does.
 _EMPTY = re.compile(r"^(at |\.\.\. |Error occurred during init|An error occurred while calling|$)")
+_FAILURE = re.compile(r'^Exception in thread "main" ')
 _HEADING = re.compile(r'^(Exception in thread "\w+" |: )?([\w.$]+(Exception|Error): )?')
 
 
 def telling_line(text: str) -> str | None:
     """The first line that says what is wrong, in the output of a JVM or pyspark that failed."""
-    for line in text.splitlines():
+    lines = text.splitlines()
+    first = next((n for n, line in enumerate(lines) if _FAILURE.match(line)), 0)
+    for line in lines[first:]:
         if not _EMPTY.match(line.strip()):
             return _HEADING.sub("", line.strip())
     return None
@@ -36,6 +42,7 @@ class LaunchOutput:
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
+        self._resolving: list[bytes] | None = None
         self._started = threading.Event()
 
     def __enter__(self) -> LaunchOutput:
@@ -69,12 +76,18 @@ class LaunchOutput:
     @property
     def text(self) -> str:
         """What is held."""
-        return b"".join(self._held).decode(errors="replace")
+        return b"".join([*self._held, *(self._resolving or [])]).decode(errors="replace")
 
     def _read(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb") as lines:
             for line in lines:
-                if not _NOISE.match(line):
+                if _RESOLVING.match(line):
+                    self._resolving = []
+                if self._resolving is not None:
+                    self._resolving.append(line)
+                    if _RESOLVED.search(line):
+                        self._resolving = None
+                elif not _NOISE.match(line):
                     self._held.append(line)
                 if self._started.is_set():
                     self._pass_on()

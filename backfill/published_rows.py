@@ -58,7 +58,7 @@ class PublishedRows:
             raise TableError(
                 "the table does not exist yet", field=name, way_out="`backfill run` publishes it."
             )
-        frame = table.read(spark or session())
+        frame = table.read(self._session(spark))
         return frame.select(*(column(each) for each in frame.columns if not each.startswith("_")))
 
     def changes(
@@ -87,7 +87,7 @@ class PublishedRows:
             >>> job.changes("hourly", spark=spark).count()
             2
         """
-        return versions.changes_since(spark or session(), self.store, self.spec, window, since)
+        return versions.changes_since(self._session(spark), self.store, self.spec, window, since)
 
     def fetch(
         self,
@@ -224,7 +224,10 @@ class PublishedRows:
     def _context(
         self, spark: SparkSession | None, progress: Progress, *, late: Sequence[str] = ()
     ) -> Context:
-        return open_context(self.spec, self.store, spark or session(), progress, late=late)
+        return open_context(self.spec, self.store, self._session(spark), progress, late=late)
+
+    def _session(self, spark: SparkSession | None) -> SparkSession:
+        return spark or session(paths=self.spec.paths)
 
     def _known(self, name: str, known: list[str]) -> None:
         if name not in known:

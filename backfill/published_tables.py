@@ -25,8 +25,7 @@ from backfill.planning.selection import selected
 from backfill.progress import log_progress
 from backfill.published_rows import PublishedRows
 from backfill.quality.checks import Outcome
-from backfill.quality.store import PAGES, kept
-from backfill.spark import session
+from backfill.quality.store import kept
 from backfill.time.dates import Dates
 
 
@@ -100,7 +99,7 @@ class PublishedTables(PublishedRows):
         # Imported where it is needed: that takes seconds.
         from backfill.quality.docs import build_docs
 
-        return build_docs(found, self.spec.tables / PAGES, title=self.spec.path.stem)
+        return build_docs(found, self.spec.pages, title=self.spec.path.stem)
 
     def history(self) -> list[dict[str, Any]]:
         """The runs that published data, newest first.
@@ -175,7 +174,7 @@ class PublishedTables(PublishedRows):
         """
         run_id = new_run_id()
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
-        return expire(spark or session(), self.store, self.spec, run_id=run_id, metadata=metadata)
+        return expire(self._session(spark), self.store, self.spec, run_id=run_id, metadata=metadata)
 
     def forget(
         self,
@@ -223,7 +222,7 @@ class PublishedTables(PublishedRows):
             )
         run_id = new_run_id()
         return erase(
-            spark or session(),
+            self._session(spark),
             self.store,
             self.spec,
             key_values(key, self.spec.key),
@@ -259,7 +258,7 @@ class PublishedTables(PublishedRows):
         orders = {name: row_order(each.window, key) for name, each in windows.items()}
         tables = {**orders, QUARANTINE: ("source",)}
         return clean(
-            spark or session(),
+            self._session(spark),
             self.store,
             tables,
             older_than=older_than,

@@ -9,7 +9,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from backfill import java
 from backfill.errors import SetupError
 from backfill.launch import LaunchOutput, telling_line
+from backfill.object_stores import with_object_stores
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
@@ -42,7 +43,10 @@ _EVERYWHERE = {
 
 
 def session(
-    *, remote: str | None = None, conf: Mapping[str, str] = MappingProxyType({})
+    *,
+    remote: str | None = None,
+    conf: Mapping[str, str] = MappingProxyType({}),
+    paths: Iterable[str] = (),
 ) -> SparkSession:
     """Returns the active Spark session, or starts one.
 
@@ -52,6 +56,8 @@ def session(
     Args:
         remote: the address of a Spark Connect server to use, `sc://host[:port]`.
         conf: Spark settings by name; they override the defaults of backfill.
+        paths: what will be read and written; for URLs of S3 a session in this process is started
+            with the jars and settings that Spark needs, unless `conf` has them.
 
     Raises:
         SetupError: there is no Java that is new enough, the server does not answer, or Spark
@@ -68,6 +74,7 @@ def session(
         _use_java()
         # Workers are of the Python that runs this: it has the packages that they need.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = with_object_stores(conf, paths)
         settings = {**_EVERYWHERE, **_in_this_process(), **conf, _JVM_OPTIONS: _jvm_options(conf)}
     return _start(settings)
 

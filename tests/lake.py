@@ -24,6 +24,8 @@ def lake(folder: Path) -> IcebergStore:
     return IcebergStore("lake", "web", options(folder))
 
 
-def store_in(folder: Path) -> FileStore:
-    """Iceberg tables in a folder named lake, Delta tables in others."""
-    return lake(folder) if folder.name == "lake" else DeltaStore(folder)
+def store_in(folder: Path | str) -> FileStore:
+    """Iceberg tables in a folder named lake, Delta tables in others and at URLs."""
+    if isinstance(folder, Path) and folder.name == "lake":
+        return lake(folder)
+    return DeltaStore(folder)

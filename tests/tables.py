@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill.folders import LocalFolder
 from backfill.store import Commit, DataFile, Store
+from backfill.store.files.store import FileStore
 
 
 def version_of(store: Store, name: str) -> int | None:
@@ -50,3 +53,10 @@ def rows_of(
     table = store.open(name, version)
     assert table is not None, f"there is no table {name}"
     return table.read(spark, files)
+
+
+def folder_of(store: FileStore, name: str = "sessions") -> Path:
+    """The folder of a table on the local disk."""
+    folder = store.log(name).folder
+    assert isinstance(folder, LocalFolder)
+    return folder.local

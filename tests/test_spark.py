@@ -89,6 +89,21 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         spark.session(remote=address)
 
 
+def test_what_ivy_says_of_jars_is_shown_only_of_a_failure(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    resolved = "echo :: loading settings :: x; echo found a; echo ' 3 artifacts copied, 0'; echo on"
+    with LaunchOutput():
+        subprocess.run(["sh", "-c", resolved], check=True)
+        time.sleep(0.3)
+    assert capfd.readouterr().err == "on\n"
+    output = LaunchOutput()
+    failing = "echo :: loading settings :: x; echo no jar; exit 1"
+    with pytest.raises(subprocess.CalledProcessError), output:
+        subprocess.run(["sh", "-c", failing], check=True)
+    assert output.text == ":: loading settings :: x\nno jar\n"
+
+
 def test_what_a_jvm_prints_goes_to_stderr_without_the_noise(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -116,6 +131,7 @@ def test_what_a_jvm_prints_goes_to_stderr_without_the_noise(
             "Too small maximum heap",
         ),
         ('Exception in thread "main" org.apache.spark.SparkException: Bad\n\tat x\n', "Bad"),
+        (':: loading settings ::\nException in thread "main" a.B: [no jar]\n', "a.B: [no jar]"),
         ("An error occurred while calling None.X.\n: java.net.BindException: No: y\n", "No: y"),
     ],
 )

@@ -22,7 +22,8 @@ def clean(
     """
     from backfill.job import Job
 
-    done = Job.load(job).clean(older_than, spark_session(spark, remote))
+    loaded = Job.load(job)
+    done = loaded.clean(older_than, spark_session(spark, remote, loaded.spec.paths))
     if as_json:
         tables = {
             name: {**asdict(each.removed), "compacted": each.compacted}

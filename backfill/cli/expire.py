@@ -21,7 +21,8 @@ def expire(
     """
     from backfill.job import Job
 
-    done = Job.load(job).expire(spark_session(spark, remote))
+    loaded = Job.load(job)
+    done = loaded.expire(spark_session(spark, remote, loaded.spec.paths))
     if as_json:
         tables = {
             name: {**asdict(each), "before": iso_utc(each.before)} for name, each in done.items()

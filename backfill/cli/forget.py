@@ -31,7 +31,8 @@ def forget(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.forget(key, spark_session(spark, remote), older_than=older_than, progress=tell)
+    session = spark_session(spark, remote, loaded.spec.paths)
+    done = loaded.forget(key, session, older_than=older_than, progress=tell)
     known = holders(loaded.spec)
     unchanged = [name for name in loaded.spec.windows if name not in known]
     if as_json:

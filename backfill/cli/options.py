@@ -44,13 +44,18 @@ Anyway = Annotated[
 
 
 def spark_session(
-    settings: Sequence[str] | None, remote: str | None, *, checks: Checks | None = None
+    settings: Sequence[str] | None,
+    remote: str | None,
+    paths: Sequence[str] = (),
+    *,
+    checks: Checks | None = None,
 ) -> SparkSession:
     """The session that `--spark` and `--remote` describe.
 
     Args:
         settings: of `--spark`.
         remote: of `--remote`.
+        paths: what will be read and written.
         checks: what will be checked with it; what that needs is loaded while Spark starts.
 
     Raises:
@@ -73,4 +78,4 @@ def spark_session(
         begin_to_load()
     from backfill.spark import session
 
-    return session(remote=remote, conf=conf)
+    return session(remote=remote, conf=conf, paths=paths)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ from backfill.cli.results import as_document, print_result
 def recompute(
     job: JobFile,
     late: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="PATH", help="A file or folder of late events; an input of the job from now on."
         ),
@@ -31,7 +30,7 @@ def recompute(
 
     loaded = Job.load(job)
     result = loaded.recompute(
-        spark_session(spark, remote, checks=loaded.spec.checks),
+        spark_session(spark, remote, [*loaded.spec.paths, late or ""], checks=loaded.spec.checks),
         late=late,
         publish_anyway=publish_anyway,
         progress=tell,

@@ -40,8 +40,9 @@ def stream(
     """
     from backfill.job import Job
 
-    done = Job.load(job).stream(
-        spark_session(spark, remote),
+    loaded = Job.load(job)
+    done = loaded.stream(
+        spark_session(spark, remote, loaded.spec.paths),
         to=to,
         files_per_batch=files_per_batch,
         watermark_delay=watermark_delay,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
 from backfill.errors import SourceError
+from backfill.folders import Folder
 from backfill.printable import shown
 
 CORRUPT = "_corrupt"
@@ -60,12 +60,11 @@ class SourceOptions:
             return any(each.inferred for each in self.parts.values())
         return self.format in ("csv", "json") and self.schema is None
 
-    def holds(self, folder: Path) -> bool:
-        """Whether what is written to a folder (absolute) would be read as events."""
+    def holds(self, folder: Folder) -> bool:
+        """Whether what is written to a folder would be read as events."""
         if self.parts:
             return any(each.holds(folder) for each in self.parts.values())
-        root = Path(self.path)
-        return self.format not in NAMED and (root == folder or root in folder.parents)
+        return self.format not in NAMED and folder.is_within(self.path)
 
 
 @dataclass(frozen=True)

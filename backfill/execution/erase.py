@@ -110,7 +110,9 @@ def erase(
         older = [each for each in versions if version is not None or each != table.version]
         done[name] = Erased(rows, version, removed, (min(older), max(older)) if older else None)
         progress(f"{name}: {rows:,} rows deleted")
-    erase_examples(spec.tables, [each.as_py() for each in values.values() if each.is_valid])
+    erase_examples(
+        spec.tables, spec.pages, [each.as_py() for each in values.values() if each.is_valid]
+    )
     if problem is not None:
         raise problem
     return done

@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 
 from backfill.errors import TableError
+from backfill.folders import endpoint
 from backfill.iceberg.failures import without
 from backfill.printable import first_line
 
@@ -24,10 +25,14 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     Raises:
         TableError: it is not configured, or fails.
     """
+    configured = Config().get_catalog_config(name) or {}
+    server = endpoint()
+    # The library does not look for it where Amazon's do.
+    found = {"s3.endpoint": server} if server else {}
     try:
-        return load_catalog(name, **options)
+        return load_catalog(name, **{**found, **configured, **options})
     except Exception as error:
-        settings = {**(Config().get_catalog_config(name) or {}), **options}
+        settings = {**configured, **options}
         problem = without(first_line(error), {k: str(v) for k, v in settings.items()})
         # Not chained, for traces show messages, too.
         raise TableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -122,6 +123,11 @@ def moved_files(table: Table, snapshot: Snapshot) -> Moved:
     added, removed = found[ManifestEntryStatus.ADDED], found[ManifestEntryStatus.DELETED]
     rows = sum(added.values()) - sum(removed.values())
     return Moved(frozenset(added), frozenset(removed), rows)
+
+
+def same_place(location: str) -> str:
+    """A location in one way of several that writers have for it: of a local file its path."""
+    return local_path(location) or re.sub("^s3[an]:", "s3:", location)
 
 
 def local_path(location: str) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from backfill.folders import Folder
 from backfill.quality.checks import Validation
 from backfill.quality.results import plain
 
@@ -18,51 +18,52 @@ _FOLDER = "_quality"
 #: The parts of a result that can show values, but for numbers of rows.
 _SHOWING = ("result", "exception_info")
 _COUNT = re.compile("_count$|_percent(_|$)")
-#: Where the data docs stand, below the folder of the tables.
+#: Where the data docs are, below the folder of the tables or another on this machine.
 PAGES = f"{_FOLDER}/docs"
 
 
-def keep(root: Path, run_id: str, validations: Iterable[Validation]) -> None:
+def keep(root: Folder, run_id: str, validations: Iterable[Validation]) -> None:
     """Writes the outcomes of a run's checks; whole or not at all."""
     at = dt.datetime.now(dt.timezone.utc).isoformat()
     kept = [
         {"table": each.table, "run_id": run_id, "at": at, "document": each.document}
         for each in validations
     ]
-    folder = root / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / f"{run_id}.json", kept)
+    _write(root / _FOLDER, f"{run_id}.json", kept)
 
 
-def kept(root: Path) -> list[dict[str, Any]]:
+def kept(root: Folder) -> list[dict[str, Any]]:
     """The outcomes of the checks of all runs, in order of time."""
     found: list[dict[str, Any]] = []
-    for path in sorted((root / _FOLDER).glob("*.json")):
-        found += json.loads(path.read_text())
+    folder = root / _FOLDER
+    for name in _documents(folder):
+        found += json.loads(folder.read(name))
     return sorted(found, key=lambda each: str(each["at"]))
 
 
-def erase_examples(root: Path, values: Sequence[Any]) -> None:
+def erase_examples(root: Folder, pages: Path, values: Sequence[Any]) -> None:
     """Erases what checks show of rows with all of these values, and the pages, if they show some.
 
     Args:
         root: the folder of the tables.
+        pages: where the pages are.
         values: such as those of a key. One whose text has no letter or digit is nowhere found.
     """
     found = [word_pattern(text_of(each)) for each in values]
     patterns = [re.compile(each) for each in found if each is not None]
     if not patterns or len(patterns) < len(found):
         return
-    for path in sorted((root / _FOLDER).glob("*.json")):
-        validations = json.loads(path.read_text())
+    folder = root / _FOLDER
+    for name in _documents(folder):
+        validations = json.loads(folder.read(name))
         results = [each for one in validations for each in one["document"]["results"]]
         shown = [each for each in results if _shows(each, patterns)]
         for each in shown:
             for part in _SHOWING:
                 each[part] = _erased(each.get(part), patterns)
         if shown:
-            shutil.rmtree(root / PAGES, ignore_errors=True)
-            _write(path, validations)
+            shutil.rmtree(pages, ignore_errors=True)
+            _write(folder, name, validations)
 
 
 def text_of(value: Any) -> str:
@@ -106,8 +107,9 @@ def _erased(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
     return None if any(each.search(str(value)) for each in patterns) else value
 
 
-def _write(path: Path, validations: Sequence[Any]) -> None:
-    """Whole or not at all."""
-    half = path.with_name(f".{path.stem}.{os.getpid()}")
-    half.write_text(json.dumps(validations))
-    half.replace(path)
+def _documents(folder: Folder) -> list[str]:
+    return [each for each in folder.names() if each.endswith(".json") and each[:1] != "."]
+
+
+def _write(folder: Folder, name: str, validations: Sequence[Any]) -> None:
+    folder.write(name, json.dumps(validations).encode())

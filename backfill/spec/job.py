@@ -20,7 +20,9 @@ from backfill.bot_rules import Bots
 from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import NAMED, EventRules, SourceOptions
+from backfill.folders import Folder, LocalFolder, folder_at
 from backfill.quality.checks import Check
+from backfill.quality.store import PAGES
 from backfill.spec.checked_columns import check_columns
 from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
@@ -80,8 +82,8 @@ class JobSpec:
         engine: whose conventions the windows follow.
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
         windows: by name, in the file's order; then the groupings of metrics, then joins.
-        tables: the folder of the tables, absolute; where they are in a catalog, that of the
-            outcomes of checks.
+        tables: the folder of the tables; where they are in a catalog, that of the outcomes of
+            checks.
         lake: the tables' catalog; None for tables in the folder.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
@@ -100,7 +102,7 @@ class JobSpec:
     engine: Engine
     retention_us: int | None
     windows: Mapping[str, WindowSpec]
-    tables: Path
+    tables: Folder
     lake: CatalogTables | None
     stream: Stream
     checks: Checks
@@ -138,7 +140,7 @@ class JobSpec:
             TableError: they cannot be there.
         """
         if self.lake is None:
-            return DeltaStore(self.tables)
+            return DeltaStore(self.tables.uri)
         return iceberg_store(self.lake.catalog, self.lake.schema, self.lake.options)
 
     def table_name(self, name: str) -> str:
@@ -146,6 +148,20 @@ class JobSpec:
         if self.lake is None:
             return str(self.tables / name)
         return f"{self.lake.catalog}.{self.lake.schema}.{name}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is read and written, as far as the file says it: local paths and URLs."""
+        sources = self.source.parts.values() or (self.source,)
+        lake = () if self.lake is None else (self.lake.options.get("warehouse", ""),)
+        return (*(each.path for each in sources), self.tables.uri, self.stream.path or "", *lake)
+
+    @property
+    def pages(self) -> Path:
+        """Where pages with the outcomes of checks are built: on this machine."""
+        if isinstance(self.tables, LocalFolder):
+            return self.tables.local / PAGES
+        return self.path.with_name(f"{self.path.stem}-checks") / PAGES
 
     def event_rules(self, engine: Engine, arrival: tuple[str, ...], now_us: int) -> EventRules:
         """What is an event under an engine.
@@ -195,11 +211,16 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         engine=file.engine,
         retention_us=file.retention.us if file.retention else None,
         windows=types.MappingProxyType(windows),
-        tables=Path(_absolute(path, file.tables.path or f"{path.stem}-checks")),
+        tables=_tables(path, file.tables),
         lake=_lake(file.tables),
         stream=_located(path, file.stream),
         checks=_checks(path, file, document, windows),
     )
+
+
+def _tables(file: Path, tables: Tables) -> Folder:
+    path = tables.path or f"{file.stem}-checks"
+    return folder_at(path) if is_url(path) else LocalFolder(Path(_absolute(file, path)))
 
 
 def _lake(tables: Tables) -> CatalogTables | None:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
-from backfill.errors import JobFileError
+from backfill.errors import JobFileError, TableError
+from backfill.folders import folder_at
 from backfill.windows import AnyWindow, CountWindow, SessionWindow, by_place
 
 TABLES = frozenset({"builtin", "events", "quarantine", "reconciliation"})
@@ -116,6 +117,16 @@ def check_folder(path: str) -> str:
     """A folder on this machine."""
     if is_url(path):
         raise JobFileError("must be a local folder, not a URL")
+    return path
+
+
+def check_tables(path: str) -> str:
+    """A folder on this machine, or in an object store."""
+    if is_url(path):
+        try:
+            folder_at(path)
+        except TableError as error:
+            raise JobFileError(error.problem, value=error.value, way_out=error.way_out) from None
     return path
 
 

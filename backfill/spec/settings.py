@@ -363,7 +363,7 @@ class Tables(Part):
     With a catalog, the path is where the outcomes of checks and their pages go.
     """
 
-    path: Annotated[Text, AfterValidator(names.check_folder)] | None = None
+    path: Annotated[Text, AfterValidator(names.check_tables)] | None = None
     catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
     schema_: Text | None = Field(None, alias="schema")
     format: Annotated[str, one_of("format of tables", _TABLE_FORMATS)] | None = None

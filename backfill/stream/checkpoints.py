@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
 from backfill.events.model import CORRUPT, SOURCE
+from backfill.folders import LocalFolder
 from backfill.ledger.state import settings
 from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
@@ -63,7 +64,7 @@ class Checkpoint:
                 file or the source's types have changed since the query began; or the output is
                 gone.
         """
-        if self.spec.source.holds(self.output):
+        if self.spec.source.holds(LocalFolder(self.output)):
             raise TableError(
                 "the output would be written into the folder that events are read from",
                 field="to",

@@ -14,7 +14,7 @@ from backfill.errors import ColumnError, JobFileError, TableError, WindowError
 from backfill.execution.clean import clean
 from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
 from tests.published import JOB, Published
-from tests.tables import commits_of, record_of, version_of
+from tests.tables import commits_of, folder_of, record_of, version_of
 
 pytestmark = pytest.mark.usefixtures("adaptive")
 
@@ -88,7 +88,7 @@ def test_chunks_of_one_run(three: Published) -> None:
 def test_compaction_and_commits_by_others_are_no_runs(three: Published) -> None:
     three.run("r4", [("d", 30, "10:00", "10:00", 1)], days=[])
     assert three.store.compact(three.spark, "sessions", run_id="k", sort_by=("user",)) == 4
-    folder = three.store.folder("sessions")
+    folder = folder_of(three.store, "sessions")
     DeltaTable(folder).alter.set_table_properties({"delta.appendOnly": "false"})
     assert version_of(three.store, "sessions") == 5
     assert told(three) == [("inserted", None, "d 30 10:00")]

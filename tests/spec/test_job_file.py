@@ -117,7 +117,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert (spec.id, spec.arrival) == ("event_id", ("partition", "offset"))
     assert spec.max_future_us == 86_400_000_000
     assert spec.engine.name == "flink"
-    assert spec.tables == tmp_path.parent / "out"
+    assert spec.tables.uri == str(tmp_path.parent / "out")
     assert dict(spec.stream) == {
         "path": str(tmp_path / "stream_out"),
         "format": "kafka-streams",
@@ -389,7 +389,9 @@ BAD = [
     ("  sessions:", "  ../x:", ["can't be used as a table name", "letters, digits"]),
     ("  sessions:", "  sitzungen für:", ["can't be used as a table name"]),
     ("  sessions:", '  "a\\n\\e[31m":', ["windows.a\\n\\x1b[31m: can't be used as a table name"]),
-    ("path: out", "path: s3a://b/out", ["9: tables.path: must be a local folder"]),
+    ("path: out", "path: ftp://b/out", ["9: tables.path: must be a local folder, or a URL"]),
+    ("path: out", "path: s3://KEY:x@b/out", ["9: tables.path: has a key or a password in it"]),
+    ("path: out", "path: s3://b/o#x", ["9: tables.path: has a character that a library"]),
     ("path: out", "path: events/out", ["9: tables.path: the tables would be written into"]),
     ("path: out", "catalog: lake", ["9: tables.schema: is missing", "schema of the catalog"]),
     ("path: out", "catalog: a/b, schema: web", ["9: tables.catalog: can't be used as a name"]),

@@ -33,7 +33,7 @@ def by_hand(
 ) -> StagedFiles:
     """A file of one window for each of the days, its key the run."""
     folder = store.log(name).folder / STAGING / run_id
-    folder.mkdir(parents=True)
+    folder.make()
     for day in days:
         start = datetime.fromisoformat(f"{day}T12:00:00.000001+00:00")
         row = {
@@ -43,9 +43,10 @@ def by_hand(
             "events": 1,
             "is_open": False,
         }
-        path = folder / f"date={day}" / f"part-{piece}-{run_id}.parquet"
-        path.parent.mkdir()
-        pq.write_table(pa.Table.from_pylist([row], _COLUMNS), path)
+        (folder / f"date={day}").make()
+        path = folder.path(f"date={day}/part-{piece}-{run_id}.parquet")
+        rows = pa.Table.from_pylist([row], _COLUMNS)
+        pq.write_table(rows, path, filesystem=folder.filesystem)
     files = _collect(folder, _SCHEMA, ("date",))
     return StagedFiles(name, run_id, folder, _SCHEMA.to_json(), ("date",), files)
 
@@ -98,5 +99,7 @@ def content(store: FileStore, name: str = "sessions", version: int | None = None
         snapshot = None if version is None else numbers[version + 1]
         table = found.scan(snapshot_id=snapshot).to_arrow()
     else:
-        table = DeltaTable(store.log(name).folder, version=version).to_pyarrow_table()
+        folder = store.log(name).folder
+        log = DeltaTable(folder.uri, version, dict(folder.options))
+        table = log.to_pyarrow_table()
     return sorted(f"{row['user_id']} {row['date']}" for row in table.to_pylist())

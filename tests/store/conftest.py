@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.store import DeltaStore, StagedFiles
+from tests.objects import make_bucket, served
 from tests.store.by_hand import publish_to
 
 Stage = Callable[..., StagedFiles]
@@ -16,6 +17,20 @@ Stage = Callable[..., StagedFiles]
 @pytest.fixture
 def store(tmp_path: Path) -> DeltaStore:
     return DeltaStore(tmp_path / "out")
+
+
+@pytest.fixture(scope="session")
+def object_server() -> Iterator[dict[str, str]]:
+    with served() as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(object_server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, which Amazon's libraries can reach."""
+    for name, value in object_server.items():
+        monkeypatch.setenv(name, value)
+    return make_bucket(object_server, tmp_path.name.replace("_", "-"))
 
 
 @pytest.fixture

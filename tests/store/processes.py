@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from itertools import count
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier, Event
@@ -21,9 +22,15 @@ context.set_forkserver_preload(["pytest", __name__])
 
 
 def publish_dates(
-    root: Path, dates: Sequence[str], run_id: str, barrier: Barrier, won: Queue[tuple[str, str]]
+    root: Path | str,
+    dates: Sequence[str],
+    run_id: str,
+    barrier: Barrier,
+    won: Queue[tuple[str, str]],
+    environment: Mapping[str, str] = {},
 ) -> None:
     """First runs of a table for each of the dates, each at the same moment as the others'."""
+    os.environ.update(environment)
     store = store_in(root)
     for number, date in enumerate(dates):
         name = f"table{number}"
@@ -36,8 +43,15 @@ def publish_dates(
             store.discard(staged)
 
 
-def publish_for_ever(root: Path, name: str, dates: Sequence[str], ready: Event) -> None:
+def publish_for_ever(
+    root: Path | str,
+    name: str,
+    dates: Sequence[str],
+    ready: Event,
+    environment: Mapping[str, str] = {},
+) -> None:
     """Runs that replace all dates, by turns the whole table or its files."""
+    os.environ.update(environment)
     store = store_in(root)
     for number in count():
         base = version_of(store, "sessions")

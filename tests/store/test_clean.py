@@ -11,11 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill.errors import TableError
+from backfill.folders import LocalFolder
 from backfill.store import Cleaned, DeltaStore
 from backfill.store.files.record import write_record
 from backfill.store.files.staging import move_files
 from tests.store.by_hand import by_hand, content, day
-from tests.tables import paths_of, record_of
+from tests.tables import folder_of, paths_of, record_of
 
 Publish = Callable[..., int]
 
@@ -30,7 +31,7 @@ def age(folder: Path, seconds: float) -> None:
 
 
 def test_only_what_no_version_has(store: DeltaStore, publish: Publish) -> None:
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     publish(by_hand(store, "r1", "2024-01-01", "2024-01-02"))
     publish(by_hand(store, "r2", "2024-01-02"), paths_of(store, "sessions")[1:])
     publish(by_hand(store, "r3", "2024-01-01"), [])
@@ -43,8 +44,8 @@ def test_only_what_no_version_has(store: DeltaStore, publish: Publish) -> None:
 
     staged = by_hand(store, "died_staged", "2024-01-01", "2024-01-02")
     moved = by_hand(store, "died_moved", "2024-01-01", "2024-01-09")
-    move_files(moved, folder)
-    write_record(folder, "died_moved", {})
+    move_files(moved, LocalFolder(folder))
+    write_record(LocalFolder(folder), "died_moved", {})
     (folder / "_record" / "died_moved.tmp").write_text("{")
     size = sum(file.size for file in (*staged.files, *moved.files)) + len("{}") + len("{")
     (folder / "notes.txt").write_text("not ours")
@@ -55,7 +56,7 @@ def test_only_what_no_version_has(store: DeltaStore, publish: Publish) -> None:
     cleaned = store.clean("sessions", older_than_s=HOUR)
     assert cleaned == Cleaned(staged=1, files=2, records=2, size=size)
     assert store.clean("sessions", older_than_s=HOUR) == NOTHING
-    assert not staged.folder.exists()
+    assert not Path(staged.folder).exists()
     assert (folder / "notes.txt").exists()
     assert (folder / "elsewhere" / "x.parquet").exists()
     for version, rows in enumerate(versions):
@@ -65,10 +66,10 @@ def test_only_what_no_version_has(store: DeltaStore, publish: Publish) -> None:
 
 def test_a_staged_folder_is_as_old_as_its_newest_file(store: DeltaStore) -> None:
     staged = by_hand(store, "slow", "2024-01-01", "2024-01-02")
-    age(staged.folder, 2 * HOUR)
-    os.utime(staged.folder / staged.files[1].path)
+    age(Path(staged.folder), 2 * HOUR)
+    os.utime(Path(staged.folder) / staged.files[1].path)
     assert store.clean("sessions", older_than_s=HOUR) == NOTHING
-    age(staged.folder, 2 * HOUR)
+    age(Path(staged.folder), 2 * HOUR)
     assert store.clean("sessions", older_than_s=HOUR).staged == 1
 
 
@@ -76,8 +77,8 @@ def test_files_are_as_old_as_their_way_to_the_table(store: DeltaStore, publish: 
     """A run may stage hours before it publishes; between its move and its commit it is safe."""
     publish(by_hand(store, "r1", "2024-01-01"))
     slow = by_hand(store, "slow", "2024-01-02")
-    age(slow.folder, 2 * HOUR)
-    move_files(slow, store.folder("sessions"))
+    age(Path(slow.folder), 2 * HOUR)
+    move_files(slow, LocalFolder(folder_of(store, "sessions")))
     assert store.clean("sessions", older_than_s=HOUR) == NOTHING
     assert publish(slow, [], dates=day("2024-01-02")) == 1
     assert content(store) == ["r1 2024-01-01", "slow 2024-01-02"]
@@ -85,9 +86,9 @@ def test_files_are_as_old_as_their_way_to_the_table(store: DeltaStore, publish: 
 
 def test_without_a_table_only_what_is_surely_ours(store: DeltaStore, tmp_path: Path) -> None:
     assert store.clean("sessions", older_than_s=0) == NOTHING
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     by_hand(store, "died", "2024-01-01")
-    write_record(folder, "died", {})
+    write_record(LocalFolder(folder), "died", {})
     (folder / "mine.parquet").write_text("not ours")
     age(folder, 1)
     cleaned = store.clean("sessions", older_than_s=0)
@@ -98,7 +99,7 @@ def test_without_a_table_only_what_is_surely_ours(store: DeltaStore, tmp_path: P
 def test_a_damaged_log_keeps_everything(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     publish(by_hand(store, "r2", "2024-01-01"))
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     DeltaTable(folder).create_checkpoint()
     (folder / "_delta_log" / f"{0:020}.json").write_text('{"add": {"pa')
     by_hand(store, "died", "2024-01-01")

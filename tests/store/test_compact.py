@@ -16,7 +16,7 @@ from backfill.store import APART, DeltaStore, StagedFiles
 from backfill.store.files import compact
 from backfill.store.files.staging import is_apart
 from tests.store.by_hand import by_hand, content, day
-from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
+from tests.tables import commits_of, files_of, folder_of, paths_of, record_of, rows_of, version_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -43,7 +43,7 @@ def test_small_dates_are_joined(
     files = files_of(store, "sessions")
     assert [file.rows for file in files] == [2, 3, 1]
     assert sorted(map(tuple, rows_of(store, spark, "sessions").collect())) == before
-    keys = pq.ParquetFile(store.folder("sessions") / files[1].path).read(["user_id"])
+    keys = pq.ParquetFile(folder_of(store, "sessions") / files[1].path).read(["user_id"])
     assert keys["user_id"].to_pylist() == ["a", "a", "b"]
     assert files[1].minimum["user_id"] == "a"
     assert record_of(store, "sessions") == {"runs": [f"r{number}" for number in range(6)]}
@@ -53,7 +53,7 @@ def test_small_dates_are_joined(
         "closure": "[]",
         "record": "r5",
     }
-    log = store.folder("sessions") / "_delta_log" / f"{6:020}.json"
+    log = folder_of(store, "sessions") / "_delta_log" / f"{6:020}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     changed = [a[kind]["dataChange"] for a in actions for kind in ("add", "remove") if kind in a]
     assert changed == [False] * 7
@@ -143,7 +143,7 @@ def test_runs_that_touch_the_same_files_win(
     with pytest.raises(TableError, match=r"run same published version 6 .* both replace the file"):
         store.compact(spark, "sessions", run_id="c2", sort_by=SORT)
     assert content(store) != before
-    assert not (store.folder("sessions") / "_staging" / "c2").exists()
+    assert not (folder_of(store, "sessions") / "_staging" / "c2").exists()
 
 
 def test_a_run_that_began_before_stands_on_it(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill.errors import TableError
+from backfill.folders import LocalFolder
 from backfill.store import DeltaStore
 from backfill.store.delta.writing import additions
 from backfill.store.files.conflict import check_conflict, closure_text
@@ -19,7 +20,7 @@ from backfill.store.files.log import FileChanges
 from backfill.store.files.staging import move_files
 from backfill.store.protocol import Commit
 from tests.store.by_hand import by_hand, content, day, days
-from tests.tables import paths_of, record_of
+from tests.tables import folder_of, paths_of, record_of
 
 Publish = Callable[..., int]
 
@@ -141,12 +142,12 @@ def test_a_compaction_by_others_is_in_the_way_of_its_files_only(
     publish(by_hand(store, "r1", MONDAY, TUESDAY))
     publish(by_hand(store, "r2", MONDAY), [])
     live = paths_of(store, "sessions")
-    DeltaTable(store.folder("sessions")).optimize.compact()
+    DeltaTable(folder_of(store, "sessions")).optimize.compact()
     assert publish(by_hand(store, "r3", WEDNESDAY), [live[-1]], dates=day(TUESDAY), base=1) == 3
     with pytest.raises(TableError, match=r"another writer published version 2 .* the file date="):
         publish(by_hand(store, "r4", MONDAY), [live[0]], dates=day(MONDAY), base=1)
     assert content(store) == ["r1 2024-01-01", "r2 2024-01-01", "r3 2024-01-03"]
-    DeltaTable(store.folder("sessions")).alter.set_table_properties(
+    DeltaTable(folder_of(store, "sessions")).alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 90 days"}
     )
     assert publish(by_hand(store, "r5", THURSDAY), base=3) == 5
@@ -155,7 +156,7 @@ def test_a_compaction_by_others_is_in_the_way_of_its_files_only(
 
 def test_rows_by_others_are_in_everybodys_way(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", MONDAY))
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     row = DeltaTable(folder).to_pyarrow_table()
     write_deltalake(str(folder), row, mode="append")
     for staged, dates in (
@@ -172,11 +173,11 @@ def test_the_library_alone_lets_two_first_writers_of_a_date_double_its_rows(
 ) -> None:
     """Why `publish` does not leave it to the library."""
     publish(by_hand(store, "r1", MONDAY))
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     runs = [by_hand(store, f"w{number}", TUESDAY) for number in range(2)]
     tables = [DeltaTable(folder), DeltaTable(folder)]
     for staged, table in zip(runs, tables, strict=True):
-        move_files(staged, folder)
+        move_files(staged, LocalFolder(folder))
         table.create_write_transaction(
             additions(staged),
             mode="overwrite",

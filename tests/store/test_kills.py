@@ -14,7 +14,7 @@ import pytest
 from tests.lake import store_in
 from tests.store.by_hand import content
 from tests.store.processes import context, publish_for_ever
-from tests.tables import commits_of, files_of, record_of, version_of
+from tests.tables import commits_of, files_of, folder_of, record_of, version_of
 
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
 
@@ -54,7 +54,7 @@ def test_killed_at_random_moments(tmp_path: Path, place: str) -> None:
         assert record is not None
         assert record["runs"] == [each.metadata["run_id"] for each in reversed(commits)]
 
-    folder = store.log("sessions").folder
+    folder = folder_of(store, "sessions")
     named = {file.path for v in range(seen + 1) for file in files_of(store, "sessions", version=v)}
     cleaned = store.clean("sessions", older_than_s=0)
     assert cleaned.staged + cleaned.files + cleaned.records > 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
 from tests.store.by_hand import by_hand
-from tests.tables import files_of, paths_of, rows_of
+from tests.tables import files_of, folder_of, paths_of, rows_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -45,7 +46,7 @@ def test_keys_times_and_dates_are_bounded(
     old, new = files_of(store, "sessions")
     assert [old.path, new.path] == list(paths_of(store, "sessions"))
     assert (old.rows, new.rows) == (1, 2)
-    assert new.size == (store.folder("sessions") / new.path).stat().st_size
+    assert new.size == (folder_of(store, "sessions") / new.path).stat().st_size
     assert new.minimum["user_id"] == "a"
     assert new.maximum["user_id"] == "b"
     assert new.minimum["date"] == new.maximum["date"] == date(2024, 1, 2)
@@ -95,7 +96,7 @@ def test_versions_and_absent_tables(store: DeltaStore, publish: Publish) -> None
 
 def test_files_of_other_writers(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     rows = DeltaTable(folder).to_pyarrow_table()
     write_deltalake(str(folder), rows, mode="append")
     own, foreign = sorted(files_of(store, "sessions"), key=lambda file: "r1" not in file.path)
@@ -109,12 +110,12 @@ def test_files_of_other_writers(store: DeltaStore, publish: Publish) -> None:
 def test_thousands_of_files(store: DeltaStore, publish: Publish) -> None:
     staged = by_hand(store, "r1", "2024-01-01")
     (file,) = staged.files
-    whole = (staged.folder / file.path).read_bytes()
+    whole = (Path(staged.folder) / file.path).read_bytes()
     copies = []
     for number in range(3000):
         path = f"date={date(2000, 1, 1) + timedelta(number)}/part.parquet"
-        (staged.folder / path).parent.mkdir()
-        (staged.folder / path).write_bytes(whole)
+        (Path(staged.folder) / path).parent.mkdir()
+        (Path(staged.folder) / path).write_bytes(whole)
         copies.append(replace(file, path=path))
     publish(replace(staged, files=tuple(copies)))
     begin = time.monotonic()
@@ -137,5 +138,5 @@ def test_only_some_files_are_read(spark: SparkSession, store: DeltaStore, publis
         rows_of(store, spark, "sessions", files=[monday])
     assert rows_of(store, spark, "sessions", version=0, files=[monday]).count() == 1
     # A file that nobody asks for may be gone.
-    (store.folder("sessions") / tuesday).unlink()
+    (folder_of(store, "sessions") / tuesday).unlink()
     assert rows_of(store, spark, "sessions", version=0, files=[monday]).count() == 1

@@ -17,7 +17,7 @@ from backfill.errors import ColumnError, TableError
 from backfill.store import DeltaStore, look_up
 from tests.lake import store_in
 from tests.store.by_hand import publish_to
-from tests.tables import files_of, paths_of, rows_of
+from tests.tables import files_of, folder_of, paths_of, rows_of
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -123,7 +123,7 @@ def test_limit_and_order(table: ds.Dataset) -> None:
 def test_files_that_cannot_matter_are_not_opened(table: ds.Dataset, store: DeltaStore) -> None:
     for path in paths_of(store, "hourly"):
         if "date=1970-01-02" not in path:
-            (store.folder("hourly") / path).write_bytes(b"not Parquet")
+            (folder_of(store, "hourly") / path).write_bytes(b"not Parquet")
     assert found(table, start_us=DAY, end_us=2 * DAY) == [(1, 1), (1, 2), (1, 3)]
     assert found(table, key={"key": "4"}) == []
     with pytest.raises(TableError, match="cannot be read"):

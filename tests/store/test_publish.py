@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -14,7 +15,7 @@ from backfill.errors import TableError
 from backfill.store import DeltaStore, StagedFiles
 from backfill.store.delta import writing
 from tests.store.by_hand import by_hand, content, day
-from tests.tables import commits_of, files_of, paths_of, record_of, rows_of, version_of
+from tests.tables import commits_of, files_of, folder_of, paths_of, record_of, rows_of, version_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -48,7 +49,7 @@ def test_nothing_is_visible_before_the_commit(
     assert publish(stage(windows(TUESDAY), "r3"), []) == 1
     assert keys(store, spark) == ["a 2024-01-01", "a 2024-01-02"]
     store.discard(killed)
-    assert not killed.folder.exists()
+    assert not Path(killed.folder).exists()
     assert keys(store, spark) == ["a 2024-01-01", "a 2024-01-02"]
 
 
@@ -76,7 +77,7 @@ def test_single_files_are_replaced(
     staged = stage(windows(LATER), "r2")
     assert publish(staged, tuesday * 2) == 1
     assert keys(store, spark) == ["a 2024-01-01", "b 2024-01-02"]
-    log = store.folder("sessions") / "_delta_log" / f"{1:020}.json"
+    log = folder_of(store, "sessions") / "_delta_log" / f"{1:020}.json"
     removes = [
         action["remove"]
         for action in map(json.loads, log.read_text().splitlines())
@@ -118,7 +119,7 @@ def test_another_schema_only_with_everything(
     assert store.restore("sessions", 0, run_id="back", metadata={}) == 3
     assert rows_of(store, spark, "sessions").columns == windows(MONDAY).columns
     assert keys(store, spark) == ["a 2024-01-01"]
-    assert DeltaTable(store.folder("sessions")).to_pyarrow_table().num_rows == 1
+    assert DeltaTable(folder_of(store, "sessions")).to_pyarrow_table().num_rows == 1
     unpartitioned = store.stage("sessions", other, run_id="r3", partition_by=(), sort_by=())
     with pytest.raises(TableError, match="partitioned by other columns: date"):
         publish(unpartitioned)
@@ -172,7 +173,7 @@ def test_a_refused_run_leaves_nothing_behind_once_discarded(
         )
     store.discard(mine)
     store.discard(other)
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
     assert left == set(paths_of(store, "sessions"))
     assert len(left) == 1
@@ -204,7 +205,7 @@ def test_what_has_landed_is_not_published_twice(
     store.discard(again)
     assert content(store) == ["r1 2024-01-01", "r2 2024-01-02"]
     assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
-    assert not again.folder.exists()
+    assert not Path(again.folder).exists()
 
 
 def test_a_commit_that_fails_says_why(
@@ -235,7 +236,7 @@ def test_a_broken_table_is_named(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     with pytest.raises(TableError, match="cannot be read at version 7"):
         paths_of(store, "sessions", version=7)
-    (store.folder("sessions") / "_delta_log" / f"{0:020}.json").write_text("nonsense")
+    (folder_of(store, "sessions") / "_delta_log" / f"{0:020}.json").write_text("nonsense")
     with pytest.raises(TableError, match="cannot be read"):
         version_of(store, "sessions")
     for look_up in (commits_of, record_of):
@@ -255,11 +256,11 @@ def test_many_runs_leave_a_checkpoint_and_all_history(
     publish(by_hand(store, "r0", "2024-01-01"))
     for number in range(1, 103):
         publish(by_hand(store, f"r{number}"), [], dates=day("2024-01-02"))
-    assert list((store.folder("sessions") / "_delta_log").glob("*.checkpoint.parquet"))
+    assert list((folder_of(store, "sessions") / "_delta_log").glob("*.checkpoint.parquet"))
     commits = commits_of(store, "sessions")
     assert [each.metadata["run_id"] for each in commits] == [f"r{n}" for n in range(102, -1, -1)]
     assert content(store) == ["r0 2024-01-01"]
     assert keys(store, spark) == ["r0 2024-01-01"]
     assert keys(store, spark, version=0) == ["r0 2024-01-01"]
-    assert DeltaTable(store.folder("sessions")).version() == 102
+    assert DeltaTable(folder_of(store, "sessions")).version() == 102
     assert len(record_of(store, "sessions")["runs"]) == 103

@@ -17,7 +17,7 @@ from backfill.store.files.store import FileStore
 from tests.lake import store_in
 from tests.store.by_hand import by_hand, content, day
 from tests.store.processes import context, publish_dates
-from tests.tables import commits_of, paths_of, record_of
+from tests.tables import commits_of, folder_of, paths_of, record_of
 
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
@@ -86,7 +86,7 @@ def test_of_runs_that_meet_on_an_empty_date_one_wins(
         store.discard(staged)
     kept = [] if everything or not exists else ["first 2023-01-01"]
     assert content(store) == [*kept, f"r{won[0]} 2024-01-01"]
-    assert len(list(store.log("sessions").folder.rglob("*.parquet"))) == 1 + exists
+    assert len(list(folder_of(store, "sessions").rglob("*.parquet"))) == 1 + exists
     assert record_of(store, "sessions") == {"runs": [*(["first"] if exists else []), f"r{won[0]}"]}
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill.errors import TableError
 from backfill.store import FILE, DeltaStore, StagedFiles
 from tests.store.by_hand import publish_to
-from tests.tables import commits_of, paths_of, rows_of
+from tests.tables import commits_of, folder_of, paths_of, rows_of
 
 Windows = Callable[..., DataFrame]
 Stage = Callable[..., StagedFiles]
@@ -43,7 +43,7 @@ def test_two_runs_in_a_folder_of_any_name(
     assert dict(frame.dtypes) == dict(windows(MONDAY).dtypes)
     expected = windows(MONDAY, TUESDAY, LATER)
     assert sorted(map(tuple, frame.collect())) == sorted(map(tuple, expected.collect()))
-    other = DeltaTable(store.folder("sessions")).to_pyarrow_table().sort_by("window_start")
+    other = DeltaTable(folder_of(store, "sessions")).to_pyarrow_table().sort_by("window_start")
     assert other["user_id"].to_pylist() == ["a", "a", "ü b%41"]
     assert other["date"].to_pylist() == [date(2024, 1, 2), date(2024, 1, 1), date(2024, 1, 2)]
 
@@ -75,7 +75,7 @@ def test_duckdb_and_polars_read_the_table(
         datetime(2024, 1, 1, 10, 0, 0, 1, tzinfo=timezone.utc),
         datetime(2024, 1, 2, 11, tzinfo=timezone.utc),
     ]
-    folder = str(store.folder("sessions"))
+    folder = str(folder_of(store, "sessions"))
     lazy = pl.scan_delta(folder)
     assert lazy.sort("window_start").collect()["window_start"].to_list() == starts
     # Statistics in milliseconds must not make a reader skip a file whose values are finer.
@@ -98,7 +98,7 @@ def test_partitions_of_any_text(spark: SparkSession, store: DeltaStore) -> None:
     staged = store.stage("t", frame, run_id="r1", partition_by=("part",), sort_by=("n",))
     publish_to(store, staged)
     assert [row.part for row in rows_of(store, spark, "t").orderBy("n").collect()] == values
-    other = DeltaTable(store.folder("t")).to_pyarrow_table().sort_by("n")
+    other = DeltaTable(folder_of(store, "t")).to_pyarrow_table().sort_by("n")
     assert other["part"].to_pylist() == values
     nothing = store.stage(
         "t", frame.where("n < 0"), run_id="r2", partition_by=("part",), sort_by=()
@@ -116,7 +116,7 @@ def test_files_are_skipped_by_partition(
     # A file of another date is not even opened.
     for path in paths_of(store, "sessions"):
         if "date=2024-01-02" in path:
-            (store.folder("sessions") / path).write_bytes(b"not Parquet")
+            (folder_of(store, "sessions") / path).write_bytes(b"not Parquet")
     assert [row.user_id for row in frame.collect()] == ["a"]
 
 
@@ -126,7 +126,7 @@ def test_files_that_another_writer_compacted(
     publish_to(store, stage(windows(TUESDAY), "r1"))
     publish_to(store, stage(windows(LATER), "r2"), [])
     publish_to(store, stage(windows(MONDAY), "r3"), [])
-    table = DeltaTable(store.folder("sessions"))
+    table = DeltaTable(folder_of(store, "sessions"))
     table.optimize.compact()
     assert len(paths_of(store, "sessions")) == 2
     assert commits_of(store, "sessions")[0].metadata == {}
@@ -150,10 +150,11 @@ def test_four_hundred_dates_are_planned_fast(spark: SparkSession, store: DeltaSt
     days = [date(2024, 1, 1) + timedelta(days=day) for day in range(400)]
     copies = []
     for day in days:
-        copies.append(replace(file, path=file.path.replace("2024-01-01", str(day))))
-        copy = one.folder / copies[-1].path
+        path = file.path.replace("2024-01-01", str(day))
+        copies.append(replace(file, path=path, place=path))
+        copy = Path(one.folder) / copies[-1].path
         copy.parent.mkdir(exist_ok=True)
-        copy.write_bytes((one.folder / file.path).read_bytes())
+        copy.write_bytes((Path(one.folder) / file.path).read_bytes())
     publish_to(store, replace(one, files=tuple(copies)))
     begin = time.monotonic()
     read = rows_of(store, spark, "t")
@@ -173,7 +174,7 @@ def test_a_missing_table_names_the_command(spark: SparkSession, store: DeltaStor
 
 def test_statistics_let_readers_skip(store: DeltaStore, windows: Windows, stage: Stage) -> None:
     publish_to(store, stage(windows(MONDAY, TUESDAY), "r1"))
-    actions = pa.table(DeltaTable(store.folder("sessions")).get_add_actions(flatten=True))
+    actions = pa.table(DeltaTable(folder_of(store, "sessions")).get_add_actions(flatten=True))
     assert actions["num_records"].to_pylist() == [1, 1]
     dates = actions["partition.date"].to_pylist()
     lowest = dict(zip(dates, actions["min.window_start"].to_pylist(), strict=True))

@@ -10,10 +10,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill.errors import TableError
+from backfill.folders import LocalFolder
 from backfill.store import DeltaStore
 from backfill.store.files.record import write_record
 from tests.store.by_hand import by_hand, content, day
-from tests.tables import record_of, version_of
+from tests.tables import folder_of, record_of, version_of
 
 Publish = Callable[..., int]
 
@@ -21,7 +22,7 @@ Publish = Callable[..., int]
 def test_every_version_has_its_own(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     publish(by_hand(store, "r2", "2024-01-01"), [])
-    DeltaTable(store.folder("sessions")).optimize.compact()
+    DeltaTable(folder_of(store, "sessions")).optimize.compact()
     assert version_of(store, "sessions") == 2
     assert record_of(store, "sessions", version=0) == {"runs": ["r1"]}
     assert record_of(store, "sessions", version=1) == {"runs": ["r1", "r2"]}
@@ -69,7 +70,7 @@ def test_it_stands_on_the_version_that_came_first(store: DeltaStore, publish: Pu
 
 
 def test_a_table_by_others_has_none(store: DeltaStore, tmp_path: Path) -> None:
-    write_deltalake(str(store.folder("t")), pa.table({"x": [1]}))
+    write_deltalake(str(folder_of(store, "t")), pa.table({"x": [1]}))
     assert record_of(store, "t") is None
     assert record_of(store, "t", version=0) is None
     assert record_of(store, "nothing") is None
@@ -81,7 +82,7 @@ def test_a_damaged_record_is_named(
 ) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
     publish(by_hand(store, "r2", "2024-01-02"), [])
-    path = store.folder("sessions") / "_record" / "r2.json"
+    path = folder_of(store, "sessions") / "_record" / "r2.json"
     if content is None:
         path.unlink()
     else:
@@ -100,8 +101,8 @@ def test_a_run_that_dies_before_its_commit_changes_none(
     store: DeltaStore, publish: Publish
 ) -> None:
     publish(by_hand(store, "r1", "2024-01-01"))
-    folder = store.folder("sessions")
-    write_record(folder, "dead", {"runs": ["r1", "dead"]})
+    folder = folder_of(store, "sessions")
+    write_record(LocalFolder(folder), "dead", {"runs": ["r1", "dead"]})
     (folder / "_record" / "dying.tmp").write_text('{"ru')
     assert record_of(store, "sessions") == {"runs": ["r1"]}
 

@@ -10,11 +10,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
+from backfill.folders import LocalFolder
 from backfill.store import DeltaStore
 from backfill.store.delta.entries import read_changes
 from backfill.store.files import restore
 from tests.store.by_hand import by_hand, content, day
-from tests.tables import commits_of, paths_of, record_of, rows_of, version_of
+from tests.tables import commits_of, folder_of, paths_of, record_of, rows_of, version_of
 
 Publish = Callable[..., int]
 
@@ -57,7 +58,7 @@ def test_files_must_be_there(store: DeltaStore, publish: Publish) -> None:
     publish(by_hand(store, "r2", "2024-01-02"))
     with pytest.raises(TableError, match="cannot be read at version 9"):
         store.restore("sessions", 9, run_id="back", metadata={})
-    (store.folder("sessions") / path).unlink()
+    (folder_of(store, "sessions") / path).unlink()
     with pytest.raises(
         TableError, match=r"1 of the 1 files of version 0 are gone, date=2024-01-01"
     ):
@@ -68,7 +69,7 @@ def test_files_must_be_there(store: DeltaStore, publish: Publish) -> None:
 
 
 def test_to_before_all_records(store: DeltaStore, publish: Publish) -> None:
-    folder = store.folder("sessions")
+    folder = folder_of(store, "sessions")
     publish(by_hand(store, "r0", "2024-01-01"))
     rows = DeltaTable(folder).to_pyarrow_table()
     shutil.rmtree(folder)
@@ -109,12 +110,12 @@ def test_across_checkpoints(store: DeltaStore, publish: Publish) -> None:
         path = [replaced] if number == 110 else []
         publish(by_hand(store, f"r{number}"), path, dates=day("2024-01-02"))
     publish(by_hand(store, "last", "2024-01-03"), [])
-    assert list((store.folder("sessions") / "_delta_log").glob("*.checkpoint.parquet"))
+    assert list((folder_of(store, "sessions") / "_delta_log").glob("*.checkpoint.parquet"))
     for version, rows in ((5, 2), (105, 2), (115, 1), (120, 2), (0, 2)):
         made = store.restore("sessions", version, run_id=f"to{version}", metadata={})
         assert content(store) == content(store, version=version)
         assert len(content(store)) == rows
-        changes = read_changes(store.folder("sessions"), made)
+        changes = read_changes(LocalFolder(folder_of(store, "sessions")), made)
         assert not changes.added & changes.removed
         assert kept not in changes.added | changes.removed
         assert record_of(store, "sessions") == record_of(store, "sessions", version=version)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill.errors import TableError
+from backfill.folders import LocalFolder
 from backfill.store.files.stats import MAX_TEXT, file_statistics
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -22,7 +23,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 def stats(path: Path, array: pa.Array, kind: str, row_group_size: int = 2) -> dict[str, Any]:
     pq.write_table(pa.table({"x": array}), path, row_group_size=row_group_size)
-    return json.loads(file_statistics(path, {"x": kind}).json)
+    return json.loads(file_statistics(LocalFolder(path.parent), path.name, {"x": kind}).json)
 
 
 def micros(text: str) -> int:
@@ -107,11 +108,11 @@ def test_nested_columns_have_no_bounds(tmp_path: Path) -> None:
     table = pa.table({"x": [{"y": 1}], "a": [[1, 2]], "b.c": [1], "_events": [4]})
     pq.write_table(table, tmp_path / "a.parquet")
     columns = {"b.c": "long", "_events": "long", "date": "date"}
-    told = json.loads(file_statistics(tmp_path / "a.parquet", columns).json)
+    told = json.loads(file_statistics(LocalFolder(tmp_path), "a.parquet", columns).json)
     assert told["minValues"] == told["maxValues"] == {"_events": 4}
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(TableError, match=r"a\.parquet: not a readable Parquet file"):
-        file_statistics(tmp_path / "a.parquet", {})
+        file_statistics(LocalFolder(tmp_path), "a.parquet", {})

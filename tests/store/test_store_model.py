@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from backfill.errors import TableError
+from backfill.folders import LocalFolder
 from backfill.store.files.record import write_record
 from backfill.store.files.staging import move_files
 from tests.lake import store_in
 from tests.store.by_hand import by_hand, content, day, publish_to
-from tests.tables import paths_of, record_of, version_of
+from tests.tables import folder_of, paths_of, record_of, version_of
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 fractions = st.floats(0, 1)
@@ -48,7 +49,7 @@ class Store(RuleBasedStateMachine):
 
     @property
     def folder(self) -> Path:
-        return self.store.log("sessions").folder
+        return folder_of(self.store, "sessions")
 
     def run_id(self) -> str:
         self.started += 1
@@ -127,8 +128,8 @@ class Store(RuleBasedStateMachine):
         run_id = self.run_id()
         staged = by_hand(self.store, run_id, date)
         if moved:
-            move_files(staged, self.folder)
-            write_record(self.folder, run_id, {"runs": ["dead"]})
+            move_files(staged, LocalFolder(self.folder))
+            write_record(LocalFolder(self.folder), run_id, {"runs": ["dead"]})
 
     @rule()
     def clean(self) -> None:

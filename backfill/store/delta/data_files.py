@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -10,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from backfill.folders import Folder
 from backfill.store.protocol import DataFile
 
 
-def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[DataFile, ...]:
+def live_with_statistics(folder: Folder, table: DeltaTable) -> tuple[DataFile, ...]:
     """The files of a version, in order of path."""
     actions = pa.table(table.get_add_actions(flatten=True))
     if not actions.num_rows:
@@ -36,7 +36,7 @@ def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[DataFile, ...
             path=path,
             size=size,
             # Others may write files without statistics.
-            rows=pq.read_metadata(folder / path).num_rows if count is None else count,
+            rows=_count(folder, path) if count is None else count,
             minimum=smallest | partition,
             maximum=largest | partition,
             complete=frozenset(name for name, missing in nulls.items() if missing == 0),
@@ -53,6 +53,11 @@ def live_with_statistics(folder: Path, table: DeltaTable) -> tuple[DataFile, ...
         )
     )
     return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _count(folder: Folder, path: str) -> int:
+    count: int = pq.read_metadata(folder.path(path), filesystem=folder.filesystem).num_rows
+    return count
 
 
 def _plain(column: pa.ChunkedArray, end: str) -> list[Any]:

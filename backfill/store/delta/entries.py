@@ -6,16 +6,15 @@ and does not say which files they changed.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from backfill.delta_log import actions, commit_name
+from backfill.delta_log import LOG, actions, commit_name
 from backfill.errors import TableError
+from backfill.folders import Folder
 from backfill.store.files.log import FileChanges
 from backfill.store.protocol import Commit
 
@@ -25,16 +24,13 @@ METADATA = "backfill"
 _FILE = re.compile(r"(\d{20})\.json")
 
 
-def versions(folder: Path) -> list[int]:
+def versions(folder: Folder) -> list[int]:
     """The versions in the log, oldest first; empty if the folder holds no table."""
-    try:
-        names = os.listdir(folder / "_delta_log")
-    except FileNotFoundError:
-        return []
+    names = (folder / LOG).names()
     return sorted(int(match[1]) for match in map(_FILE.fullmatch, names) if match)
 
 
-def read_commit(folder: Path, version: int) -> Commit:
+def read_commit(folder: Folder, version: int) -> Commit:
     """Who made the version.
 
     Raises:
@@ -43,7 +39,8 @@ def read_commit(folder: Path, version: int) -> Commit:
     _, info = next(_actions(folder, version, "commitInfo"), ("", {}))
     milliseconds = info.get("timestamp")
     if milliseconds is None:  # the protocol lets a writer leave it out
-        milliseconds = _path(folder, version).stat().st_mtime * 1000
+        name = commit_name(version).rpartition("/")[2]
+        milliseconds = (folder / LOG).files()[name].modified * 1000
     metadata = info.get(METADATA)
     return Commit(
         version=version,
@@ -52,7 +49,7 @@ def read_commit(folder: Path, version: int) -> Commit:
     )
 
 
-def read_changes(folder: Path, version: int) -> FileChanges:
+def read_changes(folder: Folder, version: int) -> FileChanges:
     """What the version's commit did to the files.
 
     Raises:
@@ -66,14 +63,10 @@ def read_changes(folder: Path, version: int) -> FileChanges:
     return FileChanges(frozenset(paths["add"]), frozenset(paths["remove"]), data)
 
 
-def _path(folder: Path, version: int) -> Path:
-    return folder / commit_name(version)
-
-
-def _actions(folder: Path, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _actions(folder: Folder, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        with _path(folder, version).open(encoding="utf-8") as lines:
-            yield from actions(lines, kinds)
+        text = folder.read(commit_name(version)).decode()
+        yield from actions(text.split("\n"), kinds)
     except FileNotFoundError as error:
         raise TableError(
             f"the log has no entry for version {version}",

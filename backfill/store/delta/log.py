@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill.folders import Folder
 from backfill.printable import first_line
 from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
@@ -22,7 +22,7 @@ from backfill.store.protocol import Commit, DataFile
 class DeltaVersion:
     """One version: `backfill.store.files.log.Version`."""
 
-    def __init__(self, folder: Path, table: DeltaTable) -> None:
+    def __init__(self, folder: Folder, table: DeltaTable) -> None:
         self._folder = folder
         self.table = table
         self.number = table.version()
@@ -57,7 +57,7 @@ class DeltaLog:
     #: The log on the disk shows every commit.
     uncertain: Collection[str] = ()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._commits: dict[int, Commit] = {}
 

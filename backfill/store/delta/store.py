@@ -1,4 +1,4 @@
-"""The embedded tables of a job: Delta Lake tables in one folder.
+"""The embedded tables of a job: Delta Lake tables in one folder, local or of an object store.
 
 Spark writes the files, the `deltalake` library commits them: no extra jar, and any Delta reader
 can open the tables.
@@ -6,10 +6,10 @@ can open the tables.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
+from backfill.folders import Folder, folder_at
 from backfill.store.delta.log import DeltaLog
-from backfill.store.delta.opening import local_folder
 from backfill.store.files.names import checked_name
 from backfill.store.files.store import FileStore
 
@@ -26,10 +26,10 @@ class DeltaStore(FileStore):
         "for the table's delta.deletedFileRetentionDuration."
     )
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = local_folder(root)
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = folder_at(root)
 
-    def folder(self, name: str) -> Path:
+    def folder(self, name: str) -> Folder:
         """The folder of a table, whether the table exists or not."""
         return self.root / checked_name(name, "table")
 

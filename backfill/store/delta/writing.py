@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from backfill.folders import Folder
 from backfill.store.delta.entries import METADATA
 from backfill.store.delta.opening import live_files
 from backfill.store.files.names import partition_values
@@ -63,11 +63,11 @@ def additions(staged: StagedFiles, data_change: bool = True) -> list[AddAction]:
     ]
 
 
-def create(folder: Path, staged: StagedFiles, properties: CommitProperties) -> None:
+def create(folder: Folder, staged: StagedFiles, properties: CommitProperties) -> None:
     """Makes the table."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.make()
     create_table_with_add_actions(
-        str(folder),
+        folder.uri,
         Schema.from_json(staged.schema),
         additions(staged),
         mode="error",
@@ -75,6 +75,7 @@ def create(folder: Path, staged: StagedFiles, properties: CommitProperties) -> N
         name=staged.name,
         configuration=_CONFIGURATION,
         commit_properties=properties,
+        storage_options=dict(folder.options),
     )
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 from operator import and_
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import Schema
-from pyarrow.fs import LocalFileSystem
 
+from backfill.folders import Folder
 from backfill.store.files.log import Version
 from backfill.store.protocol import DataFile
 
 
-def dataset(folder: Path, table: Version) -> ds.Dataset:
+def dataset(folder: Folder, table: Version) -> ds.Dataset:
     """The rows of a version.
 
     What is known of a file's rows is said by ourselves: a bound that is left out is no bound, while
@@ -29,14 +28,14 @@ def dataset(folder: Path, table: Version) -> ds.Dataset:
         table: the version.
     """
     schema = pa.schema(Schema.from_json(table.schema).to_arrow())
-    format, local = ds.ParquetFileFormat(), LocalFileSystem()
+    format, files = ds.ParquetFileFormat(), folder.filesystem
     fragments = []
     for file in table.statistics():
         inside = () if file.path in table.whole else table.partition_by
         known = reduce(and_, _known(file, inside, schema), ds.scalar(True))
-        path = str(folder / file.path)
-        fragments.append(format.make_fragment(path, local, partition_expression=known))
-    return ds.FileSystemDataset(fragments, schema, format, local)
+        path = folder.path(file.path)
+        fragments.append(format.make_fragment(path, files, partition_expression=known))
+    return ds.FileSystemDataset(fragments, schema, format, files)
 
 
 def _known(

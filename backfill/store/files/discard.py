@@ -20,4 +20,4 @@ def discard_files(staged: StagedFiles, log: Log) -> None:
         recorded = recorded or metadata.get(RECORD) == staged.run_id
     delete_files(staged, log.folder, published=files)
     if not recorded:
-        record_path(log.folder, staged.run_id).unlink(missing_ok=True)
+        log.folder.delete([record_path(staged.run_id)])

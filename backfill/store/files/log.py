@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from backfill.errors import TableError
+from backfill.folders import Folder
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 
@@ -75,7 +75,7 @@ class Log(Protocol):
         """The table, as it is shown."""
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Folder:
         """The table's folder, whether the table exists or not."""
 
     @property

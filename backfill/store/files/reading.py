@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from functools import reduce
-from pathlib import Path
 
 import pyarrow.dataset as ds
 from deltalake import Schema
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import column
 from backfill.errors import TableError
+from backfill.folders import Folder
 from backfill.session_conf import local_listing
 from backfill.store.files.log import Log, Version
 from backfill.store.files.schema import spark_schema
@@ -23,7 +23,7 @@ from backfill.store.protocol import FILE
 
 def read_files(
     spark: SparkSession,
-    folder: Path,
+    folder: Folder,
     table: Version,
     files: Collection[str] | None = None,
     *,
@@ -71,7 +71,7 @@ def read_files(
 
 def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
     """The rows of staged files, as the table will have them."""
-    paths = [file.path for file in staged.files]
+    paths = [file.place for file in staged.files]
     return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
 
 
@@ -82,7 +82,8 @@ def staged_dataset(log: Log, run: str) -> ds.Dataset:
         TableError: there is nothing.
     """
     staged = log.folder / STAGING / run if log.may_have_files else None
-    if staged is None or not staged.is_dir():
+    written = {} if staged is None else staged.files()
+    if staged is None or not written:
         raise TableError(
             "there are no unpublished rows from this run",
             field=log.name,
@@ -90,13 +91,13 @@ def staged_dataset(log: Log, run: str) -> ds.Dataset:
             way_out="To see the published rows, leave out --run",
         )
     # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
-    files = [str(each) for each in sorted(staged.rglob("*.parquet"))]
-    return ds.dataset(files, format="parquet")
+    files = [staged.path(each) for each in written if each.endswith(".parquet")]
+    return ds.dataset(files, filesystem=staged.filesystem, format="parquet")
 
 
 def _rows(
     spark: SparkSession,
-    folder: Path,
+    folder: Folder,
     delta: Schema,
     paths: Collection[str],
     *,
@@ -107,19 +108,19 @@ def _rows(
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
         return spark.range(0).select(*nothing)
     with local_listing(spark):
-        layout = {"recursiveFileLookup": "true"} if whole else {"basePath": str(folder)}
+        layout = {"recursiveFileLookup": "true"} if whole else {"basePath": folder.uri}
         rows = (
             spark.read.schema(schema)
             .options(**layout)
-            .parquet(*(_literal(folder / path) for path in paths))
+            .parquet(*(_literal(f"{folder.uri}/{path}") for path in paths))
         )
     # Spark has the partition columns last, where runs write them too.
     return rows if rows.columns == schema.names else rows.select(*map(column, schema.names))
 
 
-def check_present(folder: Path, version: int, paths: Collection[str]) -> None:
+def check_present(folder: Folder, version: int, paths: Collection[str]) -> None:
     """Refuses a version whose files have been deleted since."""
-    gone = [path for path in paths if not (folder / path).exists()]
+    gone = folder.missing(paths)
     if gone:
         raise TableError(
             f"{len(gone)} of the {len(paths)} files of version {version} are gone, "
@@ -129,6 +130,6 @@ def check_present(folder: Path, version: int, paths: Collection[str]) -> None:
         )
 
 
-def _literal(path: Path) -> str:
+def _literal(path: str) -> str:
     """The path with the characters escaped that Spark takes for a pattern's."""
-    return re.sub(r"([\[\]{}*?])", r"\\\1", str(path))
+    return re.sub(r"([\[\]{}*?])", r"\\\1", path)

@@ -8,12 +8,11 @@ the version below them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from backfill.errors import TableError
+from backfill.folders import Folder
 from backfill.store.files.log import RECORD, Log
 from backfill.store.files.names import checked_name
 
@@ -38,15 +37,15 @@ def recorded_by(log: Log, version: int) -> str | None:
     return log.forgotten(version)
 
 
-def read_record(folder: Path, run_id: str) -> dict[str, Any]:
+def read_record(folder: Folder, run_id: str) -> dict[str, Any]:
     """The record of a run.
 
     Raises:
         TableError: it is missing or damaged.
     """
-    path = record_path(folder, run_id)
+    path = record_path(run_id)
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(folder.read(path))
         if not isinstance(record, dict):
             raise ValueError("not a JSON object")
     except (OSError, ValueError) as error:
@@ -54,32 +53,20 @@ def read_record(folder: Path, run_id: str) -> dict[str, Any]:
         raise TableError(
             "the record of what the table has counted is "
             + ("missing" if missing else f"damaged: {error}"),
-            field=str(path),
+            field=f"{folder}/{path}",
             way_out="Restore it from a backup, go back to an earlier version with `backfill "
             "restore`, or move the table's folder away and run the whole backfill.",
         ) from error
     return record
 
 
-def write_record(folder: Path, run_id: str, record: Mapping[str, Any]) -> None:
+def write_record(folder: Folder, run_id: str, record: Mapping[str, Any]) -> None:
     """Writes the record of a run, whole or not at all, and safe from a loss of power."""
-    path = record_path(folder, run_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    with unfinished.open("wb") as file:
-        # ASCII, since file names may not be valid Unicode.
-        file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    for parent in (path.parent, folder):
-        descriptor = os.open(parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    # ASCII, since file names may not be valid Unicode.
+    text = json.dumps(record, allow_nan=False, separators=(",", ":"))
+    folder.write(record_path(run_id), text.encode("ascii"))
 
 
-def record_path(folder: Path, run_id: str) -> Path:
-    """Where the record of a run is, once it is written."""
-    return folder / RECORDS / f"{checked_name(run_id, 'run_id')}.json"
+def record_path(run_id: str) -> str:
+    """Where in the table's folder the record of a run is, once it is written."""
+    return f"{RECORDS}/{checked_name(run_id, 'run_id')}.json"

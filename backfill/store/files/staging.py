@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 
 import pyarrow.dataset as ds
 from deltalake import Schema
@@ -15,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
+from backfill.folders import Folder
 from backfill.session_conf import session_conf
 from backfill.store.files.schema import delta_schema, primitive_columns
 from backfill.store.files.stats import added_up, file_statistics
@@ -23,6 +22,8 @@ from backfill.store.protocol import APART
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
 STAGING = "_staging"
 _APART_FILE = "apart-"
+# Each waits for the disk or the object store.
+_FOOTERS_AT_ONCE = 8
 
 # Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
 # proleptic Gregorian one, whatever Spark is set to do with old dates.
@@ -37,7 +38,8 @@ class StagedFile:
     """One Parquet file.
 
     Attributes:
-        path: relative to the staging folder, and to the table's folder once it is published.
+        path: in the table's folder, once it is published.
+        place: in the staging folder.
         size: in bytes.
         modified_ms: when it was written, in milliseconds since the epoch.
         rows: the number of rows.
@@ -45,6 +47,7 @@ class StagedFile:
     """
 
     path: str
+    place: str
     size: int
     modified_ms: int
     rows: int
@@ -66,7 +69,7 @@ class StagedFiles:
 
     name: str
     run_id: str
-    folder: Path
+    folder: Folder
     schema: str
     partition_by: tuple[str, ...]
     files: tuple[StagedFile, ...]
@@ -78,19 +81,21 @@ class StagedFiles:
 
     def sum_of(self, column: str) -> int:
         """A column of whole numbers, added up from the files as they were written."""
-        return added_up([self.folder / each.path for each in self.files], column)
+        return added_up(self.folder, [each.place for each in self.files], column)
 
     def count_by(self, column: str) -> dict[str, int]:
         """How many rows have each value of a column of text."""
         if not self.files:
             return {}
-        values = ds.dataset(self.folder, format="parquet").to_table(columns=[column])[column]
+        files = [self.folder.path(each.place) for each in self.files]
+        rows = ds.dataset(files, filesystem=self.folder.filesystem, format="parquet")
+        values = rows.to_table(columns=[column])[column]
         return {str(each["values"]): each["counts"].as_py() for each in values.value_counts()}
 
 
 def write_files(
     frame: DataFrame,
-    table_folder: Path,
+    table_folder: Folder,
     *,
     name: str,
     run_id: str,
@@ -123,7 +128,7 @@ def write_files(
     schema = delta_schema(frame.drop(APART).schema)
     _check_columns(frame, partition_by, sort_by)
     folder = table_folder / STAGING / run_id
-    if folder.exists():
+    if folder.files():
         raise TableError(
             "the run has written files for this table before",
             field=f"{name}, run {run_id}",
@@ -144,38 +149,39 @@ def write_files(
         conf["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = str(task_bytes)
     try:
         with session_conf(frame.sparkSession, conf):
-            (writer.partitionBy(*folders) if folders else writer).parquet(str(folder))
+            (writer.partitionBy(*folders) if folders else writer).parquet(folder.uri)
         files = _collect(folder, schema, partition_by)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.delete_all()
         raise
     return StagedFiles(name, run_id, folder, schema.to_json(), partition_by, files)
 
 
-def move_files(staged: StagedFiles, table_folder: Path) -> None:
+def move_files(staged: StagedFiles, table_folder: Folder) -> None:
     """Moves staged files to their final places; they stay invisible until the commit.
+
+    A clean-up takes old files that no commit names: these count as new, since the commit follows.
 
     Raises:
         TableError: files are gone.
     """
-    for file in staged.files:
-        source, target = staged.folder / file.path, table_folder / file.path
-        if source.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # A clean-up takes old files that no commit names: this one's will follow.
-            os.utime(source)
-            source.rename(target)
-        elif not target.exists():  # there, it was moved by an earlier attempt to publish
-            raise TableError("a staged file is missing", field=staged.name, value=file.path)
-    shutil.rmtree(staged.folder, ignore_errors=True)
+    waiting = staged.folder.files()
+    # The others were moved by an earlier attempt to publish.
+    moved = [each.path for each in staged.files if each.place not in waiting]
+    missing = table_folder.missing(moved)
+    if missing:
+        raise TableError("a staged file is missing", field=staged.name, value=missing[0])
+    inside = f"{STAGING}/{staged.run_id}"
+    table_folder.move(
+        {f"{inside}/{each.place}": each.path for each in staged.files if each.place in waiting}
+    )
+    staged.folder.delete_all()
 
 
-def delete_files(staged: StagedFiles, table_folder: Path, published: Collection[str]) -> None:
+def delete_files(staged: StagedFiles, table_folder: Folder, published: Collection[str]) -> None:
     """Deletes staged files, moved or not, except those that have been published."""
-    for file in staged.files:
-        if file.path not in published:
-            (table_folder / file.path).unlink(missing_ok=True)
-    shutil.rmtree(staged.folder, ignore_errors=True)
+    table_folder.delete(each.path for each in staged.files if each.path not in published)
+    staged.folder.delete_all()
 
 
 def _check_columns(
@@ -186,34 +192,37 @@ def _check_columns(
             raise ColumnError("the frame to publish has no such column", field=name)
 
 
-def _collect(folder: Path, schema: Schema, partition_by: tuple[str, ...]) -> tuple[StagedFile, ...]:
+def _collect(
+    folder: Folder, schema: Schema, partition_by: tuple[str, ...]
+) -> tuple[StagedFile, ...]:
     """The files with rows; what else Spark left there is deleted."""
     columns = {
         name: kind for name, kind in primitive_columns(schema).items() if name not in partition_by
     }
-    files = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_dir():
-            continue
-        if path.parent.name.startswith(f"{APART}="):
-            path = _out_of_its_folder(path)
-        statistics = None
-        if path.suffix == ".parquet" and not path.name.startswith((".", "_")):
-            statistics = file_statistics(path, columns)
-        if statistics is None or statistics.rows == 0:
-            path.unlink()
-            continue
-        status = path.stat()
-        files.append(
-            StagedFile(
-                path=path.relative_to(folder).as_posix(),
-                size=status.st_size,
-                modified_ms=status.st_mtime_ns // 1_000_000,
-                rows=statistics.rows,
-                stats=statistics.json,
-            )
+    written = folder.files()
+    data = [each for each in written if _is_data(each)]
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(lambda each: file_statistics(folder, each, columns), data))
+    files = [
+        StagedFile(
+            path=_final(place),
+            place=place,
+            size=written[place].size,
+            modified_ms=int(written[place].modified * 1000),
+            rows=statistics.rows,
+            stats=statistics.json,
         )
+        for place, statistics in zip(data, footers, strict=True)
+        if statistics.rows
+    ]
+    used = {each.place for each in files}
+    folder.delete(each for each in written if each not in used)
     return tuple(sorted(files, key=attrgetter("path")))
+
+
+def _is_data(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name.endswith(".parquet") and not name.startswith((".", "_"))
 
 
 def is_apart(path: str) -> bool:
@@ -221,8 +230,12 @@ def is_apart(path: str) -> bool:
     return path.rpartition("/")[2].startswith(_APART_FILE)
 
 
-def _out_of_its_folder(path: Path) -> Path:
-    """The file next to files of the other kind: both are in the same partition of the table."""
-    prefix = _APART_FILE if path.parent.name == f"{APART}=true" else ""
+def _final(place: str) -> str:
+    """The file next to those of the other kind: both are in the same partition of the table."""
+    folder, _, name = place.rpartition("/")
+    above, _, kind = folder.rpartition("/")
+    if not kind.startswith(f"{APART}="):
+        return place
     # One task names its files of both kinds alike.
-    return path.rename(path.parents[1] / f"{prefix}{path.name}")
+    prefix = _APART_FILE if kind == f"{APART}=true" else ""
+    return f"{above}/{prefix}{name}" if above else f"{prefix}{name}"

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from backfill.errors import TableError
+from backfill.folders import Folder
 
 # Longer texts are cut (smallest) or left out (largest), so that the log stays small.
 MAX_TEXT = 64
@@ -44,11 +44,12 @@ class FileStatistics:
     json: str
 
 
-def file_statistics(path: Path, columns: Mapping[str, str]) -> FileStatistics:
+def file_statistics(folder: Folder, path: str, columns: Mapping[str, str]) -> FileStatistics:
     """Statistics of a Parquet file.
 
     Args:
-        path: the file.
+        folder: where it is.
+        path: of the file in the folder.
         columns: the columns to describe, with Delta's names of their types; those that the file
             does not have (partition columns) are passed over.
 
@@ -56,9 +57,11 @@ def file_statistics(path: Path, columns: Mapping[str, str]) -> FileStatistics:
         TableError: the file cannot be read.
     """
     try:
-        footer = pq.read_metadata(path)
+        footer = pq.read_metadata(folder.path(path), filesystem=folder.filesystem)
     except (OSError, pa.ArrowException) as error:
-        raise TableError(f"not a readable Parquet file: {error}", field=str(path)) from error
+        raise TableError(
+            f"not a readable Parquet file: {error}", field=f"{folder}/{path}"
+        ) from error
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -150,10 +153,12 @@ def _decimal(value: Decimal) -> float | None:
     return number if Decimal(repr(number)) == value else None
 
 
-def added_up(paths: Sequence[Path], column: str) -> int:
+def added_up(folder: Folder, paths: Collection[str], column: str) -> int:
     """The sum of a column of whole numbers over files; 0 without files."""
     if not paths:
         return 0
-    files = ds.dataset([str(each) for each in paths], format="parquet")
+    files = ds.dataset(
+        [folder.path(each) for each in paths], filesystem=folder.filesystem, format="parquet"
+    )
     batches = files.scanner(columns=[column]).to_batches()
     return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)

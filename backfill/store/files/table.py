@@ -49,4 +49,4 @@ class FilesVersion:
 
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """As `Table` has it."""
-        return added_up([self._log.folder / each for each in files], column)
+        return added_up(self._log.folder, files, column)

@@ -25,6 +25,7 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import BackfillError, TableError
+from backfill.folders import Folder, LocalFolder, folder_at
 from backfill.iceberg.failures import answering, said
 from backfill.iceberg.schema import iceberg_schema, store_schema
 from backfill.iceberg.snapshots import local_path, number, snapshots
@@ -75,25 +76,32 @@ class IcebergLog:
             return self.catalog.namespace_exists(self.identifier[:-1])
 
     @cached_property
-    def folder(self) -> Path:
+    def folder(self) -> Folder:
         """As `Log` has it; the catalog says where a table will be.
 
         Raises:
-            TableError: it is not on a local disk, or the catalog does not answer.
+            TableError: it is where no table can be, or the catalog does not answer.
         """
         table = self._loaded()
         location = self._new().table_metadata.location if table is None else table.location()
         path = local_path(location)
-        if path is None or set(path) & set("#?"):
+        if path is None and "://" in location:
+            return folder_at(location, self.name)
+        if path is None:
             raise TableError(
-                "tables of a catalog have to be on a local or mounted disk so far"
-                if path is None
-                else "a table can't be in a folder with # or ? in its path",
+                "a table must be in a local folder, or at a URL of an object store",
                 field=self.name,
                 value=shown(location),
-                way_out="Use a catalog whose warehouse is a folder, such as file:///data/lake",
+                way_out="Use a catalog with another warehouse, such as file:///data/lake",
             )
-        return Path(path)
+        if set(path) & set("#?"):
+            raise TableError(
+                "a table can't be in a folder with # or ? in its path",
+                field=self.name,
+                value=shown(location),
+                way_out="Use a catalog whose warehouse is another folder",
+            )
+        return LocalFolder(Path(path))
 
     def forgotten(self, version: int) -> str | None:
         """As `Log` has it: a property of the table names the newest record."""
@@ -202,7 +210,7 @@ class IcebergLog:
 
             def fill(transaction: Transaction) -> None:
                 _name_columns(transaction)
-                _overwrite(transaction, _added(staged, transaction), [], metadata, True)
+                _overwrite(transaction, self._added(staged, transaction), [], metadata, True)
 
             return self._committed(self._new(staged), fill, metadata)
         if table.current_snapshot() is not None:
@@ -227,7 +235,7 @@ class IcebergLog:
                     fit_schema(update, schema, staged.schema, self.name)
             if TableProperties.DEFAULT_NAME_MAPPING not in table.properties:
                 _name_columns(transaction)
-            added = _added(staged, transaction)
+            added = self._added(staged, transaction)
             _overwrite(transaction, added, removed, metadata, data_change)
 
         return self._committed(_without_retries(table).transaction(), change, metadata)
@@ -244,7 +252,7 @@ class IcebergLog:
             return self.catalog.create_table_transaction(
                 self.identifier,
                 schema,
-                location=f"file://{self.folder}",
+                location=_location(self.folder),
                 partition_spec=partitioning(schema, staged.partition_by),
             )
 
@@ -276,6 +284,9 @@ class IcebergLog:
                 "clean` then removes the files",
             ) from None
         return number(made)
+
+    def _added(self, staged: StagedFiles, transaction: Transaction) -> list[DataFile]:
+        return list(data_files(staged, self.folder, transaction.table_metadata))
 
     def _snapshot(self, version: int) -> Snapshot:
         table = self._known
@@ -309,8 +320,8 @@ class IcebergLog:
         return found
 
 
-def _added(staged: StagedFiles, transaction: Transaction) -> list[DataFile]:
-    return list(data_files(staged, transaction.table_metadata))
+def _location(folder: Folder) -> str:
+    return f"file://{folder}" if isinstance(folder, LocalFolder) else folder.uri
 
 
 def _name_columns(transaction: Transaction) -> None:

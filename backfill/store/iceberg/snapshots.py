@@ -21,11 +21,11 @@ from backfill.errors import TableError
 from backfill.iceberg.schema import store_schema
 from backfill.iceberg.snapshots import (
     data_files,
-    local_path,
     moved_files,
     number,
     renamed_column,
     rewritten_name,
+    same_place,
     schema_of,
 )
 from backfill.store.files.log import RECORD, FileChanges
@@ -98,8 +98,7 @@ def relative(table: Table, path: str) -> str:
 
     Writers also write one place in several ways, such as file:/data and file:///data.
     """
-    folder = local_path(table.location()) or table.location()
-    return (local_path(path) or path).removeprefix(f"{folder.rstrip('/')}/")
+    return same_place(path).removeprefix(f"{same_place(table.location()).rstrip('/')}/")
 
 
 def partitioned_by(table: Table) -> tuple[str, ...]:

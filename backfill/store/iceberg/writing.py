@@ -25,26 +25,25 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.datetime import date_str_to_days
 
 from backfill.errors import TableError
+from backfill.folders import Folder
 from backfill.iceberg.schema import iceberg_schema, store_schema
-from backfill.iceberg.snapshots import local_path
 from backfill.store.files.names import partition_values
 from backfill.store.files.staging import StagedFiles
 
 
-def data_files(staged: StagedFiles, metadata: TableMetadata) -> Iterator[DataFile]:
+def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> Iterator[DataFile]:
     """The staged files, which are in the table's folder, as its manifests have them."""
     schema = metadata.schema()
     plan = compute_statistics_plan(schema, metadata.properties)
     columns = parquet_path_to_id_mapping(schema)
-    folder = metadata.location.rstrip("/")
+    location = metadata.location.rstrip("/")
     for file in staged.files:
-        location = f"{folder}/{file.path}"
-        footer = pq.read_metadata(local_path(location))
+        footer = pq.read_metadata(folder.path(file.path), filesystem=folder.filesystem)
         statistics = data_file_statistics_from_parquet_metadata(footer, plan, columns)
         _leave_out(statistics, footer, columns)
         yield DataFile.from_args(
             content=DataFileContent.DATA,
-            file_path=location,
+            file_path=f"{location}/{file.path}",
             file_format=FileFormat.PARQUET,
             partition=_partition(file.path, staged.partition_by, schema),
             file_size_in_bytes=file.size,

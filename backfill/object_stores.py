@@ -1,0 +1,99 @@
+"""What Spark needs for paths in object stores: jars that fit it, and where a server is.
+
+Spark reads and writes S3 by Hadoop's S3A, which is not among the jars of pyspark: Spark fetches it
+from Maven Central, once. Of Amazon's libraries only those are fetched that S3A uses: the bundle
+that Hadoop names has all of them, half a gigabyte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyspark
+
+from backfill.errors import SetupError
+from backfill.folders import endpoint
+
+_PACKAGES = "spark.jars.packages"
+_EXCLUDES = "spark.jars.excludes"
+# With Hadoop's own chain Spark would not find the profiles that all else here finds.
+_CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+#: By the version of Hadoop that a Spark has, the version of Amazon's libraries that goes with it.
+AWS_SDK = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+_AWS_PARTS = ("s3", "s3-transfer-manager", "sts")
+# The bundle, and what Spark has already or S3A does not need.
+_UNUSED = (
+    "software.amazon.awssdk:bundle",
+    "commons-codec:*",
+    "commons-logging:*",
+    "io.netty:*",
+    "org.apache.httpcomponents:*",
+    "org.slf4j:*",
+    "org.wildfly.openssl:*",
+)
+
+
+def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[str, str]:
+    """Spark settings, with those that paths in S3 need: jars that Spark lacks, and the server.
+
+    Args:
+        conf: what a user has set, which stays.
+        paths: local ones, and URLs.
+
+    Raises:
+        SetupError: it is not known which jars fit this Spark.
+    """
+    if not any(each.startswith(("s3:", "s3a:")) for each in paths):
+        return dict(conf)
+    found = {
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": _CHAIN,
+    }
+    server = endpoint()
+    if server is not None:
+        found["spark.hadoop.fs.s3a.endpoint"] = server
+        found["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region is not None:
+        found["spark.hadoop.fs.s3a.endpoint.region"] = region
+    found |= conf
+    if not _has_jars(conf):
+        for name, own in ((_PACKAGES, packages(hadoop_version())), (_EXCLUDES, _UNUSED)):
+            found[name] = ",".join([*filter(None, [conf.get(name)]), *own])
+    return found
+
+
+def packages(hadoop: str) -> list[str]:
+    """The Maven coordinates for a version of Hadoop.
+
+    Raises:
+        SetupError: it is not known which fit.
+    """
+    if hadoop not in AWS_SDK:
+        raise SetupError(
+            f"it is not known which jars for S3 fit Hadoop {hadoop}",
+            field="Spark",
+            value=pyspark.__version__,
+            way_out=f"Give them: --spark {_PACKAGES}=org.apache.hadoop:hadoop-aws:{hadoop}",
+        )
+    aws = (f"software.amazon.awssdk:{each}:{AWS_SDK[hadoop]}" for each in _AWS_PARTS)
+    return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *aws]
+
+
+def hadoop_version() -> str:
+    """The version of Hadoop in pyspark's jars."""
+    found = [each.stem.rpartition("-")[2] for each in _jars("hadoop-client-api-*.jar")]
+    return found[0] if found else "unknown"
+
+
+def _has_jars(given: Mapping[str, str]) -> bool:
+    named = (given.get(each, "") for each in ("spark.jars", _PACKAGES))
+    return any("hadoop-aws" in each for each in named) or bool(_jars("hadoop-aws-*.jar"))
+
+
+def _jars(pattern: str) -> list[Path]:
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    return sorted(Path(home, "jars").glob(pattern))

@@ -1,0 +1,82 @@
+"""A whole job whose events, late events and tables are in an object store, as on a disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.folders import Folder, folder_at
+from backfill.job import Job
+from tests.object_job import life
+from tests.objects import SECRET, make_bucket, served
+
+JOB = """
+source: {{path: {root}/events, format: parquet}}
+events: {{key: user, time: at, id: id}}
+windows:
+  sessions:
+    session: {{gap: 30m}}
+    aggregates: {{events: count, revenue: sum(amount), pages: count_distinct(page)}}
+tables: {{path: {root}/out}}
+"""
+_DAY_US = 86_400_000_000
+_START = 1_768_003_200_000_000  # 2026-01-10
+
+
+def _write(folder: Folder, path: str, numbers: range) -> None:
+    """Events of five users on three days, some at one time; two days' files, two of one day."""
+    place = folder / path.rpartition("/")[0]
+    place.make()
+    times = [_START + (n * 7_919_000_000) % (3 * _DAY_US) for n in numbers]
+    columns = {
+        "user": pa.array([f"u{n % 5}" for n in numbers]),
+        "at": pa.array(times, pa.timestamp("us", "UTC")),
+        "id": pa.array([f"e{n}" for n in numbers]),
+        "amount": pa.array([n % 17 for n in numbers], pa.int64()),
+        "page": pa.array([f"/p{n % 3}" for n in numbers]),
+    }
+    pq.write_table(pa.table(columns), folder.path(path), filesystem=folder.filesystem)
+
+
+def _prepare(root: str, home: Path) -> Path:
+    folder = folder_at(root)
+    _write(folder, "events/a.parquet", range(200))
+    _write(folder, "events/b c+d.parquet", range(190, 300))
+    _write(folder, "late/x.parquet", range(300, 330))
+    home.mkdir()
+    (home / "job.yaml").write_text(JOB.format(root=root))
+    return home / "job.yaml"
+
+
+@pytest.mark.slow
+def test_as_on_a_disk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = _prepare(str(tmp_path / "data"), tmp_path / "local")
+    expected = life(Job.load(local), spark, str(tmp_path / "data" / "late"))
+    with served() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        root = make_bucket(environment, "shop")
+        job = _prepare(root, tmp_path / "remote")
+        command = [sys.executable, "-m", "tests.object_job", str(job), f"{root}/late"]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stderr[-5000:]
+        found = json.loads(done.stdout.splitlines()[-1])
+        for name, value in json.loads(json.dumps(expected)).items():
+            assert found[name] == value, name
+        bucket = folder_at(root)
+        left = {each: bucket.read(each) for each in bucket.files()}
+    pages = [each.read_bytes() for each in job.parent.rglob("*") if each.is_file()]
+    assert any(each.startswith("out/sessions/_delta_log/") for each in left)
+    assert any(each.startswith("out/_quality/") for each in left)
+    assert not [each for each in left if "_staging/" in each or "_temporary" in each]
+    everything = [done.stdout.encode(), done.stderr.encode(), *left.values(), *pages]
+    assert not [each for each in everything if SECRET.encode() in each]
+    assert "Ivy" not in done.stderr

@@ -1,0 +1,94 @@
+"""A server on loopback that speaks S3; as a program, the server itself."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import boto3
+
+#: Looked for in everything that runs leave behind.
+SECRET = "hunter2SecretOfTheStore"
+#: A bucket that a server can have from the beginning.
+MANY = "many"
+
+
+@contextmanager
+def served(files: int = 0) -> Iterator[dict[str, str]]:
+    """A server in a process of its own, and the environment that leads Amazon's libraries to it.
+
+    Args:
+        files: so many are in the bucket MANY.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.objects", str(port), str(files)],
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(port)
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": "keyOfTheStore",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+        }
+    finally:
+        server.kill()
+        server.wait()
+
+
+def make_bucket(environment: dict[str, str], name: str) -> str:
+    """A new bucket; its URL."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=environment["AWS_ENDPOINT_URL"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        region_name=environment["AWS_REGION"],
+    )
+    client.create_bucket(Bucket=name)
+    return f"s3://{name}"
+
+
+def names(files: int) -> list[str]:
+    """The files in MANY."""
+    return [f"sessions/date=2024-01-{n % 28 + 1:02}/{n:05}.parquet" for n in range(files)]
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError("the server does not start")
+
+
+def _serve(port: int, files: int) -> None:
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+    from moto.server import ThreadedMotoServer
+
+    if files:
+        store = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        store.create_bucket(MANY, "us-east-1")
+        for name in names(files):
+            store.put_object(MANY, name, b"x")
+    ThreadedMotoServer("127.0.0.1", port).start()
+    while True:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), int(sys.argv[2]))

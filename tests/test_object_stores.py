@@ -1,0 +1,70 @@
+"""The jars and settings that paths in S3 need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from backfill import object_stores
+from backfill.errors import SetupError
+from backfill.object_stores import AWS_SDK, hadoop_version, packages, with_object_stores
+
+_DOCS = Path(__file__).parent.parent / "docs" / "object-stores.md"
+_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+PACKAGES, EXCLUDES = "spark.jars.packages", "spark.jars.excludes"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in _VARIABLES:
+        monkeypatch.delenv(each, raising=False)
+
+
+def test_local_paths_need_nothing() -> None:
+    given = {"spark.x": "y"}
+    assert with_object_stores(given, ["/data", "s3", "file:/x", "gs://b", ""]) == given
+
+
+def test_the_jars_that_fit_are_added_to_those_of_the_user() -> None:
+    found = with_object_stores({PACKAGES: "a:b:1", EXCLUDES: "c:*"}, ["/data", "s3://b/x"])
+    assert found[PACKAGES].split(",") == ["a:b:1", *packages(hadoop_version())]
+    assert found[EXCLUDES].split(",")[:2] == ["c:*", "software.amazon.awssdk:bundle"]
+    assert "spark.hadoop.fs.s3a.endpoint" not in found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"spark.jars": "/x/hadoop-aws-3.5.0.jar"}, {PACKAGES: "org.apache.hadoop:hadoop-aws:3.5.0"}],
+)
+def test_jars_of_the_user_are_used(given: dict[str, str]) -> None:
+    found = with_object_stores(given, ["s3a://b"])
+    assert {name: found.get(name) for name in (*given, EXCLUDES)} == {**given, EXCLUDES: None}
+    assert found["spark.hadoop.fs.s3.impl"].endswith("S3AFileSystem")
+
+
+def test_the_server_and_the_region_are_those_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    own = {"spark.hadoop.fs.s3a.path.style.access": "false"}
+    found = with_object_stores(own, ["s3://b"])
+    assert found["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert found["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert found["spark.hadoop.fs.s3a.path.style.access"] == "false"
+
+
+def test_of_an_unknown_hadoop_the_jars_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_stores, "hadoop_version", lambda: "9.9.9")
+    with pytest.raises(SetupError, match=r"fit Hadoop 9\.9\.9 .*hadoop-aws:9\.9\.9"):
+        with_object_stores({}, ["s3://b"])
+
+
+def test_the_documentation_has_the_versions() -> None:
+    text = _DOCS.read_text()
+    for hadoop, sdk in AWS_SDK.items():
+        assert f"| {hadoop} | {sdk} |" in text
+    minor = pyspark.__version__.rpartition(".")[0]
+    assert f"| {minor} | {hadoop_version()} | {AWS_SDK[hadoop_version()]} |" in text
