@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
@@ -28,7 +29,7 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     configured = Config().get_catalog_config(name) or {}
     server = endpoint()
     # The library does not look for it where Amazon's do.
-    found = {"s3.endpoint": server} if server else {}
+    found: dict[str, Any] = {"s3.endpoint": server} if server else {}
     try:
         return load_catalog(name, **{**found, **configured, **options})
     except Exception as error:
