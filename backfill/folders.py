@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -274,7 +274,13 @@ class LocalFolder:
 
     def delete_all(self) -> None:
         """As `Folder` has it."""
-        shutil.rmtree(self.local, ignore_errors=True)
+
+        def fail(function: object, path: str, error: Any) -> None:
+            # Another process may delete the same.
+            if not isinstance(error[1], FileNotFoundError):
+                raise error[1]
+
+        shutil.rmtree(self.local, onerror=fail)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
-from benchmarks import counts
+from benchmarks import counts, updates
 from benchmarks.contenders import DUCKDB, DUCKDB_SLICES, POLARS
 from benchmarks.measure import run_once, session
 from benchmarks.scenarios import SCENARIOS
@@ -19,7 +19,14 @@ def main(name: str, number: str, source: str, out: str) -> None:
     scenario = next(each for each in (*SCENARIOS, TIMES) if each.name == name)
     contender = [scenario.ours, *(rival.contender for rival in scenario.rivals)][int(number)]
     # A JVM that a contender has no use for would count as its memory.
-    without = (DUCKDB, DUCKDB_SLICES, POLARS, counts.DUCKDB, counts.DUCKDB_EACH)
+    without = (
+        DUCKDB,
+        DUCKDB_SLICES,
+        POLARS,
+        counts.DUCKDB,
+        counts.DUCKDB_EACH,
+        updates.ONE_PROCESS,
+    )
     needless = contender in without
     spark = cast(SparkSession, None) if needless else session()
     run_once(spark, contender, Path(source), Path(out))

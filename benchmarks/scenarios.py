@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmarks import contenders as c
-from benchmarks import counts, data, joins, metrics, sliding
+from benchmarks import counts, data, joins, metrics, sliding, updates
 from benchmarks.contenders import Contender
 from benchmarks.data import Dataset
 
@@ -226,6 +226,14 @@ SCENARIOS = (
         dataset=data.QUARTER,
         ours=metrics.SEEN_IN_CENTS,
         rivals=(Rival(contender=metrics.FRAMES_IN_CENTS),),
+    ),
+    Scenario(
+        name="updates",
+        title="the panes that Flink sends of windows of an hour, in order of arrival",
+        dataset=data.ARRIVED,
+        ours=updates.OURS,
+        # Of one process, where ours has one for each core.
+        rivals=(Rival(contender=updates.ONE_PROCESS, at_least=1),),
     ),
     Scenario(
         name="job",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -152,7 +153,9 @@ def write_files(
             (writer.partitionBy(*folders) if folders else writer).parquet(folder.uri)
         files = _collect(folder, schema, partition_by)
     except BaseException:
-        folder.delete_all()
+        # That it can't be deleted, either, says nothing of what has failed.
+        with suppress(OSError, TableError):
+            folder.delete_all()
         raise
     return StagedFiles(name, run_id, folder, schema.to_json(), partition_by, files)
 

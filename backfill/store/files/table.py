@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,9 @@ from backfill.store.files.reading import read_files
 from backfill.store.files.record import read_record, recorded_by
 from backfill.store.files.stats import added_up
 from backfill.store.protocol import Commit, DataFile
+
+# Entries of a log that are read at a time.
+_AT_ONCE = 16
 
 
 class FilesVersion:
@@ -39,7 +43,9 @@ class FilesVersion:
     def commits(self) -> tuple[Commit, ...]:
         """As `Table` has it, as far as the log has them."""
         known = [each for each in self._log.versions() if each <= self.version]
-        return tuple(self._log.commit(each) for each in reversed(known))
+        # In an object store each is a request.
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return tuple(pool.map(self._log.commit, reversed(known)))
 
     def read(
         self, spark: SparkSession, files: Collection[str] | None = None, *, with_file: bool = False
