@@ -305,7 +305,7 @@ class ObjectFolder:
     @property
     def options(self) -> Mapping[str, str]:
         """As `Folder` has it."""
-        return {"allow_http": "true"} if (endpoint() or "").startswith("http://") else {}
+        return delta_options()
 
     def path(self, inside: str) -> str:
         """As `Folder` has it."""
@@ -437,6 +437,11 @@ def _s3(bucket: str) -> fs.FileSystem:
         allow_delayed_open=True,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=5),
     )
+
+
+def delta_options() -> dict[str, str]:
+    """What Delta's library has to be told to reach an object store."""
+    return {"allow_http": "true"} if (endpoint() or "").startswith("http://") else {}
 
 
 def endpoint() -> str | None:

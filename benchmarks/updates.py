@@ -1,4 +1,4 @@
-"""The history of updates: what Flink's panes of an hour were, event by event in order of arrival."""
+"""The history of updates: the panes that Flink sent of each hour, in order of arrival."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A job from its first run to its clean-up, as a program: on a disk and in an object store alike.
 
-`python -m tests.object_job JOB LATE` prints what it has made as JSON.
+`python -m tests.object_job JOB LATE JOB...` prints what it makes as JSON; the last jobs only run.
 """
 
 from __future__ import annotations
@@ -47,4 +47,7 @@ def _counts(result: Any) -> dict[str, Any]:
 if __name__ == "__main__":
     loaded = Job.load(sys.argv[1])
     conf = {"spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"}
-    print(json.dumps(life(loaded, session(conf=conf, paths=loaded.spec.paths), sys.argv[2])))
+    started = session(conf=conf, paths=loaded.spec.paths)
+    made = life(loaded, started, sys.argv[2])
+    made["others"] = [_counts(Job.load(each).run(started)) for each in sys.argv[3:]]
+    print(json.dumps(made))

@@ -10,6 +10,7 @@ from backfill.delta_log import actions, commit_name
 from backfill.errors import SourceError
 from backfill.events.delta_source import file_path, reason, table_root
 from backfill.events.model import Rewrite
+from backfill.folders import delta_options
 from backfill.printable import shown
 
 
@@ -42,7 +43,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
         )
     root = table_root(path)
     try:
-        files = PyFileSystem(DeltaStorageHandler(root))
+        files = PyFileSystem(DeltaStorageHandler(root, delta_options()))
         found = [_rewrite(files, root, version) for version in range(since + 1, until + 1)]
     except FileNotFoundError as error:
         raise SourceError(
@@ -65,7 +66,7 @@ def _rewrite(files: PyFileSystem, root: str, version: int) -> Rewrite | None:
     added: set[str] = set()
     removed: set[str] = set()
     with files.open_input_file(commit_name(version)) as commit:
-        lines = commit.read().decode().splitlines()
+        lines = commit.read().decode().split("\n")
     for kind, action in actions(lines, ("add", "remove")):
         if action.get("dataChange", True):
             return None

@@ -22,6 +22,7 @@ from backfill.columns import column
 from backfill.errors import SourceError
 from backfill.events.files import for_spark, local_path, place
 from backfill.events.model import InputFile, Statistics, whole_rows
+from backfill.folders import delta_options
 from backfill.printable import shown
 
 # Reader features that change nothing about how a live file is read.
@@ -62,7 +63,7 @@ def open_delta(path: str) -> DeltaFiles:
     """
     root = table_root(path)
     try:
-        table = DeltaTable(root)
+        table = DeltaTable(root, storage_options=delta_options())
         protocol, metadata = table.protocol(), table.metadata()
         features = set(protocol.reader_features or ()) - _HARMLESS - {"columnMapping"}
         if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":

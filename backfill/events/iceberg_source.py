@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from backfill.errors import SourceError, TableError
 from backfill.events.files import for_spark, place
 from backfill.events.model import InputFile, Rewrite, SourceOptions, whole_rows
+from backfill.folders import folder_at
 from backfill.iceberg.catalog import open_catalog
 from backfill.iceberg.failures import answering
 from backfill.iceberg.schema import store_schema
@@ -32,6 +33,7 @@ from backfill.iceberg.snapshots import (
     rewritten_name,
     snapshots,
 )
+from backfill.printable import first_line
 
 _SPARK = "Read it through Spark's catalog, as a source of format table"
 
@@ -134,28 +136,35 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
 
 def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     path = local_path(file.file_path)
-    if path is None:
-        raise _problem(
-            source,
-            "files of Iceberg tables have to be on a local or mounted disk so far",
-            _SPARK,
-        )
+    if path is None and not file.file_path.startswith(("s3:", "s3a:")):
+        problem = "files of Iceberg tables have to be on a local or mounted disk, or in S3"
+        raise _problem(source, problem, _SPARK)
     if file.file_format != FileFormat.PARQUET:
         raise _problem(source, f"its files have to be Parquet, and one is {file.file_format}")
     try:
-        status = os.stat(path)
-        absent = [
-            each for each in _partitions(table, file) if each not in pq.read_schema(path).names
-        ]
+        # An object of an Iceberg table is never written again, so its time says nothing.
+        status = None if path is None else os.stat(path)
+        absent = [each for each in _partitions(table, file) if each not in _columns(file)]
     except OSError as error:
-        raise _problem(source, f"a file cannot be read: {error.strerror}: {path}") from error
+        reason = error.strerror or first_line(error)
+        raise _problem(source, f"a file cannot be read: {reason}: {file.file_path}") from error
     if absent:
         raise _problem(
             source,
             f"a file does not have the column {absent[0]} itself, but only its folder does",
             "Rewrite the table's files, in Spark by CALL system.rewrite_data_files",
         )
+    if path is None or status is None:
+        return InputFile(file.file_path, file.file_size_in_bytes, 0)
     return InputFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _columns(file: DataFile) -> list[str]:
+    """Those in a file, which is opened."""
+    folder, _, name = (local_path(file.file_path) or file.file_path).rpartition("/")
+    place = folder_at(folder)
+    names: list[str] = pq.read_schema(place.path(name), filesystem=place.filesystem).names
+    return names
 
 
 def _partitions(table: Table, file: DataFile) -> list[str]:

@@ -152,9 +152,10 @@ class JobSpec:
     @property
     def paths(self) -> tuple[str, ...]:
         """What is read and written, as far as the file says it: local paths and URLs."""
-        sources = self.source.parts.values() or (self.source,)
-        lake = () if self.lake is None else (self.lake.options.get("warehouse", ""),)
-        return (*(each.path for each in sources), self.tables.uri, self.stream.path or "", *lake)
+        sources = [each.path for each in self.source.parts.values() or (self.source,)]
+        catalogs = [self.source.options, {} if self.lake is None else self.lake.options]
+        warehouses = [each["warehouse"] for each in catalogs if "warehouse" in each]
+        return (*sources, self.tables.uri, self.stream.path or "", *warehouses)
 
     @property
     def pages(self) -> Path:

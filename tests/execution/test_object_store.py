@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from backfill.folders import Folder, folder_at
@@ -19,20 +22,20 @@ from tests.object_job import life
 from tests.objects import SECRET, make_bucket, served
 
 JOB = """
-source: {{path: {root}/events, format: parquet}}
+source: {{{source}}}
 events: {{key: user, time: at, id: id}}
 windows:
   sessions:
     session: {{gap: 30m}}
     aggregates: {{events: count, revenue: sum(amount), pages: count_distinct(page)}}
-tables: {{path: {root}/out}}
+tables: {{path: {root}/{out}}}
 """
 _DAY_US = 86_400_000_000
 _START = 1_768_003_200_000_000  # 2026-01-10
 
 
 def _write(folder: Folder, path: str, numbers: range) -> None:
-    """Events of five users on three days, some at one time; two days' files, two of one day."""
+    """Events of five users on three days."""
     place = folder / path.rpartition("/")[0]
     place.make()
     times = [_START + (n * 7_919_000_000) % (3 * _DAY_US) for n in numbers]
@@ -52,8 +55,31 @@ def _prepare(root: str, home: Path) -> Path:
     _write(folder, "events/b c+d.parquet", range(190, 300))
     _write(folder, "late/x.parquet", range(300, 330))
     home.mkdir()
-    (home / "job.yaml").write_text(JOB.format(root=root))
+    source = f"path: {root}/events, format: parquet"
+    (home / "job.yaml").write_text(JOB.format(root=root, source=source, out="out"))
     return home / "job.yaml"
+
+
+def _in_tables(root: str, home: Path, environment: dict[str, str]) -> list[Path]:
+    """Jobs whose events are those of the first run, in a Delta and in an Iceberg table."""
+    bucket = folder_at(root)
+    files = [bucket.path(f"events/{each}.parquet") for each in ("a", "b c+d")]
+    events = ds.dataset(files, filesystem=bucket.filesystem).to_table()
+    write_deltalake(f"{root}/delta", events, storage_options=dict(bucket.options))
+    options = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"{root}/lake"}
+    catalog = load_catalog("lake", **options, **{"s3.endpoint": environment["AWS_ENDPOINT_URL"]})
+    catalog.create_namespace("raw")
+    catalog.create_table("raw.events", events.schema).append(events)
+    sources = {
+        "delta": f"path: {root}/delta, format: delta",
+        "iceberg": f"catalog: lake, format: iceberg, path: raw.events, options: {options}",
+    }
+    jobs = []
+    for name, source in sources.items():
+        path = home / f"{name}.yaml"
+        path.write_text(JOB.format(root=root, source=source, out=f"of_{name}"))
+        jobs.append(path)
+    return jobs
 
 
 @pytest.mark.slow
@@ -65,12 +91,15 @@ def test_as_on_a_disk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.M
             monkeypatch.setenv(name, value)
         root = make_bucket(environment, "shop")
         job = _prepare(root, tmp_path / "remote")
-        command = [sys.executable, "-m", "tests.object_job", str(job), f"{root}/late"]
+        others = _in_tables(root, job.parent, environment)
+        arguments = [job, f"{root}/late", *others]
+        command = [sys.executable, "-m", "tests.object_job", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr[-5000:]
         found = json.loads(done.stdout.splitlines()[-1])
         for name, value in json.loads(json.dumps(expected)).items():
             assert found[name] == value, name
+        assert found["others"] == [found["first"]] * len(others)
         bucket = folder_at(root)
         left = {each: bucket.read(each) for each in bucket.files()}
     pages = [each.read_bytes() for each in job.parent.rglob("*") if each.is_file()]
