@@ -12,11 +12,11 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from backfill.printable import first_line, shown
 #: The schemes of object stores, as Spark has them.
 SCHEMES = ("s3", "s3a", "gs", "abfss")
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 # What a library would take for something else: an escape, a slash, a query or a pattern.
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _MISREAD_IN_URL = re.compile(r"[%\\#?*\[\]{}\s]")
@@ -79,6 +79,9 @@ class Folder(Protocol):
     def path(self, inside: str) -> str:
         """A file in it, as its file system names it."""
 
+    def answering(self) -> AbstractContextManager[None]:
+        """Where `filesystem` is used: what an object store refuses becomes a TableError."""
+
     def make(self) -> None:
         """Makes it, where folders exist by themselves."""
 
@@ -105,13 +108,21 @@ class Folder(Protocol):
         """Writes a file, whole or not at all, and safe from a loss of power."""
 
     def move(self, moves: Mapping[str, str]) -> None:
-        """Moves files, which count as written now, to other paths in this folder."""
+        """Puts files, which count as written now, at other paths in this folder.
+
+        In an object store they are copied: the caller deletes the folder that they were in.
+        """
 
     def delete(self, paths: Iterable[str]) -> None:
         """Deletes files, as far as they exist."""
 
     def delete_all(self) -> None:
-        """Deletes it with all that is in it, if it exists."""
+        """Deletes it with all that is in it, or the file of its name, if it exists."""
+
+
+def is_url(path: str) -> bool:
+    """Whether the path begins with a scheme, such as `s3://`."""
+    return _URL.match(path) is not None
 
 
 def folder_at(path: str | os.PathLike[str], field: str = "tables.path") -> Folder:
@@ -125,7 +136,7 @@ def folder_at(path: str | os.PathLike[str], field: str = "tables.path") -> Folde
         TableError: a URL of something else, or a name that a library would misread.
     """
     text = os.fspath(path)
-    if not _URL.match(text):
+    if not is_url(text):
         local = Path(text).absolute()
         if _MISREAD.search(str(local)):
             raise TableError(
@@ -136,29 +147,43 @@ def folder_at(path: str | os.PathLike[str], field: str = "tables.path") -> Folde
                 way_out="Choose another folder.",
             )
         return LocalFolder(local)
-    parts = urlsplit(text)
-    if parts.scheme not in SCHEMES or not parts.hostname:
+    scheme, _, rest = text.partition("://")
+    bucket, *inside = rest.rstrip("/").split("/")
+    if scheme not in SCHEMES or not bucket:
         raise TableError(
             "must be a local folder, or a URL of an object store",
             field=field,
             value=shown(text),
             way_out=f"Write it like s3://bucket/folder; or with {', '.join(SCHEMES[1:])}",
         )
-    if parts.password or (parts.username and parts.scheme != "abfss"):
+    check_no_keys(text, field)
+    if _MISREAD_IN_URL.search(text) or ":" in bucket or {"", ".", ".."} & set(inside):
+        raise TableError(
+            "has something that a library would misread: one of % \\ # ? * [ ] { }, a space, "
+            "a port, or a part that is empty, . or ..",
+            field=field,
+            value=text,
+            way_out="Choose another folder.",
+        )
+    return ObjectFolder(f"{scheme}://{'/'.join([bucket, *inside])}")
+
+
+def check_no_keys(path: str, field: str) -> None:
+    """Refuses keys and passwords in a URL of an object store, which would be shown everywhere.
+
+    Raises:
+        TableError: there are some.
+    """
+    scheme, _, rest = path.partition("://")
+    before, at, _ = rest.rpartition("@")
+    # A container stands before the account.
+    if at and scheme in SCHEMES and (scheme != "abfss" or set(before) & set(":/@")):
         raise TableError(
             "has a key or a password in it",
             field=field,
-            value=shown(text),
+            value=shown(path),
             way_out="Give it in the environment instead, as in AWS_ACCESS_KEY_ID",
         )
-    if _MISREAD_IN_URL.search(text):
-        raise TableError(
-            "has a character that a library would misread: one of % \\ # ? * [ ] { } or a space",
-            field=field,
-            value=shown(text),
-            way_out="Choose another folder.",
-        )
-    return ObjectFolder(re.sub("/+$", "", text))
 
 
 @dataclass(frozen=True)
@@ -199,6 +224,10 @@ class LocalFolder:
         """As `Folder` has it."""
         return str(self.local / inside)
 
+    def answering(self) -> AbstractContextManager[None]:
+        """As `Folder` has it."""
+        return nullcontext()
+
     def make(self) -> None:
         """As `Folder` has it."""
         self.local.mkdir(parents=True, exist_ok=True)
@@ -207,13 +236,17 @@ class LocalFolder:
         """As `Folder` has it."""
         try:
             return sorted(os.listdir(self.local))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise TableError(
+                f"the folder can't be listed: {error.strerror}", field=str(self.local)
+            ) from error
 
     def files(self) -> dict[str, Found]:
         """As `Folder` has it."""
         found = {}
-        for folder, _, names in os.walk(self.local):
+        for folder, _, names in os.walk(self.local, onerror=_fail):
             inside = Path(folder).relative_to(self.local)
             for name in names:
                 each = _status(Path(folder, name))
@@ -274,13 +307,11 @@ class LocalFolder:
 
     def delete_all(self) -> None:
         """As `Folder` has it."""
-
-        def fail(function: object, path: str, error: Any) -> None:
+        if self.local.is_dir() and not self.local.is_symlink():
             # Another process may delete the same.
-            if not isinstance(error[1], FileNotFoundError):
-                raise error[1]
-
-        shutil.rmtree(self.local, onerror=fail)
+            shutil.rmtree(self.local, onerror=lambda function, path, error: _fail(error[1]))
+        else:
+            self.local.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -290,7 +321,7 @@ class ObjectFolder:
     uri: str
 
     def __str__(self) -> str:
-        return shown(self.uri)
+        return self.uri
 
     def __truediv__(self, inside: str) -> ObjectFolder:
         return ObjectFolder(f"{self.uri}/{inside}")
@@ -299,8 +330,11 @@ class ObjectFolder:
     def filesystem(self) -> fs.FileSystem:
         """As `Folder` has it."""
         scheme, bucket = urlsplit(self.uri)[:2]
-        with self._answering():
-            return _s3(bucket) if scheme in ("s3", "s3a") else fs.FileSystem.from_uri(self.uri)[0]
+        with self.answering():
+            if scheme not in ("s3", "s3a"):
+                return fs.FileSystem.from_uri(self.uri)[0]
+            region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+            return _s3(bucket, region, endpoint(), os.environ.get("AWS_ACCESS_KEY_ID"))
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -311,7 +345,7 @@ class ObjectFolder:
         """As `Folder` has it."""
         parts = urlsplit(self.uri)
         # Of abfss://container@account, the account is the file system's.
-        root = (parts.username or parts.hostname or "") + parts.path
+        root = parts.netloc.partition("@")[0] + parts.path
         return f"{root}/{inside}" if inside else root
 
     def is_within(self, path: str) -> bool:
@@ -353,23 +387,22 @@ class ObjectFolder:
 
     def read(self, inside: str) -> bytes:
         """As `Folder` has it."""
-        with self._answering(), self.filesystem.open_input_file(self.path(inside)) as file:
+        with self.answering(), self.filesystem.open_input_file(self.path(inside)) as file:
             content: bytes = file.read()
         return content
 
     def write(self, inside: str, content: bytes) -> None:
         """As `Folder` has it: an object is there when all of it has arrived."""
-        with self._answering(), self.filesystem.open_output_stream(self.path(inside)) as file:
+        with self.answering(), self.filesystem.open_output_stream(self.path(inside)) as file:
             file.write(content)
 
     def move(self, moves: Mapping[str, str]) -> None:
-        """As `Folder` has it: a copy within the store, and then the deletion."""
+        """As `Folder` has it."""
 
         def copy(pair: tuple[str, str]) -> None:
             self.filesystem.copy_file(*map(self.path, pair))
 
         self._each(copy, moves.items())
-        self.delete(moves)
 
     def delete(self, paths: Iterable[str]) -> None:
         """As `Folder` has it."""
@@ -382,12 +415,15 @@ class ObjectFolder:
 
     def delete_all(self) -> None:
         """As `Folder` has it."""
-        with self._answering(), suppress(FileNotFoundError):
-            self.filesystem.delete_dir(self.path(""))
+        with self.answering(), suppress(FileNotFoundError):
+            if self.filesystem.get_file_info(self.path("")).is_file:
+                self.filesystem.delete_file(self.path(""))
+            else:
+                self.filesystem.delete_dir(self.path(""))
 
     def _listed(self, *, recursive: bool) -> dict[str, fs.FileInfo]:
         root = self.path("")
-        with self._answering():
+        with self.answering():
             found = self.filesystem.get_file_info(
                 fs.FileSelector(root, allow_not_found=True, recursive=recursive)
             )
@@ -396,8 +432,12 @@ class ObjectFolder:
         return {each.path[len(root) + 1 :]: each for each in found}
 
     def _check_bucket(self, name: str) -> None:
-        """Nothing is in a bucket that does not exist, either."""
-        if self.filesystem.get_file_info(name).type == fs.FileType.NotFound:
+        """Tells a bucket that does not exist from an empty folder, as far as one may ask."""
+        try:
+            kind = self.filesystem.get_file_info(name).type
+        except OSError:
+            return
+        if kind == fs.FileType.NotFound:
             raise TableError(
                 "there is no such bucket or container",
                 field=str(self),
@@ -407,11 +447,12 @@ class ObjectFolder:
 
     def _each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         """What a request says about each, many at a time."""
-        with self._answering(), ThreadPoolExecutor(_AT_ONCE) as pool:
+        with self.answering(), ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(function, items))
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def answering(self) -> Iterator[None]:
+        """As `Folder` has it."""
         try:
             yield
         except FileNotFoundError:
@@ -424,9 +465,9 @@ class ObjectFolder:
             ) from error
 
 
-def _s3(bucket: str) -> fs.FileSystem:
-    server = endpoint()
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+@lru_cache(maxsize=8)
+def _s3(bucket: str, region: str | None, server: str | None, key: str | None) -> fs.FileSystem:
+    """One for all folders: each has connections and credentials of its own."""
     if region is None and server is None:
         region = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
@@ -441,12 +482,23 @@ def _s3(bucket: str) -> fs.FileSystem:
 
 def delta_options() -> dict[str, str]:
     """What Delta's library has to be told to reach an object store."""
-    return {"allow_http": "true"} if (endpoint() or "").startswith("http://") else {}
+    server = endpoint()
+    if server is None:
+        return {}
+    # For another server than Amazon's it takes only keys from the environment by itself.
+    found = {} if "AWS_ACCESS_KEY_ID" in os.environ else {"AWS_FORCE_CREDENTIAL_LOAD": "true"}
+    return {**found, "allow_http": "true"} if server.startswith("http://") else found
 
 
 def endpoint() -> str | None:
     """Of a server that speaks S3 and is not Amazon's, as Amazon's own libraries find it."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
+def _fail(error: BaseException) -> None:
+    """What is not listed would count as not there; only what has gone meanwhile is not."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def _status(path: Path) -> Found | None:

@@ -13,6 +13,7 @@ from backfill.errors import JobFileError
 from backfill.events import spark_errors
 from backfill.execution.execute import execute
 from backfill.execution.run_result import RunResult
+from backfill.folders import check_no_keys, is_url
 from backfill.ledger.state import states
 from backfill.planning.bots import check_not_streamed
 from backfill.planning.context import Progress
@@ -374,4 +375,5 @@ def _reason(given: str | None) -> str | None:
 def _late_paths(late: str | Path | None) -> list[str]:
     if late is None:
         return []
-    return [str(late) if names.is_url(str(late)) else str(Path(late).absolute())]
+    check_no_keys(str(late), "late")
+    return [str(late) if is_url(str(late)) else str(Path(late).absolute())]

@@ -67,6 +67,8 @@ class LaunchOutput:
         os.dup2(self._stderr, 2)
         os.close(self._stdout)
         if kind is None:
+            self._held += self._resolving or []
+            self._resolving = None
             self._started.set()
             self._pass_on()
         else:

@@ -16,12 +16,14 @@ import pyspark
 from backfill.errors import SetupError
 from backfill.folders import endpoint
 
+_S3A = "spark.hadoop.fs.s3a"
 _PACKAGES = "spark.jars.packages"
+_NAMING_JARS = ("spark.jars", _PACKAGES, "spark.driver.extraClassPath")
 _EXCLUDES = "spark.jars.excludes"
 # With Hadoop's own chain Spark would not find the profiles that all else here finds.
 _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 #: By the version of Hadoop that a Spark has, the version of Amazon's libraries that goes with it.
-AWS_SDK = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}
+AWS_SDK = {"3.4.2": "2.29.52", "3.4.3": "2.35.4", "3.5.0": "2.35.4"}
 _AWS_PARTS = ("s3", "s3-transfer-manager", "sts")
 # The bundle, and what Spark has already or S3A does not need.
 _UNUSED = (
@@ -45,22 +47,25 @@ def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[st
     Raises:
         SetupError: it is not known which jars fit this Spark.
     """
-    if not any(each.startswith(("s3:", "s3a:")) for each in paths):
+    jars = _has_jars(conf)
+    if not jars and not any(each.startswith(("s3:", "s3a:")) for each in paths):
         return dict(conf)
     found = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
-        "spark.hadoop.fs.s3a.aws.credentials.provider": _CHAIN,
     }
+    # Keys that Spark is given are found by Hadoop's own chain.
+    if f"{_S3A}.access.key" not in conf:
+        found[f"{_S3A}.aws.credentials.provider"] = _CHAIN
     server = endpoint()
     if server is not None:
-        found["spark.hadoop.fs.s3a.endpoint"] = server
-        found["spark.hadoop.fs.s3a.path.style.access"] = "true"
+        found[f"{_S3A}.endpoint"] = server
+        found[f"{_S3A}.path.style.access"] = "true"
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region is not None:
-        found["spark.hadoop.fs.s3a.endpoint.region"] = region
+        found[f"{_S3A}.endpoint.region"] = region
     found |= conf
-    if not _has_jars(conf):
+    if not jars:
         for name, own in ((_PACKAGES, packages(hadoop_version())), (_EXCLUDES, _UNUSED)):
             found[name] = ",".join([*filter(None, [conf.get(name)]), *own])
     return found
@@ -90,8 +95,8 @@ def hadoop_version() -> str:
 
 
 def _has_jars(given: Mapping[str, str]) -> bool:
-    named = (given.get(each, "") for each in ("spark.jars", _PACKAGES))
-    return any("hadoop-aws" in each for each in named) or bool(_jars("hadoop-aws-*.jar"))
+    named = (given.get(each, "") for each in _NAMING_JARS)
+    return any("aws" in each for each in named) or bool(_jars("hadoop-aws-*.jar"))
 
 
 def _jars(pattern: str) -> list[Path]:

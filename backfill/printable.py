@@ -2,6 +2,8 @@
 
 import re
 
+_LONGEST = 400
+
 
 def printable(text: str) -> str:
     """The text with control characters, line ends and direction marks written as escapes."""
@@ -12,7 +14,12 @@ def printable(text: str) -> str:
 
 def shown(path: str) -> str:
     """The path as it may be shown: without the user and password that a URL can carry."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "", path)
+    return re.sub(r"(?<=://)([^\s/@:]+:[^\s@]+|[^/@\s]*)@", "", path)
+
+
+def one_line(error: BaseException) -> str:
+    """A library's message of several lines, which say more and more exactly what is wrong."""
+    return shown(" ".join(str(error).split()))[:_LONGEST].rstrip(".") or type(error).__name__
 
 
 def first_line(error: BaseException) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.columns import column
-from backfill.errors import JobFileError, TableError, did_you_mean
+from backfill.errors import BackfillError, JobFileError, TableError, did_you_mean
 from backfill.ledger import versions
+from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE
 from backfill.lookups import Instant, KeyValues, Lookup
 from backfill.planning.context import Context, Progress, open_context
@@ -224,10 +225,26 @@ class PublishedRows:
     def _context(
         self, spark: SparkSession | None, progress: Progress, *, late: Sequence[str] = ()
     ) -> Context:
-        return open_context(self.spec, self.store, self._session(spark), progress, late=late)
+        return open_context(self.spec, self.store, self._session(spark, late), progress, late=late)
 
-    def _session(self, spark: SparkSession | None) -> SparkSession:
-        return spark or session(paths=self.spec.paths)
+    def paths(self, *late: str) -> list[str]:
+        """What the job reads and writes, for `backfill.spark.session`: local paths and URLs.
+
+        Args:
+            late: paths of late events that are to be given.
+        """
+        found = [*self.spec.paths, *late]
+        try:
+            table = self.store.open(next(iter(self.spec.windows)))
+            record = None if table is None else table.record
+        except BackfillError:
+            # Whatever needs the table says what is wrong with it.
+            return found
+        # Late events that were given before are inputs of every run.
+        return found if record is None else [*found, *late_of(record, self.spec.path.parent)]
+
+    def _session(self, spark: SparkSession | None, late: Sequence[str] = ()) -> SparkSession:
+        return spark or session(paths=self.paths(*late))
 
     def _known(self, name: str, known: list[str]) -> None:
         if name not in known:

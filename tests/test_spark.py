@@ -97,6 +97,10 @@ def test_what_ivy_says_of_jars_is_shown_only_of_a_failure(
         subprocess.run(["sh", "-c", resolved], check=True)
         time.sleep(0.3)
     assert capfd.readouterr().err == "on\n"
+    with LaunchOutput():
+        subprocess.run(["sh", "-c", "echo :: loading settings :: x; echo odd"], check=True)
+        time.sleep(0.3)
+    assert capfd.readouterr().err == ":: loading settings :: x\nodd\n"
     output = LaunchOutput()
     failing = "echo :: loading settings :: x; echo no jar; exit 1"
     with pytest.raises(subprocess.CalledProcessError), output:

@@ -36,7 +36,7 @@ def changes(
     from backfill.ledger.changes import first_changes
 
     loaded = Job.load(job)
-    found = loaded.changes(window, since, spark_session(spark, remote, loaded.spec.paths))
+    found = loaded.changes(window, since, spark_session(spark, remote, loaded.paths()))
     rows, counts = first_changes(found, limit)
     more = sum(counts.values()) > limit
     if as_json:

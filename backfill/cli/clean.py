@@ -23,7 +23,7 @@ def clean(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.clean(older_than, spark_session(spark, remote, loaded.spec.paths))
+    done = loaded.clean(older_than, spark_session(spark, remote, loaded.paths()))
     if as_json:
         tables = {
             name: {**asdict(each.removed), "compacted": each.compacted}

@@ -22,7 +22,7 @@ def expire(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.expire(spark_session(spark, remote, loaded.spec.paths))
+    done = loaded.expire(spark_session(spark, remote, loaded.paths()))
     if as_json:
         tables = {
             name: {**asdict(each), "before": iso_utc(each.before)} for name, each in done.items()

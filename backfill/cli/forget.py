@@ -31,7 +31,7 @@ def forget(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    session = spark_session(spark, remote, loaded.spec.paths)
+    session = spark_session(spark, remote, loaded.paths())
     done = loaded.forget(key, session, older_than=older_than, progress=tell)
     known = holders(loaded.spec)
     unchanged = [name for name in loaded.spec.windows if name not in known]

@@ -46,7 +46,7 @@ def plan(
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
     # The tables' logs say what expires, so no session is needed.
-    session = None if expire else spark_session(spark, remote, [*loaded.spec.paths, late or ""])
+    session = None if expire else spark_session(spark, remote, loaded.paths(late or ""))
     found = loaded.plan(
         session, **selection, recompute=recompute, late=late, expire=expire, progress=tell
     )

@@ -30,7 +30,7 @@ def recompute(
 
     loaded = Job.load(job)
     result = loaded.recompute(
-        spark_session(spark, remote, [*loaded.spec.paths, late or ""], checks=loaded.spec.checks),
+        spark_session(spark, remote, loaded.paths(late or ""), checks=loaded.spec.checks),
         late=late,
         publish_anyway=publish_anyway,
         progress=tell,

@@ -64,7 +64,7 @@ def _reconcile(
     loaded = Job.load(job)
     found = loaded.reconcile(
         window,
-        spark_session(spark, remote, loaded.spec.paths, checks=loaded.spec.checks),
+        spark_session(spark, remote, loaded.paths(), checks=loaded.spec.checks),
         checkpoint=checkpoint,
         sample=None if sample is None else _share(sample),
         progress=tell,

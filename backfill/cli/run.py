@@ -30,7 +30,7 @@ def run(
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
     result = loaded.run(
-        spark_session(spark, remote, loaded.spec.paths, checks=loaded.spec.checks),
+        spark_session(spark, remote, loaded.paths(), checks=loaded.spec.checks),
         **selection,
         publish_anyway=publish_anyway,
         progress=tell,

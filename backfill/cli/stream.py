@@ -42,7 +42,7 @@ def stream(
 
     loaded = Job.load(job)
     done = loaded.stream(
-        spark_session(spark, remote, loaded.spec.paths),
+        spark_session(spark, remote, loaded.paths()),
         to=to,
         files_per_batch=files_per_batch,
         watermark_delay=watermark_delay,

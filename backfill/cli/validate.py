@@ -30,7 +30,7 @@ def validate(
     loaded = Job.load(job)
     outcomes = loaded.validate(
         window,
-        spark_session(spark, remote, loaded.spec.paths, checks=loaded.spec.checks),
+        spark_session(spark, remote, loaded.paths(), checks=loaded.spec.checks),
         start=start,
         end=end,
         progress=tell,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -135,4 +136,7 @@ def _lifted(base: str, columns: tuple[str, ...]) -> str:
 
 def _identity(path: str) -> str:
     """What is equal for two paths of one file."""
-    return path if local_path(path) is None else os.path.realpath(path)
+    if local_path(path) is None:
+        # One store has both schemes.
+        return re.sub("^s3a:", "s3:", path)
+    return os.path.realpath(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +29,10 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     """
     configured = Config().get_catalog_config(name) or {}
     server = endpoint()
-    # The library does not look for it where Amazon's do.
-    found: dict[str, Any] = {"s3.endpoint": server} if server else {}
+    # The library does not look for these where Amazon's do.
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    named = {"s3.endpoint": server, "s3.region": region}
+    found: dict[str, Any] = {name: value for name, value in named.items() if value}
     try:
         return load_catalog(name, **{**found, **configured, **options})
     except Exception as error:

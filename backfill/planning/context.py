@@ -21,6 +21,7 @@ from backfill.ledger.reader import Reader
 from backfill.ledger.record import Input, Record
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.combining import COMBINED, Combining
+from backfill.printable import shown
 from backfill.spec import JobSpec
 from backfill.store import Store
 from backfill.time.spans import Span
@@ -156,7 +157,7 @@ def open_context(
         # Of a time when the job had one source: they are inputs that are gone now.
         before = []
     paths = tuple(dict.fromkeys([*before, *late]))
-    progress(f"opening {spec.source.path}")
+    progress(f"opening {shown(spec.source.path)}")
     source = open_source(spark, spec.source, late=paths)
     check_parts(source, [*spec.key, spec.time, *([spec.id] if spec.id else []), *spec.arrival])
     check_types(source, spec, records)

@@ -20,7 +20,7 @@ from backfill.bot_rules import Bots
 from backfill.engines import Engine
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import NAMED, EventRules, SourceOptions
-from backfill.folders import Folder, LocalFolder, folder_at
+from backfill.folders import Folder, LocalFolder, folder_at, is_url
 from backfill.quality.checks import Check
 from backfill.quality.store import PAGES
 from backfill.spec.checked_columns import check_columns
@@ -28,7 +28,6 @@ from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
 from backfill.spec.joins import join_windows
 from backfill.spec.metrics import metric_tables
-from backfill.spec.names import is_url
 from backfill.spec.settings import FileSource, JobFile, Source, Tables, context
 from backfill.spec.stream import Stream
 from backfill.store import DeltaStore, Store, iceberg_store

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
 from backfill.errors import JobFileError, TableError
-from backfill.folders import folder_at
+from backfill.folders import check_no_keys, folder_at, is_url
 from backfill.windows import AnyWindow, CountWindow, SessionWindow, by_place
 
 TABLES = frozenset({"builtin", "events", "quarantine", "reconciliation"})
 _WINDOW = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*", re.ASCII)
 _AGGREGATE = re.compile(r"[\w-]+")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _TAKEN = "is a name reserved for the tables' own columns"
 
 
@@ -123,16 +123,24 @@ def check_folder(path: str) -> str:
 def check_tables(path: str) -> str:
     """A folder on this machine, or in an object store."""
     if is_url(path):
-        try:
+        with _of_the_file():
             folder_at(path)
-        except TableError as error:
-            raise JobFileError(error.problem, value=error.value, way_out=error.way_out) from None
     return path
 
 
-def is_url(path: str) -> bool:
-    """Whether the path begins with a scheme, such as `s3a://`."""
-    return _URL.match(path) is not None
+def check_source_path(path: str) -> str:
+    """Where events are; without keys."""
+    with _of_the_file():
+        check_no_keys(path, "path")
+    return path
+
+
+@contextmanager
+def _of_the_file() -> Iterator[None]:
+    try:
+        yield
+    except TableError as error:
+        raise JobFileError(error.problem, value=error.value, way_out=error.way_out) from None
 
 
 def _is_ours(column: str) -> bool:

@@ -125,7 +125,7 @@ Aggregates = Annotated[
 class Source(Part):
     """Where the events are and how they are read."""
 
-    path: Text
+    path: Annotated[Text, AfterValidator(names.check_source_path)]
     format: Annotated[str, AfterValidator(_format)]
     ddl: Text | None = Field(None, alias="schema")
     options: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -150,7 +150,7 @@ class Source(Part):
 class FileSource(Part):
     """One of several sources."""
 
-    path: Text
+    path: Annotated[Text, AfterValidator(names.check_source_path)]
     format: Annotated[str, AfterValidator(_file_format)]
     ddl: Text | None = Field(None, alias="schema")
     options: dict[str, str] = Field(default_factory=dict, repr=False)

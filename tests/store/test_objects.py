@@ -201,10 +201,12 @@ def test_folders_are_alike(kind: str, tmp_path: Path, request: pytest.FixtureReq
     assert {name: each.size for name, each in folder.entries().items()} == {"a": 4, "b": 5}
     assert all(each.modified > before for each in folder.files().values())
     assert (folder.read("a"), (folder / "b").read("d/e")) == (b"4444", b"333")
-    folder.move({"b/d/e": "f/g=1/h", "a": "f/a"})
-    assert list(folder.files()) == ["b/c", "f/a", "f/g=1/h"]
+    folder.move({"b/d/e": "f/g=1/h", "b/c": "f/c"})
+    (folder / "b").delete_all()
+    assert list(folder.files()) == ["a", "f/c", "f/g=1/h"]
+    assert (folder.read("f/c"), folder.read("f/g=1/h")) == (b"22", b"333")
     (folder / "f").delete_all()
-    folder.delete(["b/c", "b/none"])
+    folder.delete(["a", "b/none"])
     assert folder.files() == {}
     assert folder.is_within(root)
     assert folder.is_within(f"{root}/top")
@@ -218,6 +220,20 @@ def test_a_store_that_refuses(bucket: str, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(TableError, match="the object store refuses, or does not answer") as error:
         DeltaStore(f"{bucket}/out").open("sessions")
     assert SECRET not in str(error.value)
+
+
+def test_keys_of_a_profile(
+    store: DeltaStore, publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {name: value for name, value in _keys().items() if "KEY" in name}
+    for name in keys:
+        monkeypatch.delenv(name)
+    lines = [f"{name.lower()} = {value}" for name, value in keys.items()]
+    (tmp_path / "credentials").write_text("\n".join(["[shop]", *lines, ""]))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "shop")
+    assert publish(by_hand(store, "r1", DATES[0])) == 0
+    assert content(store) == ["r1 2024-01-01"]
 
 
 def _keys() -> dict[str, str]:

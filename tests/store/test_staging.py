@@ -162,6 +162,14 @@ def test_types_that_delta_cannot_hold_are_named(spark: SparkSession, store: Delt
         "file:/tmp/x",
         "s3://bucket/a b",
         "s3://KEY:secret@bucket",
+        "s3://KEY:sec/ret@bucket/out",
+        "s3://bucket/./out",
+        "s3://bucket/../out",
+        "s3://bucket//out",
+        "s3://bucket:9000/out",
+        "s3://[bucket/out",
+        "S3://bucket/out",
+        "c:/out",
         "s3:///a",
         "/tmp/a%20b",
         "/tmp/a\\b",
@@ -171,6 +179,7 @@ def test_roots_that_cannot_serve_are_refused(root: str) -> None:
     with pytest.raises(TableError, match=r"tables\.path: ") as error:
         DeltaStore(root)
     assert "secret" not in str(error.value)
+    assert "sec/ret" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])

@@ -56,7 +56,8 @@ def live_with_statistics(folder: Folder, table: DeltaTable) -> tuple[DataFile, .
 
 
 def _count(folder: Folder, path: str) -> int:
-    count: int = pq.read_metadata(folder.path(path), filesystem=folder.filesystem).num_rows
+    with folder.answering():
+        count: int = pq.read_metadata(folder.path(path), filesystem=folder.filesystem).num_rows
     return count
 
 

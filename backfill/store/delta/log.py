@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from backfill.folders import Folder
-from backfill.printable import first_line
+from backfill.printable import one_line
 from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
@@ -54,7 +54,7 @@ class DeltaLog:
     """The log in a table's folder: `backfill.store.files.log.Log`."""
 
     may_have_files = True
-    #: The log on the disk shows every commit.
+    #: The log shows every commit.
     uncertain: Collection[str] = ()
 
     def __init__(self, folder: Folder) -> None:
@@ -127,7 +127,7 @@ class DeltaLog:
             else:
                 writing.exchange(below.table, staged, removed, properties, data_change)
         except (DeltaError, OSError) as error:
-            raise CommitFailedError(first_line(error)) from error
+            raise CommitFailedError(one_line(error)) from error
         return below.number + 1
 
     def restore(self, below: DeltaVersion, version: int, metadata: Mapping[str, str]) -> int:
@@ -136,5 +136,5 @@ class DeltaLog:
         try:
             below.table.restore(version, commit_properties=properties)
         except (DeltaError, OSError) as error:
-            raise CommitFailedError(first_line(error)) from error
+            raise CommitFailedError(one_line(error)) from error
         return below.number + 1

@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 
 from backfill.errors import TableError
 from backfill.folders import Folder
-from backfill.printable import first_line
+from backfill.printable import one_line
 from backfill.store.delta.entries import versions
 
 
@@ -27,7 +27,7 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
     except (DeltaError, ValueError, OSError) as error:
         at = "" if version is None else f" at version {version}"
         raise TableError(
-            f"the table cannot be read{at}: {first_line(error)}",
+            f"the table cannot be read{at}: {one_line(error)}",
             field=str(folder),
             way_out="`backfill history` lists its versions." if version is not None else None,
         ) from error

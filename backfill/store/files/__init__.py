@@ -1,1 +1,1 @@
-"""Tables of Parquet files in local folders: written by Spark, committed by a log."""
+"""Tables of Parquet files in folders: written by Spark, committed by a log."""

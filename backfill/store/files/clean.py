@@ -28,9 +28,10 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
     records = {
         name: found for name, found in records.items() if f"{RECORDS}/{name}" not in named_records
     }
-    for name in staged:
-        (folder / STAGING / name).delete_all()
-    folder.delete([*files, *(f"{RECORDS}/{name}" for name in records)])
+    for place, names in ((STAGING, staged), (RECORDS, records)):
+        for name in names:
+            (folder / place / name).delete_all()
+    folder.delete(files)
     size = sum(found.size for each in (staged, files, records) for found in each.values())
     return Cleaned(len(staged), len(files), len(records), size)
 

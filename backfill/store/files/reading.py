@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import nullcontext
 from functools import reduce
 
 import pyarrow.dataset as ds
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import column
 from backfill.errors import TableError
-from backfill.folders import Folder
+from backfill.folders import Folder, LocalFolder
 from backfill.session_conf import local_listing
 from backfill.store.files.log import Log, Version
 from backfill.store.files.schema import spark_schema
@@ -107,7 +108,8 @@ def _rows(
     if not paths:
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
         return spark.range(0).select(*nothing)
-    with local_listing(spark):
+    local = isinstance(folder, LocalFolder)
+    with local_listing(spark) if local else nullcontext():
         layout = {"recursiveFileLookup": "true"} if whole else {"basePath": folder.uri}
         rows = (
             spark.read.schema(schema)

@@ -89,8 +89,9 @@ class StagedFiles:
         if not self.files:
             return {}
         files = [self.folder.path(each.place) for each in self.files]
-        rows = ds.dataset(files, filesystem=self.folder.filesystem, format="parquet")
-        values = rows.to_table(columns=[column])[column]
+        with self.folder.answering():
+            rows = ds.dataset(files, filesystem=self.folder.filesystem, format="parquet")
+            values = rows.to_table(columns=[column])[column]
         return {str(each["values"]): each["counts"].as_py() for each in values.value_counts()}
 
 
@@ -153,9 +154,7 @@ def write_files(
             (writer.partitionBy(*folders) if folders else writer).parquet(folder.uri)
         files = _collect(folder, schema, partition_by)
     except BaseException:
-        # That it can't be deleted, either, says nothing of what has failed.
-        with suppress(OSError, TableError):
-            folder.delete_all()
+        _clear(folder)
         raise
     return StagedFiles(name, run_id, folder, schema.to_json(), partition_by, files)
 
@@ -178,13 +177,19 @@ def move_files(staged: StagedFiles, table_folder: Folder) -> None:
     table_folder.move(
         {f"{inside}/{each.place}": each.path for each in staged.files if each.place in waiting}
     )
-    staged.folder.delete_all()
+    _clear(staged.folder)
 
 
 def delete_files(staged: StagedFiles, table_folder: Folder, published: Collection[str]) -> None:
     """Deletes staged files, moved or not, except those that have been published."""
     table_folder.delete(each.path for each in staged.files if each.path not in published)
-    staged.folder.delete_all()
+    _clear(staged.folder)
+
+
+def _clear(folder: Folder) -> None:
+    """Deletes a staging folder if that can be done; what is left there, a clean-up takes later."""
+    with suppress(OSError, TableError):
+        folder.delete_all()
 
 
 def _check_columns(

@@ -57,7 +57,8 @@ def file_statistics(folder: Folder, path: str, columns: Mapping[str, str]) -> Fi
         TableError: the file cannot be read.
     """
     try:
-        footer = pq.read_metadata(folder.path(path), filesystem=folder.filesystem)
+        with folder.answering():
+            footer = pq.read_metadata(folder.path(path), filesystem=folder.filesystem)
     except (OSError, pa.ArrowException) as error:
         raise TableError(
             f"not a readable Parquet file: {error}", field=f"{folder}/{path}"
@@ -157,8 +158,9 @@ def added_up(folder: Folder, paths: Collection[str], column: str) -> int:
     """The sum of a column of whole numbers over files; 0 without files."""
     if not paths:
         return 0
-    files = ds.dataset(
-        [folder.path(each) for each in paths], filesystem=folder.filesystem, format="parquet"
-    )
-    batches = files.scanner(columns=[column]).to_batches()
-    return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)
+    with folder.answering():
+        files = ds.dataset(
+            [folder.path(each) for each in paths], filesystem=folder.filesystem, format="parquet"
+        )
+        batches = files.scanner(columns=[column]).to_batches()
+        return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)

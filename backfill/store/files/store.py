@@ -1,4 +1,4 @@
-"""Tables of files in local folders, whichever logs say which of the files are their rows."""
+"""Tables of files in folders, whichever logs say which of the files are their rows."""
 
 from __future__ import annotations
 
