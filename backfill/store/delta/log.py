@@ -14,7 +14,7 @@ from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
-from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
+from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, at_once, newest
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 
@@ -92,10 +92,11 @@ class DeltaLog:
         table = self.open()
         files = set() if table is None else set(table.live)
         records = set()
-        for version in self.versions():
-            changes = self.changes(version)
+        versions = self.versions()
+        for changes in at_once(self.changes, versions):
             files |= changes.added | changes.removed
-            run_id = self.commit(version).metadata.get(RECORD)
+        for commit in at_once(self.commit, versions):
+            run_id = commit.metadata.get(RECORD)
             if run_id:
                 records.add(run_id)
         return files, records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backfill.store.files.log import RECORD, RUN_ID, Log
+from backfill.store.files.log import RECORD, RUN_ID, Log, at_once
 from backfill.store.files.record import record_path
 from backfill.store.files.staging import StagedFiles, delete_files
 
@@ -13,10 +13,10 @@ def discard_files(staged: StagedFiles, log: Log) -> None:
         return
     files: set[str] = set()
     recorded = False
-    for version in log.versions():
-        metadata = log.commit(version).metadata
+    for commit in at_once(log.commit, log.versions()):
+        metadata = commit.metadata
         if metadata.get(RUN_ID) == staged.run_id:
-            files |= log.changes(version).added
+            files |= log.changes(commit.version).added
         recorded = recorded or metadata.get(RECORD) == staged.run_id
     delete_files(staged, log.folder, published=files)
     if not recorded:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill.store.files.log import Log, Version
+from backfill.store.files.log import Log, Version, at_once
 from backfill.store.files.reading import read_files
 from backfill.store.files.record import read_record, recorded_by
 from backfill.store.files.stats import added_up
 from backfill.store.protocol import Commit, DataFile
-
-# Entries of a log that are read at a time.
-_AT_ONCE = 16
 
 
 class FilesVersion:
@@ -43,9 +39,7 @@ class FilesVersion:
     def commits(self) -> tuple[Commit, ...]:
         """As `Table` has it, as far as the log has them."""
         known = [each for each in self._log.versions() if each <= self.version]
-        # In an object store each is a request.
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return tuple(pool.map(self._log.commit, reversed(known)))
+        return tuple(at_once(self._log.commit, reversed(known)))
 
     def read(
         self, spark: SparkSession, files: Collection[str] | None = None, *, with_file: bool = False
