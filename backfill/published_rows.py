@@ -232,6 +232,11 @@ class PublishedRows:
 
         Args:
             late: paths of late events that are to be given.
+
+        Example:
+            >>> job = Job.load(job_file)
+            >>> [path.rpartition("/")[2] for path in job.paths("late.csv")]
+            ['events.csv', 'out', 'late.csv']
         """
         found = [*self.spec.paths, *late]
         try:

@@ -154,7 +154,8 @@ class JobSpec:
         sources = [each.path for each in self.source.parts.values() or (self.source,)]
         catalogs = [self.source.options, {} if self.lake is None else self.lake.options]
         warehouses = [each["warehouse"] for each in catalogs if "warehouse" in each]
-        return (*sources, self.tables.uri, self.stream.path or "", *warehouses)
+        streams = [self.stream.path] if self.stream.path else []
+        return (*sources, self.tables.uri, *streams, *warehouses)
 
     @property
     def pages(self) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from backfill.folders import LocalFolder
 from backfill.quality.store import kept
 from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checks import check_reconciled
@@ -47,7 +48,7 @@ def test_builtin_checks(tmp_path: Path, result: Reconciled, expected: set[str]) 
     outcomes = check_reconciled(spec(tmp_path), result, "r1")
     assert {name for _, name in failed(outcomes)} == expected
     assert {each.table for each in outcomes} == {"reconciliation"}
-    assert [each["table"] for each in kept(tmp_path / "out")] == ["reconciliation"]
+    assert [each["table"] for each in kept(LocalFolder(tmp_path / "out"))] == ["reconciliation"]
 
 
 def test_limits_and_severities(tmp_path: Path) -> None:
