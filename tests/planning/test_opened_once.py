@@ -50,8 +50,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[Any]:
 
     watch(context, "open_source", lambda *_: "source")
     watch(context, "inputs_of", lambda *_: "inputs")
-    watch(log, "open_table", lambda folder, *_: folder.name)
-    watch(log, "read_commit", lambda folder, version: (folder.name, version))
+    watch(log, "open_table", lambda folder, *_: folder.local.name)
+    watch(log, "read_commit", lambda folder, version: (folder.local.name, version))
     return seen
 
 
