@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 from backfill.errors import SetupError
-from backfill.folders import endpoint
+from backfill.folders import endpoint, in_s3, region
 
 _S3A = "spark.hadoop.fs.s3a"
 _PACKAGES = "spark.jars.packages"
@@ -48,7 +48,7 @@ def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[st
         SetupError: it is not known which jars fit this Spark.
     """
     jars = _has_jars(conf)
-    if not jars and not any(each.startswith(("s3:", "s3a:")) for each in paths):
+    if not jars and not any(map(in_s3, paths)):
         return dict(conf)
     found = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
@@ -61,9 +61,9 @@ def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[st
     if server is not None:
         found[f"{_S3A}.endpoint"] = server
         found[f"{_S3A}.path.style.access"] = "true"
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if region is not None:
-        found[f"{_S3A}.endpoint.region"] = region
+    place = region()
+    if place is not None:
+        found[f"{_S3A}.endpoint.region"] = place
     found |= conf
     if not jars:
         for name, own in ((_PACKAGES, packages(hadoop_version())), (_EXCLUDES, _UNUSED)):

@@ -2,6 +2,9 @@
 
 import re
 
+#: The user and the password, or the two parts of an access key, in an address.
+KEYS = r"[^\s/@:]+:[^\s@]+"
+
 _LONGEST = 400
 
 
@@ -14,7 +17,7 @@ def printable(text: str) -> str:
 
 def shown(path: str) -> str:
     """The path as it may be shown: without the user and password that a URL can carry."""
-    return re.sub(r"(?<=://)([^\s/@:]+:[^\s@]+|[^/@\s]*)@", "", path)
+    return re.sub(rf"(?<=://)({KEYS}|[^/@\s]*)@", "", path)
 
 
 def one_line(error: BaseException) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import re
 
-from backfill.printable import printable
+from backfill.printable import KEYS, printable
 
 _LOGGER = logging.getLogger("backfill")
-# The user and the password, or the two parts of an access key, in an address.
-_CREDENTIALS = re.compile(r"://[^\s/@:]+:[^\s@]+@")
+_CREDENTIALS = re.compile(rf"://{KEYS}@")
 
 
 def log_progress(message: str) -> None:

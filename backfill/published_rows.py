@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -227,8 +227,11 @@ class PublishedRows:
     ) -> Context:
         return open_context(self.spec, self.store, self._session(spark, late), progress, late=late)
 
-    def paths(self, *late: str) -> list[str]:
+    def paths(self, *late: str) -> Iterator[str]:
         """What the job reads and writes, for `backfill.spark.session`: local paths and URLs.
+
+        Those of late events that were given before come last: a table's record has them, which is
+        read only then.
 
         Args:
             late: paths of late events that are to be given.
@@ -238,15 +241,15 @@ class PublishedRows:
             >>> [path.rpartition("/")[2] for path in job.paths("late.csv")]
             ['events.csv', 'out', 'late.csv']
         """
-        found = [*self.spec.paths, *late]
+        yield from (*self.spec.paths, *late)
         try:
             table = self.store.open(next(iter(self.spec.windows)))
             record = None if table is None else table.record
         except BackfillError:
             # Whatever needs the table says what is wrong with it.
-            return found
-        # Late events that were given before are inputs of every run.
-        return found if record is None else [*found, *late_of(record, self.spec.path.parent)]
+            return
+        if record is not None:
+            yield from late_of(record, self.spec.path.parent)
 
     def _session(self, spark: SparkSession | None, late: Sequence[str] = ()) -> SparkSession:
         return spark or session(paths=self.paths(*late))

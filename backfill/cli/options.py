@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +46,7 @@ Anyway = Annotated[
 def spark_session(
     settings: Sequence[str] | None,
     remote: str | None,
-    paths: Sequence[str] = (),
+    paths: Iterable[str] = (),
     *,
     checks: Checks | None = None,
 ) -> SparkSession:

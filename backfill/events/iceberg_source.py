@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from backfill.errors import SourceError, TableError
 from backfill.events.files import for_spark, place
 from backfill.events.model import InputFile, Rewrite, SourceOptions, whole_rows
-from backfill.folders import folder_at
+from backfill.folders import folder_at, in_s3
 from backfill.iceberg.catalog import open_catalog
 from backfill.iceberg.failures import answering
 from backfill.iceberg.schema import store_schema
@@ -136,7 +136,7 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
 
 def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     path = local_path(file.file_path)
-    if path is None and not file.file_path.startswith(("s3:", "s3a:")):
+    if path is None and not in_s3(file.file_path):
         problem = "files of Iceberg tables have to be on a local or mounted disk, or in S3"
         raise _problem(source, problem, _SPARK)
     if file.file_format != FileFormat.PARQUET:
@@ -144,10 +144,12 @@ def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     try:
         # An object of an Iceberg table is never written again, so its time says nothing.
         status = None if path is None else os.stat(path)
-        absent = [each for each in _partitions(table, file) if each not in _columns(file)]
+        wanted = _partitions(table, file)
+        known = _columns(file) if wanted else []
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise _problem(source, f"a file cannot be read: {reason}: {file.file_path}") from error
+    absent = [each for each in wanted if each not in known]
     if absent:
         raise _problem(
             source,

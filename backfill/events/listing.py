@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import SourceError
 from backfill.events.files import base_path, list_files, local_path
 from backfill.events.model import InputFile, SourceOptions
+from backfill.folders import same_scheme
 from backfill.printable import shown
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -137,6 +137,5 @@ def _lifted(base: str, columns: tuple[str, ...]) -> str:
 def _identity(path: str) -> str:
     """What is equal for two paths of one file."""
     if local_path(path) is None:
-        # One store has both schemes.
-        return re.sub("^s3a:", "s3:", path)
+        return same_scheme(path)
     return os.path.realpath(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 
 from backfill.errors import TableError
-from backfill.folders import endpoint
+from backfill.folders import endpoint, region
 from backfill.iceberg.failures import without
 from backfill.printable import first_line
 
@@ -28,10 +27,8 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
         TableError: it is not configured, or fails.
     """
     configured = Config().get_catalog_config(name) or {}
-    server = endpoint()
     # The library does not look for these where Amazon's do.
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    named = {"s3.endpoint": server, "s3.region": region}
+    named = {"s3.endpoint": endpoint(), "s3.region": region()}
     found: dict[str, Any] = {name: value for name, value in named.items() if value}
     try:
         return load_catalog(name, **{**found, **configured, **options})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import TableError
+from backfill.folders import same_scheme
 
 
 def snapshots(table: Table) -> list[Snapshot]:
@@ -127,7 +127,7 @@ def moved_files(table: Table, snapshot: Snapshot) -> Moved:
 
 def same_place(location: str) -> str:
     """A location in one way of several that writers have for it: of a local file its path."""
-    return local_path(location) or re.sub("^s3[an]:", "s3:", location)
+    return local_path(location) or same_scheme(location)
 
 
 def local_path(location: str) -> str | None:

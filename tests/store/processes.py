@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import time
 from collections.abc import Mapping, Sequence
 from itertools import count
 from multiprocessing.queues import Queue
@@ -11,9 +13,10 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 from backfill.errors import TableError
+from backfill.store.files.store import FileStore
 from tests.lake import store_in
-from tests.store.by_hand import by_hand, day, days, publish_to
-from tests.tables import paths_of, version_of
+from tests.store.by_hand import by_hand, content, day, days, publish_to
+from tests.tables import commits_of, paths_of, record_of, version_of
 
 # One process that has imported everything forks the others in milliseconds; one that has used
 # Spark or the Delta library must not.
@@ -65,3 +68,68 @@ def publish_for_ever(
             base=base,
             dates=days(dates[0], "2100-01-01"),
         )
+
+
+def check_first_runs(
+    store: FileStore,
+    root: Path | str,
+    dates: Sequence[str],
+    environment: Mapping[str, str] = {},
+) -> None:
+    """Processes create two tables: one each for a date of its own, one all for the same."""
+    barrier, results = context.Barrier(len(dates)), context.Queue()
+    processes = [
+        context.Process(
+            target=publish_dates,
+            args=(root, (date, "2024-02-01"), f"r{number}", barrier, results, environment),
+        )
+        for number, date in enumerate(dates)
+    ]
+    for process in processes:
+        process.start()
+    won = [results.get(timeout=120) for _ in range(len(dates) + 1)]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert content(store, "table0") == [f"r{n} {date}" for n, date in enumerate(dates)]
+    record = record_of(store, "table0")
+    assert record is not None
+    assert sorted(record["runs"]) == [f"r{n}" for n in range(len(dates))]
+    (winner,) = (run_id for name, run_id in won if name == "table1")
+    assert content(store, "table1") == [f"{winner} 2024-02-01"]
+    assert record_of(store, "table1") == {"runs": [winner]}
+
+
+def kill_one(
+    root: Path | str,
+    name: str,
+    dates: Sequence[str],
+    *,
+    after_s: float,
+    environment: Mapping[str, str] = {},
+) -> None:
+    """Kills a process that publishes, so long after it has begun to."""
+    ready = context.Event()
+    process = context.Process(target=publish_for_ever, args=(root, name, dates, ready, environment))
+    process.start()
+    assert ready.wait(60)
+    time.sleep(after_s)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(60)
+
+
+def check_newest(store: FileStore, dates: Sequence[str], seen: int) -> int:
+    """Whole, with its record, and no older than one that was seen; -1 where there is no table."""
+    version = version_of(store, "sessions")
+    if version is None:
+        assert seen == -1
+        return -1
+    assert version >= seen, "what was published stays"
+    commits = commits_of(store, "sessions")
+    assert [each.version for each in commits] == list(range(version, -1, -1))
+    assert content(store) == [f"{commits[0].metadata['run_id']} {each}" for each in dates]
+    record = record_of(store, "sessions")
+    assert record is not None
+    assert record["runs"] == [each.metadata["run_id"] for each in reversed(commits)]
+    return version

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.lake import store_in
 from tests.store.by_hand import content
-from tests.store.processes import context, publish_for_ever
-from tests.tables import commits_of, files_of, folder_of, record_of, version_of
+from tests.store.processes import check_newest, kill_one
+from tests.tables import files_of, folder_of
 
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
 
@@ -31,28 +28,10 @@ def test_killed_at_random_moments(tmp_path: Path, place: str) -> None:
         if kill >= least and seen > 4:
             break
         assert kill < 100, "the test must kill runs, not only starts"
-        ready = context.Event()
-        process = context.Process(target=publish_for_ever, args=(root, f"k{kill}", DATES, ready))
-        process.start()
-        assert ready.wait(60)
         # A catalog takes longer, and starts a connection first.
-        time.sleep(chance.uniform(0, 0.15 if place == "out" else 1.5))
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join(60)
-        version = version_of(store, "sessions")
-        if version is None:
-            assert seen == -1
-            continue
-        assert version >= seen, "what was published stays"
-        seen = version
-        commits = commits_of(store, "sessions")
-        assert [each.version for each in commits] == list(range(version, -1, -1))
-        run_id = commits[0].metadata["run_id"]
-        assert content(store) == [f"{run_id} {each}" for each in DATES]
-        record = record_of(store, "sessions")
-        assert record is not None
-        assert record["runs"] == [each.metadata["run_id"] for each in reversed(commits)]
+        after_s = chance.uniform(0, 0.15 if place == "out" else 1.5)
+        kill_one(root, f"k{kill}", DATES, after_s=after_s)
+        seen = check_newest(store, DATES, seen)
 
     folder = folder_of(store, "sessions")
     named = {file.path for v in range(seen + 1) for file in files_of(store, "sessions", version=v)}

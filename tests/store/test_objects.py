@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from backfill.store.iceberg.store import IcebergStore
 from tests.lake import options
 from tests.objects import MANY, SECRET, names, served
 from tests.store.by_hand import by_hand, content, day, publish_to
-from tests.store.processes import context, publish_dates, publish_for_ever
+from tests.store.processes import check_first_runs, check_newest, kill_one
 from tests.store.test_races import DAYS, race
 from tests.tables import commits_of, files_of, paths_of, record_of, version_of
 
@@ -111,54 +110,20 @@ def test_runs_at_once(either: FileStore, bucket: str) -> None:
 
 
 @pytest.mark.slow
-def test_processes_at_once(bucket: str, store: DeltaStore) -> None:
-    barrier, results = context.Barrier(3), context.Queue()
-    processes = [
-        context.Process(
-            target=publish_dates,
-            args=(store.root.uri, (DAYS[n], "2024-02-01"), f"r{n}", barrier, results, _keys()),
-        )
-        for n in range(3)
-    ]
-    for process in processes:
-        process.start()
-    won = [results.get(timeout=120) for _ in range(4)]
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert content(store, "table0") == [f"r{n} {DAYS[n]}" for n in range(3)]
-    (winner,) = (run_id for name, run_id in won if name == "table1")
-    assert content(store, "table1") == [f"{winner} 2024-02-01"]
+def test_processes_at_once(store: DeltaStore) -> None:
+    check_first_runs(store, store.root.uri, DAYS[:3], _keys())
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments(bucket: str, store: DeltaStore) -> None:
+def test_killed_at_random_moments(store: DeltaStore) -> None:
     chance = random.Random(4)
     seen = -1
     for kill in range(60):
         if kill >= 8 and seen > 2:
             break
-        ready = context.Event()
-        process = context.Process(
-            target=publish_for_ever, args=(store.root.uri, f"k{kill}", DATES, ready, _keys())
-        )
-        process.start()
-        assert ready.wait(60)
-        time.sleep(chance.uniform(0, 1))
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join(60)
-        version = version_of(store, "sessions")
-        if version is None:
-            assert seen == -1
-            continue
-        assert version >= seen, "what was published stays"
-        seen = version
-        commits = commits_of(store, "sessions")
-        assert content(store) == [f"{commits[0].metadata['run_id']} {each}" for each in DATES]
-        record = record_of(store, "sessions")
-        assert record is not None
-        assert record["runs"] == [each.metadata["run_id"] for each in reversed(commits)]
+        after_s = chance.uniform(0, 1)
+        kill_one(store.root.uri, f"k{kill}", DATES, after_s=after_s, environment=_keys())
+        seen = check_newest(store, DATES, seen)
     assert seen > 2, "the test must kill runs, not only starts"
     cleaned = store.clean("sessions", older_than_s=-60)
     assert cleaned.staged + cleaned.files + cleaned.records > 0

@@ -16,7 +16,7 @@ from backfill.store import StagedFiles
 from backfill.store.files.store import FileStore
 from tests.lake import store_in
 from tests.store.by_hand import by_hand, content, day
-from tests.store.processes import context, publish_dates
+from tests.store.processes import check_first_runs
 from tests.tables import commits_of, folder_of, paths_of, record_of
 
 Publish = Callable[..., int]
@@ -103,24 +103,4 @@ def test_of_runs_that_replace_the_same_file_one_wins(store: FileStore, publish: 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_processes(tmp_path: Path, place: str) -> None:
-    """Four create two tables: one each for a date of its own, one all for the same."""
-    barrier, results = context.Barrier(4), context.Queue()
-    processes = [
-        context.Process(
-            target=publish_dates,
-            args=(tmp_path / place, (DAYS[number], "2024-02-01"), f"r{number}", barrier, results),
-        )
-        for number in range(4)
-    ]
-    for process in processes:
-        process.start()
-    won = [results.get(timeout=60) for _ in range(5)]
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    store = store_in(tmp_path / place)
-    assert content(store, "table0") == [f"r{n} {DAYS[n]}" for n in range(4)]
-    assert sorted(record_of(store, "table0")["runs"]) == ["r0", "r1", "r2", "r3"]
-    (winner,) = (run_id for name, run_id in won if name == "table1")
-    assert content(store, "table1") == [f"{winner} 2024-02-01"]
-    assert record_of(store, "table1") == {"runs": [winner]}
+    check_first_runs(store_in(tmp_path / place), tmp_path / place, DAYS[:4])

@@ -8,13 +8,13 @@ from functools import cached_property
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from backfill.folders import Folder
+from backfill.folders import Folder, at_once
 from backfill.printable import one_line
 from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
-from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, at_once, newest
+from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from backfill.store.files.log import RECORD, RUN_ID, Log, at_once
+from backfill.folders import at_once
+from backfill.store.files.log import RECORD, RUN_ID, Log
 from backfill.store.files.record import record_path
 from backfill.store.files.staging import StagedFiles, delete_files
 

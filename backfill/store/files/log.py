@@ -6,19 +6,14 @@ log: that of a Delta table, or of an Iceberg table in a catalog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from backfill.errors import TableError
 from backfill.folders import Folder
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-_AT_ONCE = 16
 
 # The entries of a commit's metadata that the store makes itself.
 RUN_ID = "run_id"
@@ -172,12 +167,6 @@ class Log(Protocol):
         Raises:
             CommitFailedError: it could not be made.
         """
-
-
-def at_once(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """The results in order, some computed at a time: in an object store each is a request."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(function, items))
 
 
 def writer(commit: Commit) -> str:

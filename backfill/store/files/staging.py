@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
@@ -14,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
-from backfill.folders import Folder
+from backfill.folders import Folder, at_once
 from backfill.session_conf import session_conf
 from backfill.store.files.schema import delta_schema, primitive_columns
 from backfill.store.files.stats import added_up, file_statistics
@@ -23,8 +22,6 @@ from backfill.store.protocol import APART
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
 STAGING = "_staging"
 _APART_FILE = "apart-"
-# Each waits for the disk or the object store.
-_FOOTERS_AT_ONCE = 8
 
 # Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
 # proleptic Gregorian one, whatever Spark is set to do with old dates.
@@ -209,8 +206,7 @@ def _collect(
     }
     written = folder.files()
     data = [each for each in written if _is_data(each)]
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        footers = list(pool.map(lambda each: file_statistics(folder, each, columns), data))
+    footers = at_once(lambda each: file_statistics(folder, each, columns), data)
     files = [
         StagedFile(
             path=_final(place),

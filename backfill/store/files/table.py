@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill.store.files.log import Log, Version, at_once
+from backfill.folders import at_once
+from backfill.store.files.log import Log, Version
 from backfill.store.files.reading import read_files
 from backfill.store.files.record import read_record, recorded_by
 from backfill.store.files.stats import added_up

@@ -1,0 +1,158 @@
+"""Folders on the local disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.fs as fs
+
+from backfill.errors import TableError
+from backfill.folders.protocol import Found, together
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder on a local or mounted disk."""
+
+    local: Path
+
+    def __fspath__(self) -> str:
+        return str(self.local)
+
+    def __str__(self) -> str:
+        return str(self.local)
+
+    def __truediv__(self, inside: str) -> LocalFolder:
+        return LocalFolder(self.local / inside)
+
+    @property
+    def uri(self) -> str:
+        """As `Folder` has it."""
+        return str(self.local)
+
+    def is_within(self, path: str) -> bool:
+        """As `Folder` has it."""
+        return Path(path) in (self.local, *self.local.parents)
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """As `Folder` has it."""
+        return fs.LocalFileSystem()
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """As `Folder` has it."""
+        return {}
+
+    def path(self, inside: str) -> str:
+        """As `Folder` has it."""
+        return str(self.local / inside)
+
+    def answering(self) -> AbstractContextManager[None]:
+        """As `Folder` has it."""
+        return nullcontext()
+
+    def make(self) -> None:
+        """As `Folder` has it."""
+        self.local.mkdir(parents=True, exist_ok=True)
+
+    def names(self) -> list[str]:
+        """As `Folder` has it."""
+        try:
+            return sorted(os.listdir(self.local))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise TableError(
+                f"the folder can't be listed: {error.strerror}", field=str(self.local)
+            ) from error
+
+    def files(self) -> dict[str, Found]:
+        """As `Folder` has it."""
+        found = {}
+        for folder, _, names in os.walk(self.local, onerror=_fail):
+            inside = Path(folder).relative_to(self.local)
+            for name in names:
+                each = _status(Path(folder, name))
+                if each is not None:
+                    found[(inside / name).as_posix()] = each
+        return dict(sorted(found.items()))
+
+    def entries(self) -> dict[str, Found]:
+        """As `Folder` has it."""
+        found = {}
+        for name in self.names():
+            top = self.local / name
+            # Folders count as well: a run makes some before its first file.
+            inside = [_status(each) for each in (top, *top.rglob("*"))]
+            # Of a folder that a run moves or deletes meanwhile something is missing.
+            if None not in inside:
+                found[name] = together(each for each in inside if each is not None)
+        return found
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """As `Folder` has it."""
+        return [each for each in paths if not os.path.exists(self.local / each)]
+
+    def read(self, inside: str) -> bytes:
+        """As `Folder` has it."""
+        return (self.local / inside).read_bytes()
+
+    def write(self, inside: str, content: bytes) -> None:
+        """As `Folder` has it."""
+        path = self.local / inside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Hidden, and of this process alone.
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        for parent in (path.parent, path.parent.parent):
+            descriptor = os.open(parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def move(self, moves: Mapping[str, str]) -> None:
+        """As `Folder` has it."""
+        for source, target in moves.items():
+            to = self.local / target
+            to.parent.mkdir(parents=True, exist_ok=True)
+            os.utime(self.local / source)
+            (self.local / source).rename(to)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """As `Folder` has it."""
+        for each in paths:
+            (self.local / each).unlink(missing_ok=True)
+
+    def delete_all(self) -> None:
+        """As `Folder` has it."""
+        if self.local.is_dir() and not self.local.is_symlink():
+            # Another process may delete the same.
+            shutil.rmtree(self.local, onerror=lambda function, path, error: _fail(error[1]))
+        else:
+            self.local.unlink(missing_ok=True)
+
+
+def _fail(error: BaseException) -> None:
+    """What is not listed would count as not there; only what has gone meanwhile is not."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
+def _status(path: Path) -> Found | None:
+    """None where it has just gone."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return Found(0 if path.is_dir() else status.st_size, status.st_mtime)
