@@ -30,8 +30,15 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     # The library does not look for these where Amazon's do.
     named = {"s3.endpoint": endpoint(), "s3.region": region()}
     found: dict[str, Any] = {name: value for name, value in named.items() if value}
+    wanted = {**found, **configured, **options}
     try:
-        return load_catalog(name, **{**found, **configured, **options})
+        try:
+            return load_catalog(name, **wanted)
+        except Exception as error:
+            # Another run has made the catalog's own tables in the same moment.
+            if "already exists" not in str(error):
+                raise
+            return load_catalog(name, **wanted)
     except Exception as error:
         settings = {**configured, **options}
         problem = without(first_line(error), {k: str(v) for k, v in settings.items()})

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 from pyspark.sql import DataFrame, SparkSession
@@ -276,6 +277,41 @@ def test_of_two_first_writers_one_makes_the_table(store: IcebergStore) -> None:
     with pytest.raises(TableError, match="run r2 published version 0 meanwhile"):
         publish(replace="all", dates=None)
     assert content(store) == [f"r2 {DAYS[1]}"]
+
+
+def test_others_make_the_catalog_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(self: SqlCatalog) -> None:
+        monkeypatch.undo()
+        for _ in ("the other", "this one, which found nothing before"):
+            SqlCatalogBaseTable.metadata.create_all(self.engine, checkfirst=False)
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", overtaken)
+    store = lake(tmp_path / "lake")
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    assert content(store) == [f"r1 {DAYS[0]}"]
+    assert SqlCatalog.create_tables is not overtaken
+
+
+def test_others_make_the_namespace_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def overtaken(self: SqlCatalog, namespace: Any) -> bool:
+        seen.append(namespace)
+        if len(seen) == 2:
+            # The library has looked as well, and now the other makes it.
+            monkeypatch.undo()
+            lake(tmp_path / "lake").catalog.create_namespace("web")
+        return False
+
+    store = lake(tmp_path / "lake")
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", overtaken)
+    publish_to(store, by_hand(store, "r1", DAYS[0]))
+    assert content(store) == [f"r1 {DAYS[0]}"]
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("made", [True, False])

@@ -245,7 +245,12 @@ class IcebergLog:
         namespace = self.identifier[:-1]
         with answering(self.name, self.catalog):
             if not self.catalog.namespace_exists(namespace):
-                self.catalog.create_namespace_if_not_exists(namespace)
+                try:
+                    self.catalog.create_namespace_if_not_exists(namespace)
+                except Exception:
+                    # How a catalog fails where another run has just made it is its own affair.
+                    if not self.catalog.namespace_exists(namespace):
+                        raise
             if staged is None:
                 return self.catalog.create_table_transaction(self.identifier, Schema())
             schema = iceberg_schema(staged.schema)
