@@ -25,12 +25,14 @@ from backfill.planning.stages import Plan
 from backfill.progress import log_progress
 from backfill.published_tables import PublishedTables
 from backfill.reconciliation.checks import check_reconciled
+from backfill.reconciliation.job_joins import compare_join
 from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.stream_description import described
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
+from backfill.windows import JoinWindow
 
 
 class Job(PublishedTables):
@@ -333,7 +335,9 @@ class Job(PublishedTables):
         check_not_streamed(self.spec, "comparing with a stream")
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
-        found = compare_with(context, window, given, checkpoint=checkpoint, sample=sample)
+        joins = isinstance(self.spec.windows[window].window, JoinWindow)
+        compare = compare_join if joins else compare_with
+        found = compare(context, window, given, checkpoint=checkpoint, sample=sample)
         return replace(found, checks=check_reconciled(self.spec, found, context.run_id))
 
 

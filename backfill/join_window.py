@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 
 from backfill.errors import WindowError
@@ -111,6 +112,12 @@ class JoinWindow:
     def has_right(self) -> bool:
         """Whether a row has a right event."""
         return self.how in ("inner", "left", "full")
+
+    def showing(self, columns: Mapping[str, SideColumn]) -> JoinWindow:
+        """The same pairs with other columns."""
+        found = copy(self)
+        set_fields(found, columns=columns)
+        return found
 
     def own_columns(self, id: str | None) -> dict[str, tuple[str, str]]:
         """What tells a row's events, besides its time: for each column the side, and time or id.

@@ -57,6 +57,7 @@ def _reconcile(
     Options override the job file's stream section.
     """
     from backfill.job import Job
+    from backfill.windows import JoinWindow
 
     accepted = [each.strip() for each in accept.split(",") if each.strip()]
     check_acceptable(accepted)
@@ -72,15 +73,17 @@ def _reconcile(
         **settings,
     )
     ok = found.ok(accepted)
+    joins = isinstance(loaded.spec.windows[window].window, JoinWindow)
+    rows = "rows" if joins else "windows"
     if html is not None:
         from backfill.reconciliation.report import write_report
 
         now = dt.datetime.now(dt.timezone.utc)
-        write_report(html, found, job=str(job), now=now, time=iso_utc)
+        write_report(html, found, job=str(job), now=now, time=iso_utc, of=rows)
     if as_json:
         print_json(_document(found, ok))
     else:
-        _print(found, ZoneInfo(loaded.spec.timezone))
+        _print(found, rows, ZoneInfo(loaded.spec.timezone))
         print_failed(found.checks)
         if html is not None:
             print_line(f"\nReport: {html}")
@@ -168,17 +171,17 @@ def _windows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _print(found: Reconciled, zone: dt.tzinfo) -> None:
-    print_line(f"{found.matched:,} windows match, {len(found.differences):,} differ.\n")
+def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
+    print_line(f"{found.matched:,} {rows} match, {len(found.differences):,} differ.\n")
     if found.undecoded:
         print_line(f"{found.undecoded:,} rows of the stream could not be decoded.\n")
     if not found.differences:
         return
-    rows = [
-        (cause, f"{rows:,}", f"{sum(_proved(each, cause) for each in found.differences):,}")
-        for cause, rows in found.causes.items()
+    causes = [
+        (cause, f"{count:,}", f"{sum(_proved(each, cause) for each in found.differences):,}")
+        for cause, count in found.causes.items()
     ]
-    print_table(("cause", "differences", "proved"), rows, right=("differences", "proved"))
+    print_table(("cause", "differences", "proved"), causes, right=("differences", "proved"))
     print_line()
     shown = [
         (

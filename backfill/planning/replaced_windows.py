@@ -10,7 +10,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, START
+from backfill.columns import END, START, column
 from backfill.compute import Built
 
 _OTHER = "_other"
@@ -54,8 +54,8 @@ def match_rows(rows: DataFrame, built: Built, old_windows: ReplacedWindows, how:
 
 def of_keys(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
     """The rows whose key is among the others (`left_semi`), or is not (`left_anti`)."""
-    theirs = others.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in keys))
-    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]
+    theirs = others.select(*(column(each).alias(f"{_OTHER}{each}") for each in keys))
+    same = [column(each).eqNullSafe(column(f"{_OTHER}{each}")) for each in keys]
     return rows.join(theirs, reduce(and_, same, F.lit(True)), how)
 
 

@@ -20,16 +20,44 @@ _OF_REASON = {"late": "late", "before_epoch": "end_convention"}
 
 
 @dataclass(frozen=True)
+class Counted:
+    """Which events the batch counts; by default all.
+
+    Attributes:
+        first: of events that are copies of an earlier one, that one.
+        without: the numbers of those that it can't use.
+        filtered: pairs that it does not have are of no interest to the stream either: what follows
+            the stream's join keeps pairs by the same condition.
+        expired: whether a pair is past the batch's retention.
+    """
+
+    first: Mapping[int, int] = field(default_factory=dict)
+    without: Collection[int] = ()
+    filtered: bool = False
+    expired: Callable[[Pair], bool] = lambda pair: False
+
+    def pair(self, pair: Pair) -> Pair:
+        """The same pair of the events that are counted."""
+        left, right = pair
+        return (
+            None if left is None else self.first.get(left, left),
+            None if right is None else self.first.get(right, right),
+        )
+
+
+@dataclass(frozen=True)
 class KeyRows:
     """One key's rows.
 
     Attributes:
-        batch: the pairs of the join in batch.
+        batch: the pairs of the join in batch, as the events now give them.
+        table: the rows that the batch has; None: those of its pairs.
         stream: the rows that the stream wrote, as often as it did.
         events: the numbers of the key's events.
     """
 
     batch: list[Pair] = field(default_factory=list)
+    table: Counter[Row] | None = None
     stream: Counter[Row] = field(default_factory=Counter)
     events: list[int] = field(default_factory=list)
 
@@ -42,11 +70,13 @@ class Found:
         row: which.
         streams: the stream has it, and the batch has not.
         cause: of `backfill.causes`.
+        pair: its events; None where they are not known.
     """
 
     row: Row
     streams: bool
     cause: str
+    pair: Pair | None
 
 
 class JoinCauses:
@@ -57,6 +87,7 @@ class JoinCauses:
         replay: the join of these events.
         row: what identifies the row of a pair.
         spurious: events are emitted alone before their partners come.
+        counted: which events the batch counts.
     """
 
     def __init__(
@@ -66,7 +97,9 @@ class JoinCauses:
         replay: Callable[[Sequence[Event], Sequence[Event]], JoinReplayed],
         row: Callable[[Pair], Row],
         spurious: bool,
+        counted: Counted,
     ) -> None:
+        self._counted = counted
         self._sides = (left, right)
         self._replay = replay
         self._row = row
@@ -80,6 +113,11 @@ class JoinCauses:
         Args:
             keys: the keys that differ.
         """
+        found = self._of_pairs(keys)
+        return {key: self._of_table(keys[key], each) for key, each in found.items()}
+
+    def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
+        """What the stream has, and the batch's pairs have not, or the other way round."""
         first = _Replayed(self._replay(*self._sides))
         rest = {key: own for key, own in keys.items() if not self._gives(first, own)}
         found = {key: self._found(first, own) for key, own in keys.items() if key not in rest}
@@ -88,7 +126,7 @@ class JoinCauses:
         # Events of which the stream has no row may never have come there: then it has the rows
         # that the replay makes without them.
         missing = {each for own in rest.values() for each in self._absent(first, own)}
-        second = _Replayed(self._replay(*(_without(side, missing) for side in self._sides)))
+        second = _Replayed(self._replay(*(self._without(side, missing) for side in self._sides)))
         for key, own in rest.items():
             if missing & set(own.events) and self._gives(second, own):
                 found[key] = self._found(second, own, missing)
@@ -96,17 +134,47 @@ class JoinCauses:
                 found[key] = self._differing(own, lambda pair, streams: UNEXPLAINED)
         return found
 
+    def _of_table(self, own: KeyRows, found: list[Found]) -> list[Found]:
+        """The same for the rows that the batch has, where they are not those of its pairs."""
+        if own.table is None:
+            return found
+        known: dict[tuple[Row, bool], list[Found]] = defaultdict(list)
+        for each in found:
+            known[each.row, each.streams].append(each)
+        pairs = {self._row(each): each for each in own.batch}
+        rows = []
+        for streams, more in ((False, own.table - own.stream), (True, own.stream - own.table)):
+            for row, times in more.items():
+                rows += known[row, streams][:times]
+                pair = pairs.get(row)
+                gone = pair is not None and self._counted.expired(pair)
+                other = Found(row, streams, "retention" if gone else "missing_in_batch", pair)
+                rows += [other] * (times - len(known[row, streams]))
+        return rows
+
+    def _emitted(self, replayed: _Replayed, own: KeyRows) -> list[Pair]:
+        """What went downstream of a key, as pairs of events that are counted."""
+        pairs = [self._counted.pair(each) for each in replayed.of(own.events)]
+        if not self._counted.filtered:
+            return pairs
+        batch = set(own.batch)
+        return [each for each in pairs if each in batch]
+
     def _gives(self, replayed: _Replayed, own: KeyRows) -> bool:
-        return Counter(map(self._row, replayed.of(own.events))) == own.stream
+        return Counter(map(self._row, self._emitted(replayed, own))) == own.stream
 
     def _absent(self, replayed: _Replayed, own: KeyRows) -> Iterable[int]:
         """The events that no row of the stream can be of, though the replay has rows of them."""
         possible: dict[int, set[Row]] = defaultdict(set)
-        for pair in {*replayed.of(own.events), *own.batch}:
+        for pair in {*self._emitted(replayed, own), *own.batch}:
             for event in pair:
                 if event is not None:
                     possible[event] |= {self._row(pair), self._row(self._alone(event))}
         return (event for event, rows in possible.items() if not rows & own.stream.keys())
+
+    def _without(self, events: Sequence[Event], missing: Collection[int]) -> list[Event]:
+        first = self._counted.first
+        return [each for each in events if first.get(each.arrival, each.arrival) not in missing]
 
     def _alone(self, event: int) -> Pair:
         return (event, None) if event in self._left else (None, event)
@@ -114,7 +182,7 @@ class JoinCauses:
     def _found(
         self, replayed: _Replayed, own: KeyRows, missing: Collection[int] = ()
     ) -> list[Found]:
-        emitted = set(replayed.of(own.events))
+        emitted, batch = set(self._emitted(replayed, own)), set(own.batch)
         partners: dict[int, list[Pair]] = defaultdict(list)
         for pair in own.batch:
             if None not in pair:
@@ -139,6 +207,10 @@ class JoinCauses:
             if not streams:
                 return lost(pair)
             events = [each for each in pair if each is not None]
+            if any(each in self._counted.without for each in events):
+                return "missing_in_batch"
+            if pair in batch:
+                return "redelivered"
             if len(events) == 2:
                 return UNEXPLAINED
             for each in partners[events[0]]:
@@ -156,7 +228,7 @@ class JoinCauses:
         replayed: _Replayed | None = None,
     ) -> list[Found]:
         """The rows that one side has more often than the other, with their causes."""
-        emitted = [] if replayed is None else replayed.of(own.events)
+        emitted = [] if replayed is None else self._emitted(replayed, own)
         found = []
         of_batch = Counter(map(self._row, own.batch))
         for streams, more, pairs, others in (
@@ -169,9 +241,8 @@ class JoinCauses:
                 of_row[self._row(pair)].append(pair)
             for row, times in more.items():
                 known = of_row[row][:times]
-                causes = [cause(pair, streams) for pair in known]
-                causes += [UNEXPLAINED] * (times - len(known))
-                found += [Found(row, streams, each) for each in causes]
+                found += [Found(row, streams, cause(pair, streams), pair) for pair in known]
+                found += [Found(row, streams, UNEXPLAINED, None)] * (times - len(known))
         return found
 
 
@@ -189,10 +260,6 @@ class _Replayed:
     def of(self, events: Iterable[int]) -> list[Pair]:
         """The pairs of these events, which are all of a key."""
         return [pair for event in events for pair in self._of.get(event, ())]
-
-
-def _without(events: Sequence[Event], missing: Collection[int]) -> list[Event]:
-    return [each for each in events if each.arrival not in missing]
 
 
 def _overtaken(events: Sequence[Event]) -> set[int]:

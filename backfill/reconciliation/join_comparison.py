@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,13 @@ from pyspark.sql import functions as F
 from backfill.columns import TIME, column
 from backfill.errors import ColumnError, ReplayError
 from backfill.join_window import LEFT, RIGHT
-from backfill.joins.relations import in_time, related
-from backfill.joins.sides import Sides, check_has
+from backfill.joins.sides import check_has
 from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
-from backfill.reconciliation.join_causes import JoinCauses, KeyRows, Pair
+from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows, Pair
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event, JoinReplayed
-from backfill.within import Reach
 
 Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
 
@@ -31,28 +30,43 @@ MOST_EVENTS = 2_000_000
 _OURS, _BATCH, _STREAM = "_join_ours", "_join_batch", "_join_stream"
 #: Of an event: it is a record without a value, which is in no pair.
 SKIPPED = "_join_skipped"
+#: Of an event: the batch can't use it; and the arrival of the first of its copies.
+WITHOUT, FIRST = "_join_without", "_join_first"
+#: Of a pair: the arrivals of its events, as structs.
+LEFT_EVENT, RIGHT_EVENT = "_join_left_event", "_join_right_event"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JoinComparison:
     """A join in batch and the rows that a stream wrote.
 
     Attributes:
-        sides: the events, with SKIPPED.
-        stream: the rows.
-        arrival: columns that order the events of both sides.
-        reach: how much later than the left event the right one may be.
-        how: inner, left or full.
+        left, right: the events that the stream received: the key's columns, TIME, SKIPPED, perhaps
+            WITHOUT and FIRST, and the columns that are named by what follows.
+        on: the key's columns.
+        arrival: columns that tell the events of a side apart, and put those of both in order.
         partition, wall_clock: columns of both sides, if given.
+        batch: the rows of the batch.
+        pairs: the join of the events: the key's columns, LEFT_EVENT and RIGHT_EVENT.
+        columns: for each column of the rows the left and the right side's that it is of. Of two
+            that of the left event counts, where there is one.
+        stream: the rows that went downstream.
+        filtered: the stream's rows are filtered by the condition of the pairs.
+        expired: what is earlier is past the batch's retention, µs.
     """
 
-    sides: Sides
-    stream: DataFrame
+    left: DataFrame
+    right: DataFrame
+    on: tuple[str, ...]
     arrival: tuple[str, ...]
-    reach: Reach
-    how: str
     partition: str | None
     wall_clock: str | None
+    batch: DataFrame
+    pairs: DataFrame
+    columns: Mapping[str, tuple[str | None, str | None]]
+    stream: DataFrame
+    filtered: bool = False
+    expired: int | None = None
 
     def result(self, replaying: Replaying, spurious: bool) -> JoinReconciled:
         """What differs, and why.
@@ -61,9 +75,8 @@ class JoinComparison:
             replaying: replays the join of a left and a right side's events.
             spurious: events are emitted alone before their partners come.
         """
-        joined = self._joined()
-        names = self._names(joined)
-        ours, theirs = (each.select(*map(column, names)) for each in (joined, self.stream))
+        names = self._names()
+        ours, theirs = (each.select(*map(column, names)) for each in (self.batch, self.stream))
         both = ours.withColumn(_OURS, F.lit(True)).unionAll(theirs.withColumn(_OURS, F.lit(False)))
         rows = both.groupBy(*map(column, names)).agg(
             F.count_if(_OURS).alias(_BATCH), F.count_if(~F.col(_OURS)).alias(_STREAM)
@@ -73,29 +86,18 @@ class JoinComparison:
         if matched == batch == wrote:
             return JoinReconciled(matched, (), batch, wrote)
         differing = rows.where(F.col(_BATCH) != F.col(_STREAM))
-        keys = differing.select(*map(column, self.sides.on)).distinct().persist()
+        keys = differing.select(*map(column, self.on)).distinct().persist()
         try:
-            explained = self._explained(joined, names, keys, replaying, spurious)
+            explained = self._explained(names, keys, replaying, spurious)
         finally:
             keys.unpersist()
         return JoinReconciled(matched, explained, batch, wrote)
 
-    def _joined(self) -> DataFrame:
-        """The join in batch, with all columns of both sides."""
-        left, right = self._with_value()
-        sides = replace(self.sides, left=left, right=right)
-        return related(sides, in_time(self.reach), self.how, None)
-
-    def _with_value(self) -> tuple[DataFrame, DataFrame]:
-        """Both sides without what is skipped."""
-        kept = ~F.col(SKIPPED)
-        return self.sides.left.where(kept), self.sides.right.where(kept)
-
-    def _names(self, joined: DataFrame) -> list[str]:
+    def _names(self) -> list[str]:
         """The columns that are compared: the stream's."""
-        types = {field.name: field.dataType for field in joined.schema.fields}
+        types = {field.name: field.dataType for field in self.batch.schema.fields}
         theirs = {field.name: field.dataType for field in self.stream.schema.fields}
-        for name in self.sides.on:
+        for name in self.on:
             check_has("the stream", theirs, name, field="on")
         for name, type in theirs.items():
             check_has("the join", types, name, field="stream")
@@ -117,36 +119,33 @@ class JoinComparison:
         return list(theirs)
 
     def _explained(
-        self,
-        joined: DataFrame,
-        names: list[str],
-        keys: DataFrame,
-        replaying: Replaying,
-        spurious: bool,
+        self, names: list[str], keys: DataFrame, replaying: Replaying, spurious: bool
     ) -> tuple[JoinDifference, ...]:
         events = self._events()
         number = {(left, row["arrival"]): place for place, (left, row) in enumerate(events)}
-        near = partial(of_keys, others=keys, keys=self.sides.on, how="left_semi")
+        near = partial(of_keys, others=keys, keys=self.on, how="left_semi")
         details: dict[int, dict[str, Any]] = {}
         own: dict[str, KeyRows] = {}
-        for left, frame in zip((True, False), self._with_value(), strict=True):
-            for row in _rows(near(frame).select(*map(column, self._needed(left, names)))):
-                at = number[left, self._arrival(row)]
+
+        def of_key(row: Mapping[str, Any]) -> KeyRows:
+            return own.setdefault(self._key(row), KeyRows(table=Counter()))
+
+        for left, frame in ((True, self.left), (False, self.right)):
+            needed = self._needed(left, names)
+            for row in _rows(near(frame).where(~F.col(SKIPPED)).select(*map(column, needed))):
+                at = number[left, tuple(row[each] for each in self.arrival)]
                 details[at] = row
-                own.setdefault(self._key(row), KeyRows()).events.append(at)
-        renamed = dict(self.sides.added())
-        second = [renamed.get(each, each) for each in self.arrival]
-        for row in _rows(near(joined)):
-            pair = (
-                number.get((True, self._arrival(row))),
-                number.get((False, tuple(row[each] for each in second))),
-            )
-            own.setdefault(self._key(row), KeyRows()).batch.append(pair)
+                of_key(row).events.append(at)
+        for row in _rows(near(self.pairs)):
+            pair = number.get((True, row[LEFT_EVENT])), number.get((False, row[RIGHT_EVENT]))
+            of_key(row).batch.append(pair)
         values: dict[str, dict[str, Any]] = {}
-        for row in _rows(near(self.stream)):
-            wrote = {name: row[name] for name in names}
-            values[repr(wrote)] = wrote
-            own.setdefault(self._key(row), KeyRows()).stream[repr(wrote)] += 1
+        for ours, frame in ((True, self.batch), (False, self.stream)):
+            for row in _rows(near(frame.select(*map(column, names)))):
+                values[repr(row)] = row
+                table = of_key(row).table if ours else of_key(row).stream
+                assert table is not None
+                table[repr(row)] += 1
 
         def row_of(pair: Pair) -> str:
             row = self._row(pair, details, names)
@@ -160,29 +159,60 @@ class JoinComparison:
             replaying,
             row_of,
             spurious,
+            self._counted(events, number),
         )
+
+        def time(pair: Pair | None) -> int | None:
+            return None if pair is None else int(events[_first(pair)][1]["time"])
+
         return tuple(
-            JoinDifference(values[each.row], "stream" if each.streams else "batch", each.cause)
+            JoinDifference(
+                row=values[each.row],
+                side="stream" if each.streams else "batch",
+                cause=each.cause,
+                time=time(each.pair),
+            )
             for _, found in sorted(causes.of(own).items())
             for each in found
         )
 
     def _needed(self, left: bool, names: Sequence[str]) -> list[str]:
         """The columns of a side that the compared ones come from, and that identify an event."""
-        kept = [(name, name) for name in self.sides.columns[0]] if left else self.sides.added()
-        own = [old for old, new in kept if new in names]
-        return list(dict.fromkeys([*self.sides.on, *self.arrival, *own]))
+        own = [self.columns[each][0 if left else 1] for each in names]
+        return list(dict.fromkeys([*self.on, *self.arrival, *(each for each in own if each)]))
+
+    def _counted(
+        self,
+        events: Sequence[tuple[bool, dict[str, Any]]],
+        number: Mapping[tuple[bool, Any], int],
+    ) -> Counted:
+        """Which events the batch counts."""
+
+        def expired(pair: Pair) -> bool:
+            if self.expired is None:
+                return False
+            return bool(events[_first(pair)][1]["time"] < self.expired)
+
+        first = {
+            place: number[left, row["first"]]
+            for place, (left, row) in enumerate(events)
+            if row.get("first", row["arrival"]) != row["arrival"]
+        }
+        without = {place for place, (_, row) in enumerate(events) if row.get("without")}
+        return Counted(first, without, self.filtered, expired)
 
     def _events(self) -> list[tuple[bool, dict[str, Any]]]:
         """All events in the order of arrival, and whether they are the left side's."""
         found: list[tuple[bool, dict[str, Any]]] = []
-        for left, frame in ((True, self.sides.left), (False, self.sides.right)):
-            also = {"partition": self.partition, "wall_clock": self.wall_clock}
+        also = {"partition": self.partition, "wall_clock": self.wall_clock}
+        for left, frame in ((True, self.left), (False, self.right)):
+            own = {"without": WITHOUT, "first": FIRST}
+            own = {new: name for new, name in own.items() if name in frame.columns}
             chosen = frame.select(
-                F.struct(*map(column, self.sides.on)).alias("key"),
+                F.struct(*map(column, self.on)).alias("key"),
                 F.col(TIME).alias("time"),
                 F.struct(*map(column, self.arrival)).alias("arrival"),
-                *(column(name).alias(new) for new, name in also.items() if name is not None),
+                *(column(name).alias(new) for new, name in {**also, **own}.items() if name),
                 SKIPPED,
             )
             rows = _rows(chosen.limit(MOST_EVENTS + 1 - len(found)))
@@ -217,11 +247,8 @@ class JoinComparison:
             wall_clock=row.get("wall_clock"),
         )
 
-    def _arrival(self, row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[each] for each in self.arrival)
-
-    def _key(self, row: dict[str, Any]) -> str:
-        values = (row[each] for each in self.sides.on)
+    def _key(self, row: Mapping[str, Any]) -> str:
+        values = (row[each] for each in self.on)
         # As Spark sees them, -0.0 and 0.0 are equal.
         return repr([each + 0.0 if isinstance(each, float) else each for each in values])
 
@@ -230,10 +257,14 @@ class JoinComparison:
     ) -> dict[str, Any]:
         """The values that the join gives of a pair."""
         one, other = ({} if each is None else details[each] for each in pair)
-        row = {name: one.get(name) for name in self.sides.columns[0]}
-        row |= {new: other.get(old) for old, new in self.sides.added()}
-        row |= {name: (one or other)[name] for name in self.sides.on}
-        return {name: row[name] for name in names}
+
+        def value(name: str) -> Any:
+            left, right = self.columns[name]
+            if one and left is not None:
+                return one[left]
+            return other[right] if other and right is not None else None
+
+        return {name: value(name) for name in names}
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
@@ -243,6 +274,11 @@ def _rows(frame: DataFrame) -> list[dict[str, Any]]:
         for row in rows:
             row[each.name] = comparable(row[each.name], each.type)
     return rows
+
+
+def _first(pair: Pair) -> int:
+    """The left event, or the only one."""
+    return next(each for each in pair if each is not None)
 
 
 def _check_unique(events: Sequence[tuple[bool, dict[str, Any]]]) -> None:

@@ -19,11 +19,13 @@ class JoinDifference:
         side: "batch" or "stream", which has it.
         cause: of those that `reconcile` has, and `spurious`; `unexplained` where replaying the
             operator does not give the stream's rows of the key. All others are proved: it does.
+        time: of its left event, or of the only one that it has, µs; None where it is not known.
     """
 
     row: dict[str, Any]
     side: str
     cause: str
+    time: int | None
 
 
 @dataclass(frozen=True)

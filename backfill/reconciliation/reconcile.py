@@ -29,6 +29,7 @@ from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.marks import PLACES, names_places
 from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.parts import in_parts
+from backfill.reconciliation.published import published_table, sampled
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
 from backfill.reconciliation.same_time import interchangeable, numbered
@@ -38,7 +39,6 @@ from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.replay.triggering import delays, early_trigger
-from backfill.store import Table
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of
 from backfill.windows import (
@@ -57,7 +57,6 @@ from backfill.windows import (
 MOST_EVENTS = 500_000
 #: A part is about this share of what the driver would take: workers have less memory.
 _SHARES = 10
-_PARTS = 10_000
 
 
 def compare_with(
@@ -150,7 +149,7 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
 
     Raises:
         WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
-            metric's, or a join's.
+            metric's.
     """
     if isinstance(window, RollingWindow):
         raise WindowError(
@@ -159,13 +158,7 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
             value=str(window),
             way_out="Compare a sliding or hopping window of the job with the stream",
         )
-    if isinstance(window, JoinWindow):
-        raise WindowError(
-            "the rows of a join are not compared by windows",
-            field=f"joins.{name}",
-            value=str(window),
-            way_out="Call reconcile_join with the events of both sides and what the stream wrote",
-        )
+    assert not isinstance(window, JoinWindow)
     if isinstance(window, CountWindow) and window.per == "stream":
         raise WindowError(
             "windows of the whole stream are not compared with a stream's output",
@@ -174,18 +167,6 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
             way_out="In a job with key: [], a window per: key is the same, and is compared",
         )
     return window
-
-
-def published_table(context: Context, name: str) -> Table:
-    """A window's table.
-
-    Raises:
-        TableError: nothing is published, or the table is stale.
-    """
-    state = context.tables[name]
-    _ = state.settled
-    assert state.table is not None
-    return state.table
 
 
 class _Reconciling:
@@ -302,9 +283,7 @@ class _Reconciling:
         if interchangeable(self.window):
             batch, theirs = (numbered(each, keys, names) for each in (batch, theirs))
         if sample is not None:
-            share = round(sample * _PARTS)
-            part = F.pmod(F.xxhash64(*keys), F.lit(_PARTS)) < share if keys else F.lit(True)
-            batch, theirs = batch.where(part), theirs.where(part)
+            batch, theirs = (sampled(each, keys, sample) for each in (batch, theirs))
         return Sides(batch, theirs, keys, values)
 
     def _latest(self, stream: DataFrame) -> int:

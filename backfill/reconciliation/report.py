@@ -22,7 +22,13 @@ _WIDEST = 300
 
 
 def write_report(
-    path: Path, found: Reconciled, *, job: str, now: dt.datetime, time: Callable[[int], str]
+    path: Path,
+    found: Reconciled,
+    *,
+    job: str,
+    now: dt.datetime,
+    time: Callable[[int], str],
+    of: str = "windows",
 ) -> None:
     """Writes the page.
 
@@ -32,6 +38,7 @@ def write_report(
         job: the job file's name.
         now: when that was.
         time: µs as text.
+        of: what is compared.
     """
     # What comes from outside is escaped; and the page's policy forbids scripts besides.
     environment = Environment(
@@ -45,6 +52,7 @@ def write_report(
     total = found.matched + differing
     page = environment.get_template("report.html.j2").render(
         window=found.window,
+        of=of,
         job=job,
         made=f"{now:%Y-%m-%d %H:%M} UTC",
         ordered=found.ordered,

@@ -134,7 +134,7 @@ def received(
         partition.cast("string").alias(PARTITION),
         arrivals.place.cast("bigint").alias(PLACE),
         batch.cast("bigint").alias(_BATCH),
-        *([_processed(context, usable, wall_clock).alias(WALL_CLOCK)] if wall_clock else []),
+        *([processed(context, usable, wall_clock).alias(WALL_CLOCK)] if wall_clock else []),
         id.alias(_ID),
         *(value.alias(name) for name, value in columns.items()),
         *(column(name).alias(f"_arrival{i}") for i, name in enumerate(names) if others),
@@ -191,7 +191,7 @@ def _floored(most: int | None, delay: int, grain: int) -> int:
     return 0 if most is None else max(0, (most - delay) // grain * grain)
 
 
-def _processed(context: Context, events: DataFrame, name: str) -> Column:
+def processed(context: Context, events: DataFrame, name: str) -> Column:
     """When an event was processed, µs; in the format of event times, where it is no timestamp."""
     if name not in events.columns:
         raise ColumnError(

@@ -8,14 +8,20 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import names_of
+from backfill.columns import column, names_of
 from backfill.engines import ENGINES
 from backfill.errors import ReplayError, WindowError
 from backfill.join_window import LEFT, RIGHT
 from backfill.joins.merging import usable
+from backfill.joins.relations import in_time, related
 from backfill.joins.sides import both_sides, check_has, naming
 from backfill.operators.rule_inputs import predicate
-from backfill.reconciliation.join_comparison import SKIPPED, JoinComparison
+from backfill.reconciliation.join_comparison import (
+    LEFT_EVENT,
+    RIGHT_EVENT,
+    SKIPPED,
+    JoinComparison,
+)
 from backfill.reconciliation.join_result import JoinReconciled
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.window_arguments import predicate_text
@@ -158,8 +164,28 @@ def reconcile_join(
         sides = replace(sides, left=left, right=right)
     read = predicate_text(skipped, field="skipped", example="payload IS NULL")
     left, right = _marked(sides.left, LEFT, read), _marked(sides.right, RIGHT, read)
-    sides = replace(sides, left=left, right=right)
-    comparison = JoinComparison(sides, stream, arrived, reach, how, partition, wall_clock)
+    kept = replace(sides, left=left.where(~F.col(SKIPPED)), right=right.where(~F.col(SKIPPED)))
+    joined = related(kept, in_time(reach), how, None)
+    renamed = dict(sides.added())
+    comparison = JoinComparison(
+        left=left,
+        right=right,
+        on=sides.on,
+        arrival=arrived,
+        partition=partition,
+        wall_clock=wall_clock,
+        batch=joined,
+        pairs=joined.select(
+            *map(column, sides.on),
+            F.struct(*map(column, arrived)).alias(LEFT_EVENT),
+            F.struct(*(column(renamed.get(each, each)) for each in arrived)).alias(RIGHT_EVENT),
+        ),
+        columns={
+            **{name: (name, name if name in sides.on else None) for name in sides.columns[0]},
+            **{new: (None, old) for old, new in sides.added()},
+        },
+        stream=stream,
+    )
     return comparison.result(replaying, bool(spurious))
 
 

@@ -218,7 +218,13 @@ class Stream(Part):
     )
     emit_interval: Lateness | None = Field(
         default=None,
-        description="Kafka Streams: how often it looks for windows to emit on close, such as 1s.",
+        description="Kafka Streams: how often it looks for windows to emit on close, or for events "
+        "without a partner, such as 1s.",
+    )
+    spurious: Flag | None = Field(
+        default=None,
+        description="Kafka Streams, joins: whether an event is written alone before its partner "
+        "comes, as before 3.1 and with JoinWindows.of.",
     )
     drained: Flag | None = Field(
         default=None,

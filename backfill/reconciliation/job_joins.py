@@ -1,0 +1,351 @@
+"""A published table of a join compared with what a streaming join wrote: what differs, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import and_
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.causes import UNEXPLAINED
+from backfill.columns import EVENT_TIME, REASON, TIME, column, key_name
+from backfill.cutting import dimensions_of, sides_of, slice_events
+from backfill.definition import Definition
+from backfill.errors import ColumnError, JobFileError, ReplayError
+from backfill.events import normalise
+from backfill.events.failures import spark_errors
+from backfill.join_window import LEFT, RIGHT, JoinWindow, SideColumn
+from backfill.operators.rule_inputs import predicate
+from backfill.planning.context import Context
+from backfill.reconciliation.case import Explanation
+from backfill.reconciliation.decoders.values import converted
+from backfill.reconciliation.join_comparison import (
+    FIRST,
+    LEFT_EVENT,
+    RIGHT_EVENT,
+    SKIPPED,
+    WITHOUT,
+    JoinComparison,
+)
+from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
+from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.published import published_table, sampled
+from backfill.reconciliation.result import Explained, Reconciled
+from backfill.reconciliation.rows import Row
+from backfill.reconciliation.sources import processed
+from backfill.reconciliation.stream_description import StreamDescription
+from backfill.reconciliation.stream_files import Steps, read_written
+from backfill.replay import Event, JoinReplayed, replay_join
+from backfill.time.durations import Fixed
+
+#: Of an event: its number in the source; when it was, as a time; and when it was processed, µs.
+_NUMBER, _AT, _WALL_CLOCK = "_join_number", "_join_at", "_join_wall_clock"
+#: Settings of a stream that are of its join.
+_SETTINGS = ("grace", "spurious", "emit_interval", "store", "watermark_delay")
+_BAD = "_join_problem"
+
+
+def compare_join(
+    context: Context,
+    name: str,
+    given: StreamDescription,
+    *,
+    checkpoint: str | None,
+    sample: float | None,
+) -> Reconciled:
+    """Reads what a streaming join wrote, and compares a join's table with it.
+
+    Args:
+        context: of the job.
+        name: the join's.
+        given: where the output is, and the operator's settings.
+        checkpoint: of a Spark query, which joins have none.
+        sample: the share of keys that is looked at.
+
+    Raises:
+        TableError: nothing is published, or the table is stale.
+        JobFileError: a setting is of no use here, or the order of arrival is not known.
+        ReplayError: the engine has no such join.
+    """
+    window = context.spec.windows[name].window
+    assert isinstance(window, JoinWindow)
+    if checkpoint is not None:
+        raise JobFileError(
+            "is of a Spark query, and joins are compared with Kafka Streams or Flink",
+            field="checkpoint",
+            value=checkpoint,
+            way_out="Leave it out",
+        )
+    return _JoinOfJob(context, name, window, given).compared(sample)
+
+
+@dataclass(frozen=True)
+class _JoinOfJob:
+    """One comparison."""
+
+    context: Context
+    name: str
+    window: JoinWindow
+    given: StreamDescription
+
+    def compared(self, sample: float | None) -> Reconciled:
+        """As `compare_join`."""
+        settings, reach = self._checked_settings(), self.window.within
+        self._check_condition()
+
+        def replaying(left: Sequence[Event], right: Sequence[Event]) -> JoinReplayed:
+            return replay_join(
+                left,
+                right,
+                within=(Fixed(-reach.low), Fixed(reach.high)),
+                engine=self.context.spec.engine.name,
+                how=self.window.how,
+                **settings,
+            )
+
+        # Whatever is wrong with the settings is said before anything is computed.
+        replaying([], [])
+        _ = self._arrival
+        context, keys = self.context, self.context.spec.key
+        state = context.tables[self.name]
+        table = published_table(context, self.name).read(context.spark)
+        stream, undecoded = self._stream(table)
+        batch = table.select(*map(column, stream.columns))
+        if sample is not None:
+            batch, stream = (sampled(each, keys, sample) for each in (batch, stream))
+        received = self._received()
+        kept = received.persist()
+        try:
+            left, right = (self._side(kept, each) for each in (LEFT, RIGHT))
+            comparison = JoinComparison(
+                left=left,
+                right=right,
+                on=keys,
+                arrival=self._order,
+                partition=self._partition,
+                wall_clock=None if self._wall_clock is None else _WALL_CLOCK,
+                batch=batch,
+                pairs=self._pairs(kept),
+                columns=self._columns,
+                stream=stream,
+                filtered=self.window.where is not None,
+                expired=context.limit(None if state.record is None else state.record.horizon),
+            )
+            found = comparison.result(replaying, bool(settings.get("spurious")))
+        finally:
+            kept.unpersist()
+        return self._result(found, undecoded)
+
+    def _result(self, found: JoinReconciled, undecoded: int) -> Reconciled:
+        """The same in the form that other comparisons have: a difference for each row."""
+        keys = self.context.spec.key
+        times = [each.time for each in found.differences if each.time is not None]
+        # Nobody knows when the events of an unexplained row were.
+        other = min(times, default=0)
+
+        def explained(each: JoinDifference) -> Explained:
+            time = other if each.time is None else each.time
+            values = {name: value for name, value in each.row.items() if name not in keys}
+            rows = (Row(time, time, values),)
+            difference = Difference(*((rows, ()) if each.side == "batch" else ((), rows)))
+            proved = each.cause != UNEXPLAINED
+            key = tuple(each.row[name] for name in keys)
+            return Explained(key, difference, Explanation((each.cause,), proved, {}))
+
+        return Reconciled(
+            self.name,
+            found.matched,
+            [explained(each) for each in found.differences],
+            found.batch,
+            found.stream,
+            True,
+            undecoded,
+        )
+
+    def _checked_settings(self) -> dict[str, Any]:
+        """Those of the replay."""
+        if self.given.options.format != "table":
+            raise JobFileError(
+                "the output of a join is read as a table, of the columns that the join's table has",
+                field="stream.format",
+                value=self.given.options.format,
+                way_out="Use table; rename what has other names with columns: theirs=ours",
+            )
+        given = {k: v for k, v in self.given.settings.items() if v is not None}
+        given.pop("wall_clock", None)
+        for name, value in given.items():
+            if name not in _SETTINGS:
+                raise JobFileError(
+                    "is no setting of a join",
+                    field=f"stream.{name}",
+                    value=value,
+                    way_out=f"Leave it out; a join takes {', '.join(_SETTINGS)} and wall_clock",
+                )
+        return given
+
+    def _check_condition(self) -> None:
+        """A stream's join has no condition; what follows it can filter pairs, and only pairs."""
+        if self.window.where is not None and self.window.how != "inner":
+            raise ReplayError(
+                "no streaming join has a condition of its own, so an event whose partners all fail "
+                "it is not alone in the stream",
+                field=f"joins.{self.name}.where",
+                value=self.window.where,
+                way_out="Compare an inner join, or a join without where",
+            )
+
+    @cached_property
+    def _arrival(self) -> tuple[str, ...]:
+        """The columns that put the events of both sides in the order of their arrival."""
+        spec = self.context.spec
+        names = spec.arrival or self.context.source.arrival
+        if not names:
+            problem = "is needed to compare a join: the order in which its events arrived"
+        elif len(names) == 1 or not (spec.source.parts or spec.engine.name == "flink"):
+            return names
+        elif spec.source.parts:
+            problem = "must be one column, for the order in which events of two sources arrived"
+        else:
+            problem = "must be one column, for the watermark depends on the order of all partitions"
+        raise JobFileError(
+            problem,
+            field="events.arrival",
+            value=list(names) or None,
+            way_out="Name a column such as received_at",
+        )
+
+    @property
+    def _order(self) -> tuple[str, ...]:
+        """The same, and what tells events apart that arrived at once."""
+        return (*self._arrival, _NUMBER)
+
+    @property
+    def _partition(self) -> str | None:
+        return self._arrival[0] if len(self._arrival) > 1 else None
+
+    @property
+    def _wall_clock(self) -> str | None:
+        found: str | None = self.given.settings.get("wall_clock")
+        return found
+
+    def _received(self) -> DataFrame:
+        """All events, as the operator received them, with their numbers."""
+        context = self.context
+        # What the engine does not take is left to the replay.
+        rules = replace(context.rules, null_key=True, before_epoch=True)
+        rows = replace(context.reader, rules=rules).rows(list(context.inputs))
+        numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
+        needed = list(self._arrival)
+        if context.spec.engine.name == "flink":
+            # It fails at an event without a key, so the stream had none.
+            needed += context.spec.key
+        known = reduce(and_, (column(name).isNotNull() for name in needed))
+        return numbered.where(F.col(REASON).isNull() & known)
+
+    def _side(self, received: DataFrame, side: str) -> DataFrame:
+        """The events of a side."""
+        context = self.context
+        text = self.window.left if side == LEFT else self.window.right
+        frame = received.where(predicate(received, text, text))
+        if self._wall_clock is not None:
+            frame = frame.withColumn(_WALL_CLOCK, processed(context, frame, self._wall_clock))
+        usable = normalise(frame.drop(TIME, REASON), context.rules)
+        unusable = usable.withColumns(
+            {
+                WITHOUT: F.col(REASON).isNotNull(),
+                _AT: F.timestamp_micros(TIME),
+                SKIPPED: F.lit(False),
+            }
+        )
+        if context.spec.id is None:
+            return unusable
+        copies = Over.partitionBy(*map(column, (*context.spec.key, TIME, context.spec.id)))
+        first = F.min(F.struct(*map(column, self._order))).over(copies)
+        return unusable.withColumn(FIRST, first)
+
+    def _pairs(self, received: DataFrame) -> DataFrame:
+        """The join's rows as a run makes them of the same events, as pairs."""
+        context, spec = self.context, self.context.spec
+        usable = normalise(received.drop(TIME, REASON), context.rules)
+        arrived = {
+            f"_{side}_{i}": SideColumn(side, name)
+            for side in (LEFT, RIGHT)
+            for i, name in enumerate(self._order)
+        }
+        definition = Definition(self.window.showing(arrived), {})
+        sliced = slice_events(
+            usable.where(F.col(REASON).isNull()),
+            [definition],
+            key=spec.key,
+            engine=spec.engine,
+            zone=spec.timezone,
+            id=spec.id,
+            arrival=spec.arrival or context.source.arrival,
+            # Of copies that differ in them, the same one counts as in a run.
+            dimensions=dimensions_of(context.definitions.values()),
+            sides=sides_of(context.definitions.values()),
+        )
+        rows = sliced.by_key().build(definition).published()
+        events = {LEFT_EVENT: LEFT, RIGHT_EVENT: RIGHT}
+        return rows.select(
+            *(F.col(key_name(i)).alias(name) for i, name in enumerate(spec.key)),
+            *(
+                F.struct(*(F.col(f"_{side}_{i}") for i in range(len(self._order)))).alias(name)
+                for name, side in events.items()
+            ),
+        )
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[str | None, str | None]]:
+        """Where the columns of the table come from."""
+        spec = self.context.spec
+        found: dict[str, tuple[str | None, str | None]] = {each: (each, each) for each in spec.key}
+        found[EVENT_TIME] = _AT, _AT
+        own = self.window.own_columns(None if spec.id in spec.key else spec.id)
+        for name, (side, what) in own.items():
+            source = _AT if what == "time" else spec.id
+            found[name] = (source, None) if side == LEFT else (None, source)
+        for name, each in self.window.columns.items():
+            found[name] = (each.name, None) if each.side == LEFT else (None, each.name)
+        return found
+
+    def _stream(self, table: DataFrame) -> tuple[DataFrame, int]:
+        """The stream's rows in the table's types, and how many could not be read as such."""
+        context, options = self.context, self.given.options
+        written = read_written(context.spark, options, context.spec.timezone)
+        values, steps = written.values, Steps(written.frame)
+        names = [name for name in self._columns if name in values]
+        missing = [name for name in context.spec.key if name not in names]
+        if missing or len(names) == len(context.spec.key):
+            known = ", ".join(each for each in self._columns if each not in context.spec.key)
+            raise ColumnError(
+                "the stream has no such column of the key"
+                if missing
+                else "besides the key, the stream has no column of the join's table",
+                field="stream.columns",
+                value=missing[0] if missing else list(values),
+                way_out=f"Rename what has other names with columns: theirs=ours; the key is "
+                f"{', '.join(context.spec.key)}, and other columns are {known}",
+            )
+        others = [name for name in values if name not in names]
+        context.progress(
+            f"comparing {', '.join(names)}"
+            + (f"; the table has no {', '.join(others)}" if others else "")
+        )
+        types = {field.name: field.dataType for field in table.schema.fields}
+        read = {
+            name: converted(values[name], types[name], name, context.spec.timezone, steps.once)
+            for name in names
+        }
+        rows = steps.frame.select(
+            *(each.value.alias(name) for name, each in read.items()),
+            F.coalesce(*(each.problem for each in read.values())).alias(_BAD),
+        )
+        with spark_errors():
+            undecoded = rows.where(F.col(_BAD).isNotNull()).count()
+        return rows.where(F.col(_BAD).isNull()).drop(_BAD), undecoded
