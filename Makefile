@@ -2,20 +2,23 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse engines bench lint format clean
+.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail engines bench lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-# $(1): the environment's folder, $(2): its pins. Debian has venv in a package of its own.
+EXTRAS := test,bench
+WITH_SAIL := ,sail
+
+# $(1): the environment's folder, $(2): its pins, $(3): extras. Debian has venv in a package of its own.
 define environment
 @test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; install it" >&2; exit 2; }
 @$(PYTHON) -c 'import ensurepip' 2>/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
 	|| { apt-get update -qq; apt-get install -qq -y python3-venv >/dev/null; }
 $(1)/bin/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(1)
-$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e '.[test,bench]'
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e '.[$(3)]'
 @touch $@
 endef
 
@@ -60,6 +63,16 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	--hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
+# What Sail computes; whatever it refuses is marked spark_only in there, or in other files.
+SAIL_TESTS := tests/test_sail.py tests/test_sessions.py tests/test_aligned.py tests/test_grids.py \
+	tests/test_aggregates.py tests/execution/test_invariant.py tests/execution/test_late.py \
+	tests/execution/test_kill.py tests/execution/test_edges.py tests/planning/test_closure.py
+
+test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java
+	@# Its client warns, as the server logs, of a window without a key.
+	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail .venv-lakehouse/bin/$(PYTEST) -m 'not spark_only' \
+	-W 'ignore:WARN WindowExpression:UserWarning' $(SAIL_TESTS)
+
 engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
 	@{ command -v mvn && command -v javac; } >/dev/null \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
@@ -91,7 +104,7 @@ clean: ## remove what the other targets made
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml constraints.txt
-	$(call environment,.venv,constraints.txt)
+	$(call environment,.venv,constraints.txt,$(EXTRAS))
 
 .venv-lakehouse/ready: pyproject.toml constraints-lakehouse.txt
-	$(call environment,.venv-lakehouse,constraints-lakehouse.txt)
+	$(call environment,.venv-lakehouse,constraints-lakehouse.txt,$(EXTRAS)$(WITH_SAIL))

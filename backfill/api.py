@@ -35,12 +35,14 @@ from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError
 from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
+from backfill.fitting import check_runtime
 from backfill.message_gaps import Messages
 from backfill.message_sessions import message_sessions
 from backfill.operators.bots import with_bots
 from backfill.operators.rule_inputs import rule_inputs, sortable
 from backfill.operators.session import reported_end
 from backfill.operators.session_rules import ROW, SESSION, Cutter, long_enough, rule_columns
+from backfill.runtimes.differences import needs_spark
 from backfill.windows import CountWindow, EventWindow, SessionWindow, Window
 
 _ADDED = (
@@ -145,6 +147,8 @@ def aggregate(
     usable = _normalised(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
+    definition = Definition(window, aggregates)
+    check_runtime(events, [definition])
     if isinstance(window, EventWindow):
         if combine is not None:
             raise WindowError(
@@ -160,7 +164,6 @@ def aggregate(
         return slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
     if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
         return message_sessions(usable, window, aggregates, key=names, id=id, arrival=arrived)
-    definition = Definition(window, aggregates)
     if definition.ruled and combine is not None:
         raise WindowError(
             "has no meaning for sessions with rules, which look at single events",
@@ -234,6 +237,8 @@ def sessionize(
         >>> sorted((row.session_seq, row.event_seq) for row in found.collect())
         [(1, 1), (1, 2), (2, 1)]
     """
+    if window.has_rules:
+        needs_spark(events, "sessions with rules are computed")
     taken = [each for each in events.columns if each in _ADDED]
     if taken:
         raise ColumnError(
@@ -326,6 +331,7 @@ def bots(
         >>> sorted({(row.user, row.bot) for row in found.collect()})
         [('a', 'quick'), ('b', None)]
     """
+    needs_spark(events, "rules for bots are computed")
     if _BOT in events.columns:
         raise ColumnError(
             "the events already have a column with this name",

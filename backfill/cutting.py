@@ -18,7 +18,14 @@ from backfill.compute import Sliced
 from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.event_inputs import BoundEvents, with_inputs
-from backfill.fitting import check_arrival, check_dimensions, check_looked_at, check_names
+from backfill.fitting import (
+    check_arrival,
+    check_dimensions,
+    check_looked_at,
+    check_names,
+    check_runtime,
+    check_values,
+)
 from backfill.join_window import LEFT, RIGHT
 from backfill.operators.aligned import layout, takes_events
 from backfill.operators.grids import Cutting, Grid, fewest
@@ -74,6 +81,7 @@ def slice_events(
         AggregateError: if an aggregate does not fit the events, or its name is taken.
         WindowError: if the engine refuses a window.
     """
+    check_runtime(events, definitions)
     for each in definitions:
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)
@@ -89,6 +97,7 @@ def slice_events(
     also += [predicate(events, predicates[text], text).alias(inner) for text, inner in held.items()]
     found = inputs(also=also)
     frame, keys, bound = found.frame, found.key, found.bound
+    check_values(events, bound)
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
     aggregates = [bound[each] for each in own]

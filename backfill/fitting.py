@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from backfill.aggregates.base import Aggregate
+from backfill.aggregates.bound import Bound
+from backfill.aggregates.custom import Custom
+from backfill.aggregates.numbers import Max, Min, Variance
+from backfill.aggregates.ordered import First
+from backfill.aggregates.sketches import ApproximateQuantile
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
+from backfill.definition import Definition
 from backfill.errors import AggregateError, ColumnError, WindowError, did_you_mean
 from backfill.events import check_column
 from backfill.join_rows import TAKEN
 from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
 from backfill.operators.rule_inputs import sortable
-from backfill.windows import AnyWindow, CountWindow, RollingWindow, SessionWindow, key_of
+from backfill.runtimes.differences import needs_spark, runtime_of
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    RollingWindow,
+    SessionWindow,
+    TableWindow,
+    by_place,
+    key_of,
+)
+
+#: So many digits leave room for ten more in a sum: those of ten thousand million values.
+_SUMMED_DIGITS = 28
+
+
+def check_runtime(events: DataFrame, definitions: Iterable[Definition]) -> None:
+    """Checks that the events' runtime computes these windows and aggregates exactly.
+
+    Raises:
+        SetupError: it does not, or nobody has tested that it does.
+    """
+    runtime = runtime_of(events.sparkSession)
+    if runtime.is_spark:
+        return
+    for each in definitions:
+        window = each.window
+        ruled = isinstance(window, SessionWindow) and (each.ruled or by_place(window))
+        if ruled or isinstance(window, EventWindow | TableWindow):
+            needs_spark(events, f"{window} is computed", field="windows")
+        for name, aggregate in each.aggregates.items():
+            if isinstance(aggregate, ApproximateQuantile) and not runtime.sketches:
+                needs_spark(events, "sketches of quantiles are computed", field=name)
+
+
+def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
+    """Checks that the events' runtime aggregates values of these types exactly.
+
+    Raises:
+        SetupError: it may not, and would not say so.
+    """
+    runtime = runtime_of(events.sparkSession)
+    for aggregate, each in bound.items():
+        long = isinstance(each.type, T.DecimalType) and each.type.precision > _SUMMED_DIGITS
+        if long and not runtime.reports_overflow:
+            what = f"decimals of more than {_SUMMED_DIGITS} digits are aggregated"
+            needs_spark(events, what, field=str(aggregate))
+        if isinstance(aggregate, Variance | Custom) and not runtime.is_spark:
+            # Sail 0.7.2 fails where there are two of them.
+            needs_spark(events, "variances and own aggregates are computed", field=str(aggregate))
+        if isinstance(aggregate, First) and not runtime.orders_nulls:
+            needs_spark(events, "the first and the last are computed", field=str(aggregate))
+        extreme = isinstance(aggregate, Min | Max)
+        if extreme and isinstance(each.type, T.FractionalType) and not runtime.orders_nan:
+            needs_spark(events, "extremes of doubles are computed", field=str(aggregate))
 
 
 def check_dimensions(events: DataFrame, window: AnyWindow) -> None:

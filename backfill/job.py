@@ -29,6 +29,7 @@ from backfill.reconciliation.job_joins import compare_join
 from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.stream_description import described
+from backfill.runtimes.differences import needs_spark
 from backfill.spec import JobSpec, names
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
@@ -275,9 +276,11 @@ class Job(PublishedTables):
             None if watermark_delay is None else lateness(watermark_delay, field="watermark_delay")
         )
         check_not_streamed(self.spec, "a stream")
+        session = self._session(spark)
+        needs_spark(session, "streams run")
         return stream(
             self.spec,
-            self._session(spark),
+            session,
             Path(names.check_folder(str(to))).absolute(),
             files_per_batch=files_per_batch,
             watermark_delay=delay,
@@ -335,6 +338,7 @@ class Job(PublishedTables):
         check_not_streamed(self.spec, "comparing with a stream")
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
+        needs_spark(context.spark, "tables are compared with streams")
         joins = isinstance(self.spec.windows[window].window, JoinWindow)
         compare = compare_join if joins else compare_with
         found = compare(context, window, given, checkpoint=checkpoint, sample=sample)

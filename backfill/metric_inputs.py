@@ -14,6 +14,7 @@ from backfill.errors import AggregateError, ColumnError
 from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.events import EventRules, normalise
 from backfill.metric import TIES, Metric, value_names
+from backfill.runtimes.differences import needs_spark
 from backfill.slices import distinct_by_hour
 
 #: A row as it was given.
@@ -68,6 +69,7 @@ def bind_metrics(
         AggregateError: if metrics do not go together, or an aggregate does not fit the events.
         ColumnError: if a column is missing or has an unsuitable type.
     """
+    needs_spark(events, "metrics are computed")
     dimensions = _dimensions(metrics)
     rules = EventRules(
         key=tuple(dimensions),

@@ -252,7 +252,7 @@ class PublishedRows:
             yield from late_of(record, self.spec.path.parent)
 
     def _session(self, spark: SparkSession | None, late: Sequence[str] = ()) -> SparkSession:
-        return spark or session(paths=self.paths(*late))
+        return spark or session(paths=self.paths(*late), runtime=self.spec.runtime)
 
     def _known(self, name: str, known: list[str]) -> None:
         if name not in known:

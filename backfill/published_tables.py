@@ -26,6 +26,7 @@ from backfill.progress import log_progress
 from backfill.published_rows import PublishedRows
 from backfill.quality.checks import Outcome
 from backfill.quality.store import kept
+from backfill.runtimes.differences import needs_spark
 from backfill.time.dates import Dates
 
 
@@ -172,9 +173,10 @@ class PublishedTables(PublishedRows):
             Traceback (most recent call last):
             backfill.errors.JobFileError: ...
         """
-        run_id = new_run_id()
+        run_id, session = new_run_id(), self._session(spark)
+        needs_spark(session, "retention is computed", field="retention")
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
-        return expire(self._session(spark), self.store, self.spec, run_id=run_id, metadata=metadata)
+        return expire(session, self.store, self.spec, run_id=run_id, metadata=metadata)
 
     def forget(
         self,
@@ -220,9 +222,10 @@ class PublishedTables(PublishedRows):
                 "is missing" if self.spec.key else "the job's events have none",
                 field="key (--key)",
             )
-        run_id = new_run_id()
+        run_id, session = new_run_id(), self._session(spark)
+        needs_spark(session, "rows are deleted")
         return erase(
-            self._session(spark),
+            session,
             self.store,
             self.spec,
             key_values(key, self.spec.key),

@@ -25,6 +25,7 @@ from backfill.operators.rolling_rows import PEERS, rolling_rows
 from backfill.operators.rolling_steps import BLOCK, SPAN
 from backfill.operators.sliding import AT
 from backfill.operators.steps import INSTANT, at_instants, changes, every_step
+from backfill.runtimes.differences import stacked
 from backfill.step_rows import step_rows
 from backfill.time.durations import Fixed
 
@@ -118,7 +119,7 @@ def metrics(
         elif instants is not None:
             steps = at_instants(steps, keys, instants).where(~_all_empty(family, found))
         parts.append(_told(steps, found, family, told))
-    together = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+    together = reduce(stacked, parts)
     names = (each.name for each in metrics)
     return together.select(*map(column, (BY, *found.events.key.names, WINDOW, STEP, told, *names)))
 
@@ -274,7 +275,7 @@ def _with_values(
     both = rows.withColumn(_COUNTS, usable)
     if not itself:
         events = found.usable(by).withColumn(_COUNTS, F.lit(True))
-        both = rows.withColumn(_COUNTS, F.lit(False)).unionByName(events, allowMissingColumns=True)
+        both = stacked(rows.withColumn(_COUNTS, F.lit(False)), events)
     placed = rolling_rows(both, values, keys, arrival, counts=_COUNTS, before=before)
     if not itself:
         placed = placed.where(~F.col(_COUNTS))

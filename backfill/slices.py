@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound
 from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
 from backfill.operators.grids import Cutting, floor_to
+from backfill.runtimes.differences import runtime_of
 
 ID = "_id"
 _UNIQUE = "_unique"
@@ -100,8 +102,22 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     counted = F.count(F.lit(1)).alias(ROWS)
     if not payload:
         return tagged.groupBy(*same).agg(counted)
+    if not runtime_of(placed.sparkSession).orders_nulls:
+        return _first_of(tagged, same, payload)
     kept = tagged.groupBy(*same).agg(counted, _smallest(payload).alias("_copy"))
     return kept.select(*same, ROWS, *(F.col("_copy")[each].alias(each) for each in payload))
+
+
+def _first_of(rows: DataFrame, same: list[str], payload: list[str]) -> DataFrame:
+    """As `distinct`, by a sort: it orders NULL and NaN where the least struct may not."""
+    copies = Over.partitionBy(*same)
+    numbered = rows.select(
+        *same,
+        F.count(F.lit(1)).over(copies).alias(ROWS),
+        *payload,
+        F.row_number().over(copies.orderBy(*payload)).alias("_copy"),
+    )
+    return numbered.where(F.col("_copy") == 1).drop("_copy")
 
 
 def distinct_by_hour(events: DataFrame, keys: list[str]) -> DataFrame:

@@ -21,6 +21,7 @@ from backfill import java
 from backfill.errors import SetupError
 from backfill.launch import LaunchOutput, telling_line
 from backfill.object_stores import with_object_stores
+from backfill.runtimes import sail
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
@@ -47,6 +48,7 @@ def session(
     remote: str | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
     paths: Iterable[str] = (),
+    runtime: str = "spark",
 ) -> SparkSession:
     """Returns the active Spark session, or starts one.
 
@@ -58,11 +60,15 @@ def session(
         conf: Spark settings by name; they override the defaults of backfill.
         paths: what will be read and written; for URLs of S3 a session in this process is started
             with the jars and settings that Spark needs, unless `conf` has them.
+        runtime: what a new session runs on in this process: spark, or sail, which needs no Java
+            and starts in a second, and has not all that Spark has.
 
     Raises:
         SetupError: there is no Java that is new enough, the server does not answer, or Spark
-            refuses a setting.
+            refuses a setting; or the runtime is not installed.
     """
+    if runtime == "sail" and remote is None and SparkSession.getActiveSession() is None:
+        remote = sail.address()
     if remote is not None:
         _check_reachable(remote)
         settings = {**_EVERYWHERE, **conf, "spark.remote": remote}

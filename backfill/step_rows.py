@@ -18,6 +18,7 @@ from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_ste
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import changed
 from backfill.rolling_window import RollingWindow
+from backfill.runtimes.differences import stacked
 from backfill.time.durations import Fixed
 from backfill.time.spans import EVERYTHING, Span, inside_span
 from backfill.windows import SlidingWindow
@@ -111,7 +112,7 @@ def metric_rows(
     if OWN not in rows.columns:
         at = _begins(window.windows, step, offset, wanted).alias(AT)
         own = events.groupBy(*keys, at).agg(F.count(F.lit(1)).alias(OWN))
-        rows = rows.unionByName(own, allowMissingColumns=True)
+        rows = stacked(rows, own)
     held = F.struct(EVENTS, aggregate.finish(_VALUE))
     spans = {f"{_HELD}{i}": each.us for i, each in enumerate(window.windows)}
     wide = rows.groupBy(*keys, AT).agg(

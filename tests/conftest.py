@@ -13,9 +13,11 @@ import pytest
 from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
 
+from backfill.spark import session as of_backfill
 from tests import jvm
 from tests.connect import Programs
 from tests.interpreted import SETTINGS
+from tests.on_sail import ON_SAIL
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
 # where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
@@ -88,6 +90,9 @@ def _long(half: int) -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, few partitions, and a session time zone that must never change a result."""
+    if ON_SAIL:
+        yield of_backfill(runtime="sail")
+        return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master("local[2]")
@@ -113,6 +118,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def interpreted(spark: SparkSession) -> Iterator[None]:
     """Lets Spark interpret its plans, for modules that run whole jobs on few rows."""
+    if ON_SAIL:
+        yield
+        return
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     yield
@@ -123,7 +131,8 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def adaptive(spark: SparkSession, interpreted: None) -> None:
     """Lets Spark change the plans that it interprets, for modules that count the files written."""
-    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    if not ON_SAIL:
+        spark.conf.set("spark.sql.adaptive.enabled", "true")
 
 
 @pytest.fixture(scope="session")

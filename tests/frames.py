@@ -23,6 +23,9 @@ def from_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -
     """
     arrow = to_arrow_schema(T.StructType.fromDDL(schema))
     values = [list(row) for row in rows]
+    if not values:
+        # Over Spark Connect, pyspark 4.1 takes no table without rows.
+        return spark.createDataFrame([], schema)
     columns = [
         pa.array([row[place] for row in values], each.type) for place, each in enumerate(arrow)
     ]

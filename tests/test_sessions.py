@@ -197,6 +197,7 @@ def test_no_key_is_one_group(spark: SparkSession) -> None:
     assert rows(result.drop("session_id")) == [(0, 2 * GAP, 3)]
 
 
+@pytest.mark.spark_only
 def test_order_of_rows_and_partitions_change_nothing(spark: SparkSession) -> None:
     some = frame(
         spark, [Event(f"k{i % 7}", (i * 7919 % 1000) * GAP // 3, i % 5) for i in range(400)]

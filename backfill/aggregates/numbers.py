@@ -89,7 +89,9 @@ class Sum(Running):
         if "high" in states:
             carry = F.shiftright(states["low"], 32)
             low = states["low"].bitwiseAND(F.lit(_LOW_BITS))
-            return (states["high"] + carry) * F.lit(_LOW_BITS + 1) + low
+            # The cast says where the total overflows; not every runtime does so when it multiplies.
+            high = (states["high"] + carry).cast("int").cast("long")
+            return high * F.lit(_LOW_BITS + 1) + low
         return next(iter(states.values()))
 
     def revert(self, value: Column, states: Sequence[str]) -> dict[str, Column]:

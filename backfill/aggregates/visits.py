@@ -35,6 +35,9 @@ class Funnel(CollectList):
         some = F.exists(holds, lambda each: each)
         if self.where is not None:
             some &= to_column(self.where)
+        if self.steps:
+            # For Sail, whose predicates are never NULL, while a list in a file may hold NULL.
+            holds = holds.cast("array<boolean>")
         return F.when(some, holds)
 
     def check(self, type: T.DataType) -> None:

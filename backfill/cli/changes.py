@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
 from backfill.cli.output import cell, print_json, print_line, print_table
 
 # Of an id's 32 characters: enough to tell the sessions of a screen apart.
@@ -30,13 +30,18 @@ def changes(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Show which windows the last run inserted, updated, deleted, merged or split."""
     from backfill.job import Job
     from backfill.ledger.changes import first_changes
 
     loaded = Job.load(job)
-    found = loaded.changes(window, since, spark_session(spark, remote, loaded.paths()))
+    found = loaded.changes(
+        window,
+        since,
+        spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime),
+    )
     rows, counts = first_changes(found, limit)
     more = sum(counts.values()) > limit
     if as_json:

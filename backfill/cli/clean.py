@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from backfill.cli.options import JobFile, Json, OlderThan, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import (
+    JobFile,
+    Json,
+    OlderThan,
+    Remote,
+    Runtime,
+    Settings,
+    Verbose,
+    spark_session,
+)
 from backfill.cli.output import print_json, print_line, print_table
 
 
@@ -15,6 +24,7 @@ def clean(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Remove the files that killed runs left behind, and compact small files.
 
@@ -23,7 +33,10 @@ def clean(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.clean(older_than, spark_session(spark, remote, loaded.paths()))
+    done = loaded.clean(
+        older_than,
+        spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime),
+    )
     if as_json:
         tables = {
             name: {**asdict(each.removed), "compacted": each.compacted}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
 from backfill.cli.output import iso_utc, print_json, print_line, print_table
 
 
@@ -14,6 +14,7 @@ def expire(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Drop the windows that are older than the job's retention.
 
@@ -22,7 +23,9 @@ def expire(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.expire(spark_session(spark, remote, loaded.paths()))
+    done = loaded.expire(
+        spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime)
+    )
     if as_json:
         tables = {
             name: {**asdict(each), "before": iso_utc(each.before)} for name, each in done.items()

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from backfill.cli.options import JobFile, Json, OlderThan, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import (
+    JobFile,
+    Json,
+    OlderThan,
+    Remote,
+    Runtime,
+    Settings,
+    Verbose,
+    spark_session,
+)
 from backfill.cli.output import print_json, print_line, print_table, tell
 
 
@@ -22,6 +31,7 @@ def forget(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Delete a key from the published tables and the quarantine, and what failed runs left.
 
@@ -31,7 +41,7 @@ def forget(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    session = spark_session(spark, remote, loaded.paths())
+    session = spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime)
     done = loaded.forget(key, session, older_than=older_than, progress=tell)
     known = holders(loaded.spec)
     unchanged = [name for name in loaded.spec.windows if name not in known]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backfill.errors import SetupError
+from backfill.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,14 @@ Settings = Annotated[
 Remote = Annotated[
     str | None,
     typer.Option("--remote", metavar="sc://HOST", help="Run on this Spark Connect server."),
+]
+Runtime = Annotated[
+    str | None,
+    typer.Option(
+        "--runtime",
+        metavar="NAME",
+        help=f"What to run on in this process: {', '.join(RUNTIMES)}; by default the job file's.",
+    ),
 ]
 OlderThan = Annotated[
     str,
@@ -49,14 +58,16 @@ def spark_session(
     paths: Iterable[str] = (),
     *,
     checks: Checks | None = None,
+    runtime: str = "spark",
 ) -> SparkSession:
-    """The session that `--spark` and `--remote` describe.
+    """The session that `--spark`, `--remote` and `--runtime` describe.
 
     Args:
         settings: of `--spark`.
         remote: of `--remote`.
         paths: what will be read and written.
         checks: what will be checked with it; what that needs is loaded while Spark starts.
+        runtime: of a session in this process.
 
     Raises:
         SetupError: for a setting without `=`, or when Spark can't be started.
@@ -78,4 +89,4 @@ def spark_session(
         begin_to_load()
     from backfill.spark import session
 
-    return session(remote=remote, conf=conf, paths=paths)
+    return session(remote=remote, conf=conf, paths=paths, runtime=runtime)

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from backfill.cli.options import Anyway, JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import (
+    Anyway,
+    JobFile,
+    Json,
+    Remote,
+    Runtime,
+    Settings,
+    Verbose,
+    spark_session,
+)
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.results import as_document, print_result
 
@@ -24,13 +33,20 @@ def recompute(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Merge the events that arrived since the last run into the published windows."""
     from backfill.job import Job
 
     loaded = Job.load(job)
     result = loaded.recompute(
-        spark_session(spark, remote, loaded.paths(late or ""), checks=loaded.spec.checks),
+        spark_session(
+            spark,
+            remote,
+            loaded.paths(late or ""),
+            runtime=runtime or loaded.spec.runtime,
+            checks=loaded.spec.checks,
+        ),
         late=late,
         publish_anyway=publish_anyway,
         progress=tell,

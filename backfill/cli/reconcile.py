@@ -95,7 +95,7 @@ def _with_settings(command: Callable[..., int]) -> Callable[..., int]:
     parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
     for name, setting in Stream.model_fields.items():
         kind: Any = list[str] | None if name == "columns" else str | None
-        if name in ("caching", "drained"):
+        if name in ("caching", "drained", "spurious"):
             kind = bool | None
         option = typer.Option(help=setting.description)
         own = "stream" if name == "path" else name

@@ -5,7 +5,16 @@ from __future__ import annotations
 import typer
 
 from backfill.cli.checks import print_failed
-from backfill.cli.options import Anyway, JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import (
+    Anyway,
+    JobFile,
+    Json,
+    Remote,
+    Runtime,
+    Settings,
+    Verbose,
+    spark_session,
+)
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.results import as_document, checks_of, print_result
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
@@ -23,6 +32,7 @@ def run(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Compute the job's windows and publish them, for all dates or a range of dates."""
     from backfill.job import Job
@@ -30,7 +40,13 @@ def run(
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
     result = loaded.run(
-        spark_session(spark, remote, loaded.paths(), checks=loaded.spec.checks),
+        spark_session(
+            spark,
+            remote,
+            loaded.paths(),
+            runtime=runtime or loaded.spec.runtime,
+            checks=loaded.spec.checks,
+        ),
         **selection,
         publish_anyway=publish_anyway,
         progress=tell,

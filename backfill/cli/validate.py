@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from backfill.cli.checks import as_documents, print_failed
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.selection import From, To
 
@@ -23,6 +23,7 @@ def validate(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
 ) -> None:
     """Check the published windows and the events that they were computed from."""
     from backfill.job import Job
@@ -30,7 +31,13 @@ def validate(
     loaded = Job.load(job)
     outcomes = loaded.validate(
         window,
-        spark_session(spark, remote, loaded.paths(), checks=loaded.spec.checks),
+        spark_session(
+            spark,
+            remote,
+            loaded.paths(),
+            runtime=runtime or loaded.spec.runtime,
+            checks=loaded.spec.checks,
+        ),
         start=start,
         end=end,
         progress=tell,

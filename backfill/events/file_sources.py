@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import reduce
@@ -15,7 +15,7 @@ from backfill.columns import column
 from backfill.errors import SourceError
 from backfill.events import access_log
 from backfill.events.files import for_spark, local_path, place
-from backfill.events.listing import Listing, folder_values
+from backfill.events.listing import Listing
 from backfill.events.model import (
     CORRUPT,
     SOURCE,
@@ -23,11 +23,19 @@ from backfill.events.model import (
     Snapshot,
     Source,
     SourceOptions,
+    no_line,
     refuse_our_names,
     whole_rows,
 )
 from backfill.events.parquet import check_footers
 from backfill.events.text import infer_schema, read_text, text_options
+from backfill.runtimes.differences import nullable, runtime_of
+from backfill.runtimes.folder_columns import (
+    FolderValues,
+    folder_values,
+    inferred,
+    with_folder_values,
+)
 from backfill.session_conf import local_listing
 
 
@@ -88,6 +96,8 @@ def _open_parquet(
         with _looking_at(spark, listing.files):
             return reader.parquet(*for_spark(listing.files))
 
+    if not runtime_of(spark).names_files:
+        return _by_file(spark, source, listings, given)
     own = scan(listings[0], given)
     schema = own.schema
     refuse_our_names(schema.names)
@@ -95,6 +105,42 @@ def _open_parquet(
     def rows(listing: Listing, where: Column | None) -> DataFrame:
         scanned = own if listing == listings[0] else scan(listing, schema)
         return whole_rows(scanned, schema.names, place(), where)
+
+    return _of_files(source.format, listings, schema.toDDL(), rows)
+
+
+def _by_file(
+    spark: SparkSession,
+    source: SourceOptions,
+    listings: tuple[Listing, ...],
+    given: StructType | None,
+) -> Source:
+    """Parquet files where the runtime does not say which file a row comes from."""
+
+    def scan(paths: Sequence[str], schema: StructType | None) -> DataFrame:
+        reader = spark.read.options(**source.options)
+        return (reader if schema is None else reader.schema(schema)).parquet(*paths)
+
+    def values(listing: Listing) -> dict[str, FolderValues]:
+        return {file.path: folder_values(file.path, listing.base) for file in listing.files}
+
+    first = listings[0]
+    folders = values(first) if first.columns else {}
+    if given is None:
+        found = scan(for_spark(first.files[:1]), None).schema
+        given = StructType([each for each in found if each.name not in first.columns])
+    schema = nullable(given)
+    for name in first.columns:
+        if name not in schema.names:
+            schema.add(name, inferred(each[name] for each in folders.values()))
+    refuse_our_names(schema.names)
+
+    def rows(listing: Listing, where: Column | None) -> DataFrame:
+        inside = values(listing) if listing.columns else {}
+        files = [(file.path, inside.get(file.path, {})) for file in listing.files]
+        found = with_folder_values(files, schema, scan, SOURCE)
+        kept = found if where is None else found.where(where)
+        return kept.withColumn(CORRUPT, no_line()).select(*found.columns[:-1], CORRUPT, SOURCE)
 
     return _of_files(source.format, listings, schema.toDDL(), rows)
 

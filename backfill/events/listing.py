@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
@@ -15,8 +14,7 @@ from backfill.events.files import base_path, list_files, local_path
 from backfill.events.model import InputFile, SourceOptions
 from backfill.folders import same_scheme
 from backfill.printable import shown
-
-_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+from backfill.runtimes.folder_columns import folder_values
 
 
 @dataclass(frozen=True)
@@ -73,24 +71,6 @@ def list_source(
         for (base, columns), each in further.items()
     )
     return (own, *late_files)
-
-
-def folder_values(path: str, base: str) -> dict[str, str | None]:
-    """The columns that a file has from its folders, as Spark finds them, outermost first."""
-    inside = path[len(base.rstrip("/")) + 1 :]
-    return dict(reversed(list(_upwards(inside.split("/")[:-1]))))
-
-
-def _upwards(folders: list[str]) -> Iterator[tuple[str, str | None]]:
-    begun = False
-    for folder in reversed(folders):
-        name, equals, value = folder.partition("=")
-        if equals:
-            begun = True
-            text = unquote(value, encoding="latin-1")
-            yield unquote(name, encoding="latin-1"), None if text == _NULL_FOLDER else text
-        elif begun:
-            return
 
 
 def _listing(source: SourceOptions, base: str, files: tuple[InputFile, ...]) -> Listing:

@@ -23,11 +23,12 @@ from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
-from backfill.planning.computed import computed_extents, computed_once
+from backfill.planning.computed import computed_extents
 from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.time_spans import dates_between, starts_on
+from backfill.runtimes.differences import computed_once
 from backfill.windows import SessionWindow
 
 

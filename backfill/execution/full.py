@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, REASON, TIME
@@ -22,6 +22,7 @@ from backfill.planning.context import Context
 from backfill.planning.slicing import singles, slices, with_combining
 from backfill.planning.time_spans import dates_between, dates_over, first_start, starts_on
 from backfill.quality.events import Counted, slice_checks
+from backfill.runtimes.differences import observed
 
 
 def compute_full(context: Context, staging: Staging) -> Computed:
@@ -36,15 +37,16 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     if context.spec.bots is not None:
         # Judged once, for all that follows.
         events = staging.persisted(events)
-    counted = Observation()
     usable = events.where(F.col(REASON).isNull())
-    observed = events.observe(
-        counted, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
-    ).where(F.col(REASON).isNull())
+    watched, counted = observed(
+        events, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
+    )
     context = with_combining(context, context.inputs, list(definitions))
     context.progress(f"reading {_inputs(context.source.snapshot)} into slices")
     # Kept for all windows: the source is scanned once.
-    sliced = slices(context, observed, list(definitions), staging.persisted).by_key()
+    sliced = slices(
+        context, watched.where(F.col(REASON).isNull()), list(definitions), staging.persisted
+    ).by_key()
     sliced = replace(
         sliced,
         frame=staging.persisted(sliced.frame),
@@ -55,7 +57,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     if sums.first is None or sums.horizon is None:
         raise nothing_usable(context, events)
     sliced = replace(sliced, count=sums.accepted)
-    read, unusable = counted.get["read"], counted.get["unusable"]
+    found = counted()
+    read, unusable = found["read"], found["unusable"]
     first, horizon = _first_and_last(context, events, (sums.first, sums.horizon))
     context.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
 

@@ -33,7 +33,7 @@ from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.operators.calendar import local_date
 from backfill.planning.bots import without
-from backfill.planning.computed import computed_once, computed_with, hull
+from backfill.planning.computed import computed_with, hull
 from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew
 from backfill.planning.late import judged_late
@@ -44,6 +44,7 @@ from backfill.planning.stages import LateInputs, MergeStage
 from backfill.planning.time_spans import dates_between, dates_over, starts_on, widened
 from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
+from backfill.runtimes.differences import computed_once
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates
 from backfill.windows import SessionWindow, SlidingWindow, TableWindow, by_place

@@ -7,7 +7,7 @@ input counts on every date here.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -29,6 +29,7 @@ from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, sent
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
+from backfill.runtimes.differences import stacked
 from backfill.time.dates import ALL, NONE
 from backfill.time.spans import EVERYTHING
 
@@ -151,7 +152,7 @@ def _checked(context: Context, state: State, built: Built, touched: DataFrame, h
         now = events.select(*keys, F.lit(1).alias(_NOW))
         # Grouped together, which takes one exchange where joins take several.
         both = reduce(
-            partial(DataFrame.unionByName, allowMissingColumns=True),
+            stacked,
             (before, now, touched.select(*keys, _LATE)),
         )
         counts = both.groupBy(*keys).agg(

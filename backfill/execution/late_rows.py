@@ -24,13 +24,13 @@ from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
-from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.reached import reached_rows
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.time_spans import dates_of_span, starts_on
+from backfill.runtimes.differences import computed_once, stacked
 from backfill.standing_kinds import Standing
 from backfill.time.dates import ALL, NONE
 from backfill.time.spans import Span
@@ -160,7 +160,7 @@ def _gone(
     ends = _events(known).withColumn(END, own_end(window, sliced.engine))
     now = ends.select(*same, F.lit(1).alias(_NOW))
     # Grouped together, which takes one exchange where a join takes two.
-    both = rows.select(*same, OWN).unionByName(now, allowMissingColumns=True).groupBy(*same)
+    both = stacked(rows.select(*same, OWN), now).groupBy(*same)
     counts = both.agg(F.sum(OWN).alias(OWN), F.count(_NOW).alias(_NOW))
     return counts.where(F.col(_NOW) < F.col(OWN)).select(F.col(END).alias(START), END)
 

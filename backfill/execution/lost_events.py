@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
@@ -15,13 +15,14 @@ from backfill.conservation import check_none_lost
 from backfill.ledger.changed_inputs import counted_by
 from backfill.ledger.state import State
 from backfill.planning.bots import people_within
-from backfill.planning.computed import computed_extents, computed_once
+from backfill.planning.computed import computed_extents
 from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.slicing import slices
+from backfill.runtimes.differences import computed_once, observed, stacked
 from backfill.store import FILE
 from backfill.time.spans import Span
 from backfill.windows import CountWindow, SessionWindow
@@ -52,7 +53,7 @@ def _compared(removed: DataFrame, written: Built) -> DataFrame:
     now = written.frame.select(*same, F.col(held).alias(_NOW))
     ends = [] if START in same else [F.min(START).alias(START), F.max(END).alias(END)]
     # Grouped together, which takes one exchange where a join takes two.
-    both = before.unionByName(now, allowMissingColumns=True).groupBy(*same)
+    both = stacked(before, now).groupBy(*same)
     events = F.sum(_BEFORE).alias(_BEFORE), F.coalesce(F.sum(_NOW), F.lit(0)).alias(_NOW)
     return both.agg(*events, *ends)
 
@@ -142,17 +143,15 @@ def check_removed(
     removed = rows_to_replace(context, state, written, old_windows, between)
     if removed is None:
         return []
-    seen = Observation()
+    watched, seen = observed(removed, F.collect_set(FILE).alias("files"), hold=True)
     found = (
-        _compared(removed.observe(seen, F.collect_set(FILE).alias("files")), written)
-        .agg(F.count(_BEFORE), F.count_if(F.expr(_FEWER)))
-        .collect()[0]
+        _compared(watched, written).agg(F.count(_BEFORE), F.count_if(F.expr(_FEWER))).collect()[0]
     )
     if found[1]:
         lost = _joined(removed, fewer(removed, written), _same(written), "left_semi")
         _check_events(context, state, part, written, lost)
     # Spark may observe nothing of a frame that it finds to be empty.
-    return sorted(seen.get["files"]) if found[0] else []
+    return sorted(seen()["files"]) if found[0] else []
 
 
 def _check_events(

@@ -23,7 +23,7 @@ from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.planning.bots import people, people_within
 from backfill.planning.closure import follow
-from backfill.planning.computed import computed_extents, computed_once, hull
+from backfill.planning.computed import computed_extents, hull
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
 from backfill.planning.published_windows import published_extents
@@ -31,6 +31,7 @@ from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_k
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_between
 from backfill.printable import shown
+from backfill.runtimes.differences import computed_once
 from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, column
@@ -17,6 +17,7 @@ from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
+from backfill.runtimes.differences import observed
 from backfill.store import FILE, DataFile, Staged
 
 #: A rewritten part is often of one date, which one task would write at Spark's setting, 64 MiB.
@@ -60,9 +61,8 @@ def rewrite_files(
         horizon: µs.
         replaced: the files that hold these; None: they are looked up.
     """
-    counted = Observation()
     sums = F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events")
-    new = built.table(horizon).observe(counted, *sums)
+    new, counted = observed(built.table(horizon), *sums, hold=True)
     before = None if state.record is None else state.record.horizon
     moved = before is not None and before != horizon
     files: list[DataFile] = []
@@ -86,7 +86,7 @@ def rewrite_files(
         everything = _as_published(new, like).unionByName(_as_published(rest, like))
     staged = staging.windows(state.name, everything, task_bytes=_TASK)
     # Spark may observe nothing of a frame that it finds to be empty.
-    rows, events = counted.get.values() if staged.rows else (0, 0)
+    rows, events = counted().values() if staged.rows else (0, 0)
     return FileRewrite(staged, tuple(sorted(rewritten)), rows, events or 0)
 
 

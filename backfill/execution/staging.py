@@ -16,6 +16,7 @@ from backfill.execution.date_edges import with_edges_apart
 from backfill.kinds import row_order
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Context
+from backfill.runtimes.differences import kept
 from backfill.store import Staged
 
 # The columns that identify a row of the quarantine.
@@ -51,9 +52,9 @@ class Staging:
         self._evidence = True
 
     def persisted(self, frame: DataFrame) -> DataFrame:
-        """The frame, persisted until the end."""
-        held = frame.persist()
-        self._stack.callback(held.unpersist)
+        """The frame, whose rows are computed once and kept until the end."""
+        held, release = kept(frame)
+        self._stack.callback(release)
         return held
 
     def windows(self, name: str, rows: DataFrame, *, task_bytes: int | None = None) -> Staged:

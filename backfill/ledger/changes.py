@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
@@ -16,6 +16,7 @@ from backfill.errors import ColumnError
 from backfill.kinds import of_each_event, times_of
 from backfill.operators.grids import floor_to
 from backfill.operators.session import last_event
+from backfill.runtimes.differences import observed, stacked
 from backfill.windows import AnyWindow, CountWindow, JoinWindow, SessionWindow, by_place
 
 #: What `change` says.
@@ -123,18 +124,15 @@ def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], d
     Returns:
         The rows as nested dicts, instants with their zone, and the number of rows by kind.
     """
-    counted = Observation()
+    kinds = (F.count_if(F.col("change") == kind).alias(kind) for kind in KINDS)
+    watched, counted = observed(found, *kinds, hold=True)
     fields = found.select("new.*").columns
     at = next(each for each in ("window_start", EVENT_TIME, HOLDS_FROM) if each in fields)
     start = F.coalesce(F.col(f"new.{at}"), F.col(f"old.{at}"))
-    first = (
-        found.observe(counted, *(F.count_if(F.col("change") == kind).alias(kind) for kind in KINDS))
-        .orderBy("key", start, f"old.{at}")
-        .limit(limit)
-    )
+    first = watched.orderBy("key", start, f"old.{at}").limit(limit)
     rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
     # Spark may observe nothing of a frame that it finds to be empty.
-    return rows, counted.get if rows else dict.fromkeys(KINDS, 0)
+    return rows, dict(counted()) if rows else dict.fromkeys(KINDS, 0)
 
 
 def _check_same(old: DataFrame, new: DataFrame, names: Sequence[str]) -> None:
@@ -184,7 +182,7 @@ def _sides(
             F.struct(*(column(each) for each in _values(frame, key))).alias(name),
         )
 
-    return side(old, _OLD).unionByName(side(new, _NEW), allowMissingColumns=True)
+    return stacked(side(old, _OLD), side(new, _NEW))
 
 
 def _number(window: CountWindow, rules: Rules, last: Column) -> Column:

@@ -26,6 +26,7 @@ from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import EVENTS, OWN, TIME
 from backfill.operators.last_seen import last_seen
 from backfill.operators.sliding import AT, with_states
+from backfill.runtimes.differences import stacked
 
 #: The length of a row's window, µs.
 SPAN = "_span"
@@ -93,7 +94,7 @@ def _slices(
             for apart in (_SINCE, _UNTIL)
         ]
         counts = values.groupBy(*keys, TIME).agg(*alone)
-        found = found.unionByName(counts, allowMissingColumns=True)
+        found = stacked(found, counts)
     together = found.repartition(*keys) if keys else found.coalesce(1)
     if not seen:
         return together

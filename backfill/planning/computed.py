@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
-
-
-def computed_once(frame: DataFrame) -> DataFrame:
-    """The frame, computed now and once.
-
-    Not persisted: that keeps the plan, and a run over little data spends most of its time on
-    plans that hold all that went before.
-    """
-    return frame.localCheckpoint()
+from backfill.runtimes.differences import computed_once, observed
 
 
 def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[str, Any]]:
@@ -34,10 +26,10 @@ def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[s
     Returns:
         The rows, and the values of the aggregates by name.
     """
-    observed = Observation()
-    rows = computed_once(frame.observe(observed, *sums))
+    watched, found = observed(frame, *sums, hold=True)
+    rows = computed_once(watched)
     # Over Spark Connect a checkpoint observes nothing.
-    return rows, observed.get or rows.agg(*sums).collect()[0].asDict()
+    return rows, found() or rows.agg(*sums).collect()[0].asDict()
 
 
 def computed_extents(extents: DataFrame) -> tuple[DataFrame, tuple[int, int] | None]:

@@ -12,9 +12,9 @@ from backfill.compute import Built, Sliced
 from backfill.definition import Definition
 from backfill.kinds import kind_of, times_of
 from backfill.ledger.state import State
-from backfill.planning.computed import computed_once
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
+from backfill.runtimes.differences import computed_once
 from backfill.store import FILE, DataFile
 from backfill.time.spans import Span
 

@@ -18,7 +18,7 @@ from backfill.ledger.state import State, grouped
 from backfill.operators.calendar import day_number, local_date
 from backfill.planning.bots import People, near_edges, people
 from backfill.planning.closure import Followed, follow
-from backfill.planning.computed import computed_once, computed_with
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
 from backfill.planning.judged_anew import JudgedAnew, judged_anew
@@ -27,6 +27,7 @@ from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
 from backfill.planning.time_spans import first_start, needed
 from backfill.planning.whole_sessions import dates_of_numbers
+from backfill.runtimes.differences import computed_once
 from backfill.time.dates import Dates, date_of, midnight
 from backfill.time.spans import Span, inside_span
 from backfill.windows import SessionWindow

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import LAST
@@ -15,9 +15,10 @@ from backfill.conservation import Totals, check_rows, total_columns, totals_from
 from backfill.cutting import dimensions_of, sides_of, slice_events
 from backfill.definition import Definition
 from backfill.planning.combining import choose
-from backfill.planning.computed import computed_once, computed_with
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.quality.events import slice_checks
+from backfill.runtimes.differences import computed_once, observed
 from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import AnyWindow
 
@@ -113,8 +114,7 @@ def counted_slices(
     Raises:
         ConservationError: the slices do not hold as many rows as were read.
     """
-    counted = Observation()
-    observed = events.observe(counted, F.count(F.lit(1)).alias("rows"))
+    watched, counted = observed(events, F.count(F.lit(1)).alias("rows"))
     seen: dict[str, Any] = {}
 
     def keep(each_once: DataFrame) -> DataFrame:
@@ -124,7 +124,7 @@ def counted_slices(
         seen.update(found)
         return kept
 
-    sliced = slices(context, observed, names, keep).by_key()
+    sliced = slices(context, watched, names, keep).by_key()
     definitions = of(context, names)
     columns = [*total_columns(sliced, definitions), *slice_checks(sliced, span), *also]
     frame, found = computed_with(sliced.frame, *columns)
@@ -132,7 +132,7 @@ def counted_slices(
     sums = totals_from({**found, **seen}, definitions)
     # What Spark knows to be empty it does not execute, and then observes nothing of; nor does a
     # checkpoint over Spark Connect.
-    rows = counted.get.get("rows") if sums.rows else None
+    rows = counted().get("rows") if sums.rows else None
     check_rows(events.count() if rows is None else rows, sums, 0)
     return kept, sums
 

@@ -14,8 +14,9 @@ from backfill.compute import Key
 from backfill.ledger.reader import events_of
 from backfill.operators.calendar import day_number
 from backfill.operators.session import sessions
-from backfill.planning.computed import computed_once, computed_with
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
+from backfill.runtimes.differences import computed_once, stacked
 from backfill.time.dates import Dates, date_of
 from backfill.windows import SessionWindow
 
@@ -80,7 +81,7 @@ def whole_sessions(
     while True:
         rows = open_.withColumn(_OURS, F.lit(1))
         for each in points:
-            rows = rows.unionByName(each, allowMissingColumns=True)
+            rows = stacked(rows, each)
         found = sessions(
             rows.withColumn(EVENTS, F.lit(0).cast("bigint")),
             window,

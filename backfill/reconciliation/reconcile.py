@@ -39,6 +39,7 @@ from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.replay.triggering import delays, early_trigger
+from backfill.runtimes.differences import kept
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of
 from backfill.windows import (
@@ -263,8 +264,8 @@ class _Reconciling:
         return None
 
     def _held(self, frame: DataFrame) -> DataFrame:
-        held = frame.persist()
-        self.stack.callback(held.unpersist)
+        held, release = kept(frame)
+        self.stack.callback(release)
         return held
 
     def _sides(self, stream: DataFrame, sample: float | None) -> Sides:

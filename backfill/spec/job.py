@@ -33,8 +33,6 @@ from backfill.spec.stream import Stream
 from backfill.store import DeltaStore, Store, iceberg_store
 from backfill.windows import AnyWindow
 
-# Settings of the interface that a later version reads.
-_LATER = {("runtime",)}
 # Passwords stand here, so no value from here is ever shown.
 _SECRET = {("source", "options"), ("sources", "*", "options"), ("tables", "options")}
 
@@ -84,6 +82,7 @@ class JobSpec:
         tables: the folder of the tables; where they are in a catalog, that of the outcomes of
             checks.
         lake: the tables' catalog; None for tables in the folder.
+        runtime: what a session that is started for the job runs on.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
     """
@@ -103,6 +102,7 @@ class JobSpec:
     windows: Mapping[str, WindowSpec]
     tables: Folder
     lake: CatalogTables | None
+    runtime: str
     stream: Stream
     checks: Checks
 
@@ -214,6 +214,7 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         windows=types.MappingProxyType(windows),
         tables=_tables(path, file.tables),
         lake=_lake(file.tables),
+        runtime=file.runtime,
         stream=_located(path, file.stream),
         checks=_checks(path, file, document, windows),
     )
@@ -332,8 +333,6 @@ def _part(text: str) -> str | int:
 
 
 def _unknown(place: Place) -> tuple[str, str | None]:
-    if place in _LATER:
-        return "is not supported yet", None
     name = str(place[-1])
     homes = [section for section in _settings(()) if name in _settings((section,))]
     if homes:

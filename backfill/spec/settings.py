@@ -19,6 +19,7 @@ from backfill.bot_rules import BotRule, Bots
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, REASONS, check_zone
 from backfill.message_gaps import Messages, read_messages
+from backfill.runtimes import RUNTIMES
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
 from backfill.spec.checks import Settings
@@ -419,6 +420,7 @@ class JobFile(Part):
     joins: Joins = Field(default_factory=dict)
     tables: Tables
     retention: Annotated[FixedSpan, AfterValidator(positive)] | None = None
+    runtime: Annotated[str, one_of("runtime", RUNTIMES)] = "spark"
     stream: Stream = Stream()
     checks: Settings = Field(default_factory=dict)
 

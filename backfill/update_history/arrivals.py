@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
+from backfill.runtimes.differences import stacked
+
 #: The stream's partition, where each has a clock of its own; its events' order of arrival; the
 #: same as one number, in which no two events are equal.
 PARTITION, PLACE, ORDER = "_partition", "_place", "_order"
@@ -81,7 +83,7 @@ class Arrived:
             dues[DUE].alias(_VALUE),
             F.lit(1).alias(_IS_DUE),
         )
-        both = rises.unionByName(asked, allowMissingColumns=True)
+        both = stacked(rises, asked)
         # From the latest time back: the last rise so far is the first one that is late enough.
         back = (
             Over.partitionBy(PARTITION, BY, _BLOCK)

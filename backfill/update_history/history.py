@@ -20,6 +20,7 @@ from backfill.errors import AggregateError, ColumnError, did_you_mean
 from backfill.events import EventRules, normalise, time_column
 from backfill.operators.rule_inputs import sortable
 from backfill.replay.apart import Apart
+from backfill.runtimes.differences import stacked
 from backfill.update_history.arrivals import (
     AFTER,
     BEFORE,
@@ -146,7 +147,7 @@ class History:
         )
         asked = used.select(*names, TIME, WALL).mapInArrow(Dues(self.apart, self.inner), schema)
         passing = arrived.reached(asked, self.inner, clocks).withColumn(PASSES, F.lit(True))
-        rows = rows.unionByName(passing, allowMissingColumns=True)
+        rows = stacked(rows, passing)
         return rows, None
 
     def _in_batches(

@@ -11,6 +11,7 @@ from pyspark.sql.window import Window as Over
 
 from backfill.columns import column, names_of, quoted
 from backfill.errors import AggregateError, ColumnError, did_you_mean
+from backfill.runtimes.differences import needs_spark
 
 _BOUNDS = ("window_start", "window_end")
 _HOWS = {"sum": F.sum, "min": F.min, "max": F.max}
@@ -67,6 +68,7 @@ def table_as_of(
         [1, 2]
         [1, 3]
     """
+    needs_spark(updates, "the history of updates is computed")
     keys = names_of(key)
     for name in (*keys, *_BOUNDS, "arrival", "number", "is_retraction"):
         if name not in updates.columns:

@@ -16,6 +16,7 @@ from backfill.engines import engine as engine_named
 from backfill.errors import ReplayError, WindowError, did_you_mean
 from backfill.replay.apart import Apart
 from backfill.replay.replaying import SETTINGS
+from backfill.runtimes.differences import needs_spark
 from backfill.update_history.history import History
 from backfill.windows import EventWindow, Window
 
@@ -121,6 +122,7 @@ def updates(
         4 on_time 3
         5 late 4
     """
+    needs_spark(events, "the history of updates is computed")
     for name, value in settings.items():
         if name in _INSTEAD or (name not in SETTINGS and name != "api"):
             raise ReplayError(

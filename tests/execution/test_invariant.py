@@ -31,6 +31,7 @@ from tests.execution.mixed import check_run, tables
 from tests.execution.world import COUNTS, GAP, METRICS, SLIDING, WINDOWS, World, at
 from tests.lake import lake
 from tests.memory_store import MemoryStore
+from tests.on_sail import ON_SAIL
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -145,7 +146,9 @@ def steps(sequences: int) -> settings:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("with_id", "iceberg"), [(False, False), (True, False), (True, True)], ids=str
+    ("with_id", "iceberg"),
+    [(False, False), (True, False), pytest.param(True, True, marks=pytest.mark.spark_only)],
+    ids=str,
 )
 def test_any_sequence_of_runs(
     spark: SparkSession, tmp_path: Path, with_id: bool, iceberg: bool
@@ -153,7 +156,7 @@ def test_any_sequence_of_runs(
     numbers = itertools.count()
 
     def make() -> World:
-        windows = (*WINDOWS, "moving", "shared")
+        windows = (*WINDOWS, *(() if ON_SAIL else ("moving", "shared")))
         folder = tmp_path / str(next(numbers))
         store = lake(folder / "lake") if iceberg else None
         return World(folder, spark, with_id, windows=windows, gate=True, store=store)
@@ -162,7 +165,16 @@ def test_any_sequence_of_runs(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("windows", [WINDOWS, SLIDING, COUNTS, tuple(METRICS), tuple(JOINS)])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        WINDOWS,
+        *(
+            pytest.param(each, marks=pytest.mark.spark_only)
+            for each in (SLIDING, COUNTS, tuple(METRICS), tuple(JOINS))
+        ),
+    ],
+)
 @pytest.mark.parametrize("with_id", [False, True])
 def test_any_sequence_of_runs_in_memory(
     spark: SparkSession, tmp_path: Path, with_id: bool, windows: tuple[str, ...]

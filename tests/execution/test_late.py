@@ -73,6 +73,7 @@ def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.spark_only
 def test_the_plan_says_how_many_windows_late_events_reach(
     spark: SparkSession, tmp_path: Path
 ) -> None:

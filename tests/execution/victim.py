@@ -7,11 +7,15 @@ import sys
 from backfill import Job
 from backfill.spark import session
 from tests.interpreted import SETTINGS
+from tests.on_sail import ON_SAIL
 
 
 def main(path: str) -> None:
-    conf = {**SETTINGS, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
-    spark = session(conf={**conf, "spark.driver.memory": "1g"})
+    if ON_SAIL:
+        spark = session(runtime="sail")
+    else:
+        conf = {**SETTINGS, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+        spark = session(conf={**conf, "spark.driver.memory": "1g"})
     job = Job.load(path)
     print("begins", flush=True)
     job.run(spark, start="2026-01-02", end="2026-01-03")

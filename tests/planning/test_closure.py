@@ -95,6 +95,7 @@ def test_ranges_without_input_are_skipped(world: World) -> None:
         world.job.table("sessions", world.spark)
 
 
+@pytest.mark.spark_only
 def test_the_plan_tells_what_is_read_across_the_edges(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

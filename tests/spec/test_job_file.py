@@ -71,6 +71,7 @@ stream:
   early: Repeatedly(AfterCount(100))
   late: 3
   drained: false
+  spurious: true
   wall_clock: read_at
 """
 
@@ -142,6 +143,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "early": Repeatedly(AfterCount(100)),
         "late": 3,
         "drained": False,
+        "spurious": True,
         "wall_clock": "read_at",
     }
     hour = Fixed(3_600_000_000)

@@ -20,7 +20,7 @@ from backfill import (
 from backfill.cli.reconcile import reconcile
 from backfill.errors import BackfillError, JobFileError
 from backfill.reconciliation.stream_description import described
-from backfill.replay import replay
+from backfill.replay import replay, replay_join
 from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, Stream
 from backfill.spec.triggers import read_trigger
@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "store": ("memory", "rocksdb"),
     "emit_interval": ("1s", "-1s"),
     "drained": (False, "perhaps"),
+    "spurious": (True, "perhaps"),
     "wall_clock": ("received_at", ""),
 }
 #: Formats that take what describes the output.
@@ -108,7 +109,9 @@ def test_the_command_line_has_an_option_for_each() -> None:
 
 
 def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
-    arguments = set(inspect.signature(replay).parameters)
+    arguments = {
+        name for each in (replay, replay_join) for name in inspect.signature(each).parameters
+    }
     # Of the wall clock each event tells.
     assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format", "wall_clock"} <= arguments
 

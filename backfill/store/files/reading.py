@@ -11,10 +11,13 @@ import pyarrow.dataset as ds
 from deltalake import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from backfill.columns import column
 from backfill.errors import TableError
 from backfill.folders import Folder, LocalFolder
+from backfill.runtimes.differences import nullable, runtime_of
+from backfill.runtimes.folder_columns import folder_values, with_folder_values
 from backfill.session_conf import local_listing
 from backfill.store.files.log import Log, Version
 from backfill.store.files.schema import spark_schema
@@ -63,6 +66,9 @@ def read_files(
         kinds.setdefault((path in table.whole, 1 + path.count("/")), []).append(path)
     found = []
     for (whole, parts), own in (kinds or {(False, 1): []}).items():
+        if own and not runtime_of(spark).names_files:
+            found.append(_by_folder(spark, folder, schema, own, whole, with_file))
+            continue
         rows = _rows(spark, folder, schema, own, whole=whole)
         if with_file:
             rows = rows.withColumn(FILE, F.substring_index(F.input_file_name(), "/", -parts))
@@ -73,7 +79,10 @@ def read_files(
 def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
     """The rows of staged files, as the table will have them."""
     paths = [file.place for file in staged.files]
-    return _rows(spark, staged.folder, Schema.from_json(staged.schema), paths)
+    schema = Schema.from_json(staged.schema)
+    if paths and not runtime_of(spark).names_files:
+        return _by_folder(spark, staged.folder, schema, paths, False, False)
+    return _rows(spark, staged.folder, schema, paths)
 
 
 def staged_dataset(log: Log, run: str) -> ds.Dataset:
@@ -118,6 +127,25 @@ def _rows(
         )
     # Spark has the partition columns last, where runs write them too.
     return rows if rows.columns == schema.names else rows.select(*map(column, schema.names))
+
+
+def _by_folder(
+    spark: SparkSession,
+    folder: Folder,
+    delta: Schema,
+    paths: Collection[str],
+    whole: bool,
+    with_file: bool,
+) -> DataFrame:
+    """The same where the runtime does not say what files have from their folders."""
+
+    def scan(names: list[str], schema: StructType) -> DataFrame:
+        return spark.read.schema(schema).parquet(*(f"{folder.uri}/{each}" for each in names))
+
+    files = [(path, {} if whole else folder_values(f"/{path}", "")) for path in paths]
+    return with_folder_values(
+        files, nullable(spark_schema(delta)), scan, FILE if with_file else None
+    )
 
 
 def check_present(folder: Folder, version: int, paths: Collection[str]) -> None:

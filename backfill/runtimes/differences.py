@@ -1,0 +1,217 @@
+"""What runtimes differ in: one that speaks Spark Connect need not have all that Spark has.
+
+What a runtime lacks is found by asking it, not by its name, and what can be done without it is done
+here. The rest of the package knows one runtime.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill.errors import SetupError
+
+#: A value of a frame that is observed, kept or read anew each time, by name.
+Values = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a runtime has.
+
+    Attributes:
+        observes: aggregates over a frame that is computed anyway (`DataFrame.observe`).
+        names_files: the path of the file that a row comes from (`input_file_name`), and columns
+            that files have from their folders.
+        sketches: KLL sketches of quantiles.
+        reports_overflow: errors where a sum of decimals has more than 38 digits.
+        orders_nan: NaN as the largest number also where extremes of groups are computed.
+        orders_nulls: NULL before all else within the structs whose least is computed.
+    """
+
+    observes: bool = True
+    names_files: bool = True
+    sketches: bool = True
+    reports_overflow: bool = True
+    orders_nan: bool = True
+    orders_nulls: bool = True
+
+    @property
+    def is_spark(self) -> bool:
+        """It has all that Spark has."""
+        return self == SPARK
+
+
+SPARK = Runtime()
+_KNOWN: WeakKeyDictionary[SparkSession, Runtime] = WeakKeyDictionary()
+
+
+def runtime_of(spark: SparkSession) -> Runtime:
+    """What the runtime of a session has; it is asked once."""
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        return SPARK
+    found = _KNOWN.get(spark)
+    if found is None:
+        found = _KNOWN[spark] = _asked(spark)
+    return found
+
+
+def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "runtime") -> None:
+    """Refuses what is computed on Spark only.
+
+    Raises:
+        SetupError: the runtime has not all that Spark has.
+    """
+    spark = session.sparkSession if isinstance(session, DataFrame) else session
+    if not runtime_of(spark).is_spark:
+        raise SetupError(
+            f"this runtime has not all that Spark has, and {what} on Spark only",
+            field=field,
+            way_out="Use Spark: leave out runtime: sail, or the remote server",
+        )
+
+
+def observed(frame: DataFrame, *sums: Column, hold: bool = False) -> tuple[DataFrame, Values]:
+    """A frame, and aggregates over it, which its first action computes as well.
+
+    Args:
+        frame: any rows.
+        sums: aggregates with names; none of distinct values, which Spark does not observe.
+        hold: where nothing can be observed, the rows are computed now, once, rather than again for
+            the aggregates.
+
+    Returns:
+        The rows, and what gives the values after an action. Spark observes nothing of a frame that
+        it finds to be empty.
+    """
+    if runtime_of(frame.sparkSession).observes:
+        counted = Observation()
+        return frame.observe(counted, *sums), lambda: counted.get
+    rows = computed_once(frame) if hold else frame
+    return rows, lambda: rows.agg(*sums).collect()[0].asDict()
+
+
+def kept(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
+    """The frame, whose rows are computed once, and what lets them go."""
+    if runtime_of(frame.sparkSession).is_spark:
+        held = frame.persist()
+        return held, held.unpersist
+    return _written(frame)
+
+
+def computed_once(frame: DataFrame) -> DataFrame:
+    """The frame, computed now and once.
+
+    Not persisted: that keeps the plan, and a run over little data spends most of its time on
+    plans that hold all that went before.
+    """
+    if runtime_of(frame.sparkSession).is_spark:
+        return frame.localCheckpoint()
+    return _written(frame)[0]
+
+
+def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows of both; a column that only one of them has is NULL in the other's."""
+    if runtime_of(one.sparkSession).is_spark:
+        return one.unionByName(other, allowMissingColumns=True)
+    types = {each.name: each.dataType for frame in (one, other) for each in frame.schema}
+
+    def filled(frame: DataFrame) -> DataFrame:
+        absent = [name for name in types if name not in frame.columns]
+        return frame.select("*", *(F.lit(None).cast(types[each]).alias(each) for each in absent))
+
+    return filled(one).unionByName(filled(other))
+
+
+def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
+    """The rows in files of this machine, and what deletes these, which happens at the end anyway.
+
+    Sail 0.7.2 has checkpoints, but of a sorted frame it takes the rows for sorted that it reads
+    back in another order.
+    """
+    folder = tempfile.mkdtemp(prefix="rows-", dir=_folder())
+    frame.write.mode("overwrite").parquet(f"file://{folder}")
+    rows = frame.sparkSession.read.schema(nullable(frame.schema)).parquet(f"file://{folder}")
+    return rows, lambda: shutil.rmtree(folder, ignore_errors=True)
+
+
+def nullable(schema: T.StructType) -> T.StructType:
+    """The same with NULL allowed everywhere, for a file can have one where another has none."""
+    found = _nullable(schema)
+    assert isinstance(found, T.StructType)
+    return found
+
+
+def _nullable(type: T.DataType) -> T.DataType:
+    if isinstance(type, T.StructType):
+        return T.StructType([T.StructField(each.name, _nullable(each.dataType)) for each in type])
+    if isinstance(type, T.ArrayType):
+        return T.ArrayType(_nullable(type.elementType))
+    if isinstance(type, T.MapType):
+        return T.MapType(_nullable(type.keyType), _nullable(type.valueType))
+    return type
+
+
+@cache
+def _folder() -> str:
+    made = tempfile.mkdtemp(prefix="backfill-rows-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def _asked(spark: SparkSession) -> Runtime:
+    def has(frame: Callable[[], DataFrame]) -> bool:
+        try:
+            frame().schema  # noqa: B018
+        except PySparkException:
+            return False
+        return True
+
+    rows, one = spark.range(1), F.lit(1)
+    names_files = has(lambda: rows.select(F.input_file_name()))
+    observes = has(lambda: rows.observe(Observation(), F.count(one).alias("n")))
+    if names_files and observes:
+        return SPARK
+    return Runtime(
+        observes=observes,
+        names_files=names_files,
+        sketches=has(lambda: rows.agg(F.kll_sketch_agg_double(one.cast("double")))),
+        reports_overflow=_reports_overflow(spark),
+        orders_nan=_orders_nan(spark),
+        orders_nulls=_orders_nulls(spark),
+    )
+
+
+def _reports_overflow(spark: SparkSession) -> bool:
+    most = F.lit("9" * 38).cast("decimal(38,0)")
+    try:
+        spark.range(2).agg(F.sum(most + F.col("id") * 0)).collect()
+    except PySparkException:
+        return True
+    return False
+
+
+def _orders_nan(spark: SparkSession) -> bool:
+    value = F.when(F.col("id") < 2, F.lit("NaN").cast("double")).otherwise(1.0)
+    rows = spark.range(4).select((F.col("id") * 0).alias("key"), value.alias("value"))
+    least, most = rows.groupBy("key").agg(F.min("value"), F.max("value")).collect()[0][1:]
+    return bool(least == 1.0 and most != most)
+
+
+def _orders_nulls(spark: SparkSession) -> bool:
+    value = F.when(F.col("id") < 2, F.col("id"))
+    pair = F.struct(F.lit(1).alias("at"), value.alias("value"))
+    rows = spark.range(4).select((F.col("id") * 0).alias("key"), pair.alias("pair"))
+    least = rows.groupBy("key").agg(F.min("pair").alias("pair")).select("pair.value").collect()
+    return least[0][0] is None

@@ -1,0 +1,92 @@
+"""Files read without Spark's help: their paths, and the columns that they have from folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+#: What a file's folders say, by column.
+FolderValues = Mapping[str, "str | None"]
+
+
+def folder_values(path: str, base: str) -> dict[str, str | None]:
+    """The columns that a file has from its folders, as Spark finds them, outermost first."""
+    inside = path[len(base.rstrip("/")) + 1 :]
+    return dict(reversed(list(_upwards(inside.split("/")[:-1]))))
+
+
+def _upwards(folders: list[str]) -> Iterator[tuple[str, str | None]]:
+    begun = False
+    for folder in reversed(folders):
+        name, equals, value = folder.partition("=")
+        if equals:
+            begun = True
+            text = unquote(value, encoding="latin-1")
+            yield unquote(name, encoding="latin-1"), None if text == _NULL_FOLDER else text
+        elif begun:
+            return
+
+
+def with_folder_values(
+    files: Sequence[tuple[str, FolderValues]],
+    schema: T.StructType,
+    scan: Callable[[list[str], T.StructType], DataFrame],
+    path: str | None = None,
+) -> DataFrame:
+    """The rows of files, with the columns that they have from their folders.
+
+    Files of the same folders are read in one scan; each in one of its own, if its path is wanted.
+
+    Args:
+        files: their paths, and what their folders say.
+        schema: of the rows, those columns included.
+        scan: reads files with a schema.
+        path: the name of a further column, the file's path.
+    """
+    groups: dict[tuple[str | None, tuple[tuple[str, str | None], ...]], list[str]] = {}
+    for name, said in files:
+        own = name if path is not None else None
+        groups.setdefault((own, tuple(said.items())), []).append(name)
+    frames = []
+    for (own, items), names in groups.items():
+        values = dict(items)
+        inside = T.StructType([each for each in schema if each.name not in values])
+        rows = scan(names, inside)
+        columns = [
+            F.lit(values[each.name]).cast(each.dataType).alias(each.name)
+            if each.name in values
+            else F.col(f"`{each.name.replace('`', '``')}`")
+            for each in schema
+        ]
+        if path is not None:
+            columns.append(F.lit(own).alias(path))
+        frames.append(rows.select(*columns))
+    return reduce(DataFrame.unionAll, frames)
+
+
+def inferred(values: Iterable[str | None]) -> T.DataType:
+    """The type that Spark finds for what folders say."""
+    given = [each for each in values if each is not None]
+    for type, fits in _TYPES:
+        if given and all(map(fits, given)):
+            return type
+    return T.StringType()
+
+
+def _whole(bits: int) -> Callable[[str], bool]:
+    most = 1 << (bits - 1)
+    return lambda text: bool(re.fullmatch(r"[+-]?\d+", text)) and -most <= int(text) < most
+
+
+_TYPES: tuple[tuple[T.DataType, Callable[[str], bool]], ...] = (
+    (T.IntegerType(), _whole(32)),
+    (T.LongType(), _whole(64)),
+    (T.DateType(), lambda text: bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text))),
+)

@@ -1,0 +1,50 @@
+"""Sail: a runtime in Rust, in this process, that speaks Spark Connect. It needs no Java."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from functools import cache
+from typing import Any
+
+import pyspark
+
+from backfill.errors import SetupError
+
+#: Of which a client is understood.
+_CLIENT = "4.1"
+
+
+def address() -> str:
+    """The address of the server of this process, which is started if there is none.
+
+    Raises:
+        SetupError: the package is missing, or it does not understand this version of pyspark.
+    """
+    return f"sc://127.0.0.1:{_server()[1]}"
+
+
+@cache
+def _server() -> tuple[Any, int]:
+    if not pyspark.__version__.startswith(f"{_CLIENT}."):
+        raise SetupError(
+            f"the runtime sail understands pyspark {_CLIENT}, and this is {pyspark.__version__}",
+            field="runtime",
+            value="sail",
+            way_out="Install the other in an environment of its own: pip install 'backfill[sail]'",
+        )
+    # It reads this when it is imported, and prints what it does otherwise.
+    os.environ.setdefault("RUST_LOG", "error")
+    try:
+        from pysail.spark import SparkConnectServer  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise SetupError(
+            f"the runtime sail is not installed: {error}",
+            field="runtime",
+            value="sail",
+            way_out="Install it: pip install 'backfill[sail]'",
+        ) from error
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    atexit.register(server.stop)
+    return server, int(server.listening_address[1])

@@ -1,0 +1,266 @@
+"""The runtime Sail: what it computes is what Spark computes, and what it can't is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from backfill import (
+    CountWindow,
+    HoppingWindow,
+    Job,
+    Metric,
+    SessionWindow,
+    SlidingWindow,
+    aggregate,
+    aggregates,
+    as_of,
+    bots,
+    join,
+    metrics,
+    sessionize,
+    updates,
+)
+from backfill.errors import JobFileError, SetupError
+from backfill.runtimes.differences import SPARK, Runtime, computed_once, kept, runtime_of
+from backfill.spec import JobSpec
+from tests.frames import from_rows, rows
+from tests.on_sail import ON_SAIL
+
+on_sail = pytest.mark.skipif(not ON_SAIL, reason="needs BACKFILL_RUNTIME=sail: make test-sail")
+WINDOWS = ("sessions", "hourly", "trailing")
+COUNTED = {"n": aggregates.count()}
+COMMON: Any = {"key": "key", "time": "at", "time_format": "epoch_us"}
+
+
+def command(folder: Path, *arguments: str, java: bool = True) -> str:
+    """What a command prints, with or without Java to be found."""
+    # Without what the session of this process has set.
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment["PATH"] = str(Path(sys.executable).parent)
+    if java:
+        environment["PATH"] += os.pathsep + os.environ["PATH"]
+    else:
+        environment.pop("JAVA_HOME", None)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("backfill"), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    # No line of another library's.
+    assert "INFO" not in done.stderr
+    assert "WARN" not in done.stderr
+    return done.stdout
+
+
+def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    found = {}
+    for name in WINDOWS:
+        values = DeltaTable(str(folder / "out" / name)).to_pyarrow_table().to_pylist()
+        for row in values:
+            # Doubles are added up in no order.
+            row.update({k: round(v, 6) for k, v in row.items() if isinstance(v, float)})
+            row.update({k: sorted(v) for k, v in row.items() if isinstance(v, list)})
+        found[name] = sorted(values, key=repr)
+    return found
+
+
+@on_sail
+@pytest.mark.slow
+def test_a_job_without_java(samples: Path, tmp_path: Path) -> None:
+    """The samples: a full run, some dates and late events; then Spark goes on with the tables."""
+    sail = ("run", "job.yaml", "--runtime", "sail")
+    read = json.loads(command(samples, *sail, "--json", java=False))
+    assert (read["read"], read["accepted"]) == (5_058, 5_000)
+    first = published(samples)
+    assert [len(first[name]) for name in WINDOWS] == [406, 467, 6_346]
+    command(samples, *sail, "--date", "2026-01-11", java=False)
+    assert published(samples) == first
+    text = (samples / "job.yaml").read_text()
+    (samples / "job.yaml").write_text(text + "runtime: sail\n")
+    plan = command(samples, "plan", "job.yaml", "--date", "2026-01-12", java=False)
+    assert "sessions: up to" in plan
+    assert "matches" not in command(samples, "validate", "job.yaml", java=False)
+    (samples / "job.yaml").write_text(text)
+    command(samples, "run", "job.yaml", "--date", "2026-01-12")
+    command(samples, "run", "job.yaml")
+    assert published(samples) == first
+    changes = json.loads(command(samples, "changes", "job.yaml", "hourly", "--json"))
+    assert changes["changes"] == []
+
+
+@on_sail
+def test_what_it_lacks_is_found_by_asking(spark: SparkSession) -> None:
+    assert runtime_of(spark) == Runtime(
+        observes=False,
+        names_files=False,
+        sketches=False,
+        reports_overflow=False,
+        orders_nan=False,
+        orders_nulls=False,
+    )
+
+
+@pytest.mark.skipif(ON_SAIL, reason="of Spark")
+def test_spark_has_everything(spark: SparkSession) -> None:
+    assert runtime_of(spark) is SPARK
+
+
+@on_sail
+def test_a_sum_that_overflows_is_an_error(spark: SparkSession) -> None:
+    most = (1 << 63) - 1
+    for last, fits in ((0, True), (1, False), (most, False)):
+        events = from_rows(
+            spark,
+            [("a", 0, most), ("a", 1, last), ("b", 0, most), ("b", 1, 1), ("b", 2, -1)],
+            "key string, at bigint, value bigint",
+        )
+        kinds = {"total": aggregates.sum("value")}
+        found = aggregate(events, SessionWindow(gap="1s"), aggregates=kinds, **COMMON)
+        if fits:
+            assert {row.key: row.total for row in found.collect()} == {"a": most, "b": most}
+        else:
+            with pytest.raises(PySparkException, match=r"[Cc]ast"):
+                found.collect()
+
+
+@on_sail
+def test_of_copies_that_differ_the_same_one_counts_as_on_spark(spark: SparkSession) -> None:
+    values = [(None, 3), (3, None), (float("nan"), 1.0), (1.0, float("nan"))]
+    events = from_rows(
+        spark,
+        [(f"{n}", 0, "x", each) for n, pair in enumerate(values) for each in pair],
+        "key string, at bigint, id string, value double",
+    )
+    kinds = {"total": aggregates.sum("value")}
+    found = aggregate(events, SessionWindow(gap="1s"), aggregates=kinds, id="id", **COMMON)
+    totals = {row.key: row.total for row in found.collect()}
+    assert totals == {"0": None, "1": None, "2": 1.0, "3": 1.0}
+
+
+@on_sail
+def test_rows_are_kept_without_their_plan(spark: SparkSession) -> None:
+    """Sorted ones, too, of which Sail's own checkpoints give wrong results."""
+    events = spark.range(2_000).selectExpr("string(id % 7) AS key", "id * 37 % 5000 AS at")
+    in_order = events.repartition("key").sortWithinPartitions("key", "at")
+    for frame, release in ((computed_once(in_order), lambda: None), kept(in_order)):
+        found = aggregate(frame, SessionWindow(gap="3us"), aggregates=COUNTED, **COMMON)
+        expected = aggregate(events, SessionWindow(gap="3us"), aggregates=COUNTED, **COMMON)
+        assert sorted(rows(found)) == sorted(rows(expected))
+        release()
+
+
+REFUSED: dict[str, Any] = {
+    "sliding": lambda e: aggregate(e, SlidingWindow(size="1s"), aggregates=COUNTED, **COMMON),
+    "count": lambda e: aggregate(
+        e, CountWindow(size=3, order="time"), aggregates=COUNTED, **COMMON
+    ),
+    "rules": lambda e: sessionize(e, SessionWindow(gap="1s", max_events=3), **COMMON),
+    "quantile": lambda e: hopping(e, aggregates.quantile("value", 0.5)),
+    "first": lambda e: hopping(e, aggregates.first("value")),
+    "stddev": lambda e: hopping(e, aggregates.stddev("value")),
+    "min": lambda e: hopping(e, aggregates.min("value")),
+    "decimals": lambda e: hopping(e, aggregates.sum("cast(value as decimal(38, 2))")),
+    "metrics": lambda e: metrics(
+        e,
+        [Metric("n", aggregates.count(), by=["key"], windows=["1h"], step="1m")],
+        time="at",
+        time_format="epoch_us",
+    ),
+    "join": lambda e: join(e, e, on="key", time="at", time_format="epoch_us", within="1s"),
+    "as_of": lambda e: as_of(e, e, on="key", time="at", time_format="epoch_us"),
+    "bots": lambda e: bots(e, rules=[], gap="1s", **COMMON),
+    "updates": lambda e: updates(
+        e,
+        SessionWindow(gap="1s"),
+        aggregates=COUNTED,
+        arrival="at",
+        engine="flink",
+        **COMMON,
+    ),
+}
+
+
+def hopping(events: Any, kind: Any) -> Any:
+    return aggregate(
+        events, HoppingWindow(size="2s", advance="1s"), aggregates={"x": kind}, **COMMON
+    )
+
+
+@on_sail
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused(spark: SparkSession, what: str) -> None:
+    events = from_rows(spark, [("a", 0, 1.0)], "key string, at bigint, value double")
+    with pytest.raises(SetupError, match="on Spark only"):
+        REFUSED[what](events)
+
+
+JOB = """
+source: {path: events, format: FORMAT}
+events: {key: user_id, time: event_time, id: event_id MORE}
+windows: {hourly: {tumbling: {size: 1h}, aggregates: {events: count}}}
+tables: TABLES
+"""
+
+
+@on_sail
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("FORMAT", "json", "source.format: .* the format json is read on Spark only"),
+        (" MORE", ", bots: {gap: 30m, rules: [{name: a, events: 5}]}", "events.bots: "),
+        ("TABLES", "{path: out}\nretention: 10d", "retention: "),
+        ("TABLES", "{catalog: lake, schema: web}", "tables.catalog: "),
+    ],
+)
+def test_jobs_that_are_refused(
+    spark: SparkSession, samples: Path, old: str, new: str, message: str
+) -> None:
+    text = JOB.replace(old, new).replace("FORMAT", "parquet").replace(" MORE", "")
+    (samples / "job.yaml").write_text(text.replace("TABLES", "{path: out}"))
+    with pytest.raises(SetupError, match=message):
+        Job(JobSpec.load(samples / "job.yaml")).run(spark)
+
+
+@on_sail
+def test_verbs_that_are_refused(spark: SparkSession, samples: Path) -> None:
+    job = Job.load(samples / "job.yaml")
+    job.run(spark)
+    with pytest.raises(SetupError, match="tables are compared with streams on Spark only"):
+        job.reconcile("hourly", spark, stream="nowhere", format="table")
+    with pytest.raises(SetupError, match="rows are deleted on Spark only"):
+        job.forget("u0000001", spark)
+    with pytest.raises(SetupError, match="streams run on Spark only"):
+        job.stream(spark, to=samples / "streamed")
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="this pyspark is understood")
+def test_another_pyspark_is_refused() -> None:
+    """In a process of its own, for the session of this one is taken where there is one."""
+    code = "from backfill.spark import session; session(runtime='sail')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the runtime sail understands pyspark 4.1, and this is" in done.stderr
+
+
+def test_a_job_file_names_a_runtime(samples: Path) -> None:
+    text = (samples / "job.yaml").read_text()
+    for name in ("spark", "sail"):
+        (samples / "job.yaml").write_text(f"{text}runtime: {name}\n")
+        assert JobSpec.load(samples / "job.yaml").runtime == name
+    (samples / "job.yaml").write_text(f"{text}runtime: snail\n")
+    with pytest.raises(JobFileError, match=r"runtime: .*sail"):
+        JobSpec.load(samples / "job.yaml")
