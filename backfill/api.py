@@ -148,7 +148,7 @@ def aggregate(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
     definition = Definition(window, aggregates)
-    check_runtime(events, [definition])
+    check_runtime(events.sparkSession, [window])
     if isinstance(window, EventWindow):
         if combine is not None:
             raise WindowError(

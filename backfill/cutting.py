@@ -81,7 +81,7 @@ def slice_events(
         AggregateError: if an aggregate does not fit the events, or its name is taken.
         WindowError: if the engine refuses a window.
     """
-    check_runtime(events, definitions)
+    check_runtime(events.sparkSession, [each.window for each in definitions])
     for each in definitions:
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate
@@ -12,9 +12,8 @@ from backfill.aggregates.bound import Bound
 from backfill.aggregates.custom import Custom
 from backfill.aggregates.numbers import Max, Min, Variance
 from backfill.aggregates.ordered import First
-from backfill.aggregates.sketches import ApproximateQuantile
+from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
-from backfill.definition import Definition
 from backfill.errors import AggregateError, ColumnError, WindowError, did_you_mean
 from backfill.events import check_column
 from backfill.join_rows import TAKEN
@@ -37,23 +36,18 @@ from backfill.windows import (
 _SUMMED_DIGITS = 28
 
 
-def check_runtime(events: DataFrame, definitions: Iterable[Definition]) -> None:
-    """Checks that the events' runtime computes these windows and aggregates exactly.
+def check_runtime(spark: SparkSession, windows: Iterable[AnyWindow]) -> None:
+    """Checks that the session's runtime computes these windows exactly.
 
     Raises:
         SetupError: it does not, or nobody has tested that it does.
     """
-    runtime = runtime_of(events.sparkSession)
-    if runtime.is_spark:
+    if runtime_of(spark).is_spark:
         return
-    for each in definitions:
-        window = each.window
-        ruled = isinstance(window, SessionWindow) and (each.ruled or by_place(window))
+    for window in windows:
+        ruled = isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
         if ruled or isinstance(window, EventWindow | TableWindow):
-            needs_spark(events, f"{window} is computed", field="windows")
-        for name, aggregate in each.aggregates.items():
-            if isinstance(aggregate, ApproximateQuantile) and not runtime.sketches:
-                needs_spark(events, "sketches of quantiles are computed", field=name)
+            needs_spark(spark, f"{window} is computed", field="windows")
 
 
 def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
@@ -63,19 +57,27 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
         SetupError: it may not, and would not say so.
     """
     runtime = runtime_of(events.sparkSession)
+    if runtime.is_spark:
+        return
     for aggregate, each in bound.items():
+        if isinstance(aggregate, ApproximateQuantile) and not runtime.sketches:
+            needs_spark(events, "sketches of quantiles are computed", field=str(aggregate))
         long = isinstance(each.type, T.DecimalType) and each.type.precision > _SUMMED_DIGITS
         if long and not runtime.reports_overflow:
             what = f"decimals of more than {_SUMMED_DIGITS} digits are aggregated"
             needs_spark(events, what, field=str(aggregate))
-        if isinstance(aggregate, Variance | Custom) and not runtime.is_spark:
+        if isinstance(aggregate, Variance | Custom):
             # Sail 0.7.2 fails where there are two of them.
             needs_spark(events, "variances and own aggregates are computed", field=str(aggregate))
         if isinstance(aggregate, First) and not runtime.orders_nulls:
             needs_spark(events, "the first and the last are computed", field=str(aggregate))
-        extreme = isinstance(aggregate, Min | Max)
-        if extreme and isinstance(each.type, T.FractionalType) and not runtime.orders_nan:
-            needs_spark(events, "extremes of doubles are computed", field=str(aggregate))
+        if isinstance(aggregate, Min | Max):
+            if isinstance(each.type, T.FloatType | T.DoubleType) and not runtime.orders_nan:
+                needs_spark(events, "extremes of doubles are computed", field=str(aggregate))
+            if isinstance(each.type, T.StructType | T.ArrayType):
+                needs_spark(events, "extremes of structs are computed", field=str(aggregate))
+        if isinstance(aggregate, ApproximateCountDistinct):
+            needs_spark(events, "approximate counts are made", field=str(aggregate))
 
 
 def check_dimensions(events: DataFrame, window: AnyWindow) -> None:

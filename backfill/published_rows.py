@@ -14,6 +14,7 @@ from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE
 from backfill.lookups import Instant, KeyValues, Lookup
 from backfill.planning.context import Context, Progress, open_context
+from backfill.planning.on_runtime import check_job
 from backfill.progress import log_progress
 from backfill.spark import session
 from backfill.spec import JobSpec
@@ -252,7 +253,9 @@ class PublishedRows:
             yield from late_of(record, self.spec.path.parent)
 
     def _session(self, spark: SparkSession | None, late: Sequence[str] = ()) -> SparkSession:
-        return spark or session(paths=self.paths(*late), runtime=self.spec.runtime)
+        found = spark or session(paths=self.paths(*late), runtime=self.spec.runtime)
+        check_job(self.spec, found, self.paths(*late))
+        return found
 
     def _known(self, name: str, known: list[str]) -> None:
         if name not in known:

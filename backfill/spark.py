@@ -18,10 +18,11 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from backfill import java
-from backfill.errors import SetupError
+from backfill.errors import SetupError, did_you_mean
 from backfill.launch import LaunchOutput, telling_line
 from backfill.object_stores import with_object_stores
-from backfill.runtimes import sail
+from backfill.runtimes import RUNTIMES, sail
+from backfill.runtimes.differences import is_of_this_process
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
@@ -67,8 +68,17 @@ def session(
         SetupError: there is no Java that is new enough, the server does not answer, or Spark
             refuses a setting; or the runtime is not installed.
     """
+    if runtime not in RUNTIMES:
+        raise SetupError(
+            "there is no such runtime",
+            field="runtime",
+            value=runtime,
+            way_out=did_you_mean(runtime, RUNTIMES),
+        )
     if runtime == "sail" and remote is None and SparkSession.getActiveSession() is None:
-        remote = sail.address()
+        started = _start({**_EVERYWHERE, **conf, "spark.remote": sail.address()})
+        is_of_this_process(started)
+        return started
     if remote is not None:
         _check_reachable(remote)
         settings = {**_EVERYWHERE, **conf, "spark.remote": remote}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from deltalake import DeltaTable
@@ -32,7 +35,17 @@ from backfill import (
     updates,
 )
 from backfill.errors import JobFileError, SetupError
-from backfill.runtimes.differences import SPARK, Runtime, computed_once, kept, runtime_of
+from backfill.runtimes import sail
+from backfill.runtimes.differences import (
+    SPARK,
+    Runtime,
+    computed_once,
+    is_of_this_process,
+    kept,
+    runtime_of,
+)
+from backfill.runtimes.folder_columns import inferred
+from backfill.spark import session
 from backfill.spec import JobSpec
 from tests.frames import from_rows, rows
 from tests.on_sail import ON_SAIL
@@ -105,6 +118,7 @@ def test_a_job_without_java(samples: Path, tmp_path: Path) -> None:
 @on_sail
 def test_what_it_lacks_is_found_by_asking(spark: SparkSession) -> None:
     assert runtime_of(spark) == Runtime(
+        is_spark=False,
         observes=False,
         names_files=False,
         sketches=False,
@@ -112,6 +126,65 @@ def test_what_it_lacks_is_found_by_asking(spark: SparkSession) -> None:
         orders_nan=False,
         orders_nulls=False,
     )
+
+
+@on_sail
+@pytest.mark.slow
+def test_many_files_and_folders(spark: SparkSession, tmp_path: Path) -> None:
+    """A source of a hundred files, and a table of as many dates: more than one chain."""
+    for number in range(100):
+        folder = tmp_path / "events" / f"part={number // 2}" / f"name=x{number}"
+        folder.mkdir(parents=True)
+        at = dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone.utc) + dt.timedelta(days=number)
+        table = pa.table({"user": ["a"], "at": pa.array([at], pa.timestamp("us", "UTC"))})
+        pq.write_table(table, folder / "one.parquet")
+    (tmp_path / "job.yaml").write_text(
+        """
+source: {path: events, format: parquet}
+events: {key: user, time: at}
+windows: {daily: {tumbling: {size: 1 day}, aggregates: {n: count, parts: "count_distinct(part)"}}}
+tables: {path: out}
+"""
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    for _ in range(2):
+        assert job.run(spark).windows["daily"].rows == 100
+    assert job.table("daily", spark).agg({"date": "max", "n": "sum"}).collect()[0][:] == (
+        dt.date(2026, 4, 10),
+        100,
+    )
+
+
+def test_what_folders_say_has_sparks_types() -> None:
+    cases = {
+        ("1", "-2", None): "int",
+        ("1", "3000000000"): "bigint",
+        ("2026-01-01", None): "date",
+        ("a", "b c"): "string",
+        (None,): "string",
+        ("2026-13-45",): None,
+        ("1.5",): None,
+        ("2026-01-01 00:00:00",): None,
+    }
+    for given, wanted in cases.items():
+        found = inferred(given)
+        assert (None if found is None else found.simpleString()) == wanted, given
+
+
+@on_sail
+def test_sessions_that_are_refused(spark: SparkSession) -> None:
+    """Of a server elsewhere, and in another time zone."""
+    other = SparkSession.builder.config("spark.remote", sail.address()).create()
+    with pytest.raises(SetupError, match="remote: the server has not all that Spark has"):
+        runtime_of(other)
+    other.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    with pytest.raises(SetupError, match="timeZone: has to be UTC"):
+        is_of_this_process(other)
+
+
+def test_there_is_no_such_runtime() -> None:
+    with pytest.raises(SetupError, match=r"runtime: there is no such runtime .*sail"):
+        session(runtime="sial")
 
 
 @pytest.mark.skipif(ON_SAIL, reason="of Spark")
@@ -173,6 +246,8 @@ REFUSED: dict[str, Any] = {
     "first": lambda e: hopping(e, aggregates.first("value")),
     "stddev": lambda e: hopping(e, aggregates.stddev("value")),
     "min": lambda e: hopping(e, aggregates.min("value")),
+    "max of structs": lambda e: hopping(e, aggregates.max("struct(at, value)")),
+    "distinct": lambda e: hopping(e, aggregates.count_distinct("value", approximate=True)),
     "decimals": lambda e: hopping(e, aggregates.sum("cast(value as decimal(38, 2))")),
     "metrics": lambda e: metrics(
         e,
@@ -220,7 +295,7 @@ tables: TABLES
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("FORMAT", "json", "source.format: .* the format json is read on Spark only"),
+        ("FORMAT", "json", "source.format: the format json is read on Spark only"),
         (" MORE", ", bots: {gap: 30m, rules: [{name: a, events: 5}]}", "events.bots: "),
         ("TABLES", "{path: out}\nretention: 10d", "retention: "),
         ("TABLES", "{catalog: lake, schema: web}", "tables.catalog: "),

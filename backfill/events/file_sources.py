@@ -132,7 +132,15 @@ def _by_file(
     schema = nullable(given)
     for name in first.columns:
         if name not in schema.names:
-            schema.add(name, inferred(each[name] for each in folders.values()))
+            kind = inferred(each[name] for each in folders.values())
+            if kind is None:
+                raise SourceError(
+                    "the type of a column that files have from their folders is not known",
+                    field="source.schema",
+                    value=name,
+                    way_out=f"Name it with its type in source.schema, such as {name} string",
+                )
+            schema.add(name, kind)
     refuse_our_names(schema.names)
 
     def rows(listing: Listing, where: Column | None) -> DataFrame:

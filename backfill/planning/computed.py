@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
-from backfill.runtimes.differences import computed_once, observed
+from backfill.runtimes.differences import computed_once, observed, runtime_of
 
 
 def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[str, Any]]:
@@ -26,7 +26,10 @@ def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[s
     Returns:
         The rows, and the values of the aggregates by name.
     """
-    watched, found = observed(frame, *sums, hold=True)
+    if not runtime_of(frame.sparkSession).observes:
+        rows, found = observed(frame, *sums, hold=True)
+        return rows, found()
+    watched, found = observed(frame, *sums)
     rows = computed_once(watched)
     # Over Spark Connect a checkpoint observes nothing.
     return rows, found() or rows.agg(*sums).collect()[0].asDict()

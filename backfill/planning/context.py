@@ -22,7 +22,6 @@ from backfill.ledger.record import Input, Record
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.combining import COMBINED, Combining
 from backfill.printable import shown
-from backfill.runtimes.differences import needs_spark
 from backfill.spec import JobSpec
 from backfill.store import Store
 from backfill.time.spans import Span
@@ -151,14 +150,6 @@ def open_context(
     """
     now = dt.datetime.now(dt.timezone.utc)
     now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
-    if spec.bots is not None:
-        needs_spark(spark, "rules for bots are computed", field="events.bots")
-    if spec.retention_us is not None:
-        needs_spark(spark, "retention is computed", field="retention")
-    if spec.lake is not None:
-        needs_spark(spark, "tables in a catalog are written", field="tables.catalog")
-    if spec.source.format != "parquet":
-        needs_spark(spark, f"the format {spec.source.format} is read", field="source.format")
     found = states(spec, store, [*spec.windows, QUARANTINE])
     records = [each.record for each in found if each.record is not None]
     before = [path for each in records for path in each.late]

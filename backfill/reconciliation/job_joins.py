@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from backfill.causes import UNEXPLAINED
 from backfill.columns import EVENT_TIME, REASON, TIME, column, key_name
 from backfill.cutting import dimensions_of, sides_of, slice_events
 from backfill.definition import Definition
@@ -153,9 +152,8 @@ class _JoinOfJob:
             values = {name: value for name, value in each.row.items() if name not in keys}
             rows = (Row(time, time, values),)
             difference = Difference(*((rows, ()) if each.side == "batch" else ((), rows)))
-            proved = each.cause != UNEXPLAINED
             key = tuple(each.row[name] for name in keys)
-            return Explained(key, difference, Explanation((each.cause,), proved, {}))
+            return Explained(key, difference, Explanation((each.cause,), each.proved, {}))
 
         return Reconciled(
             self.name,

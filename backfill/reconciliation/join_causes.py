@@ -71,12 +71,14 @@ class Found:
         streams: the stream has it, and the batch has not.
         cause: of `backfill.causes`.
         pair: its events; None where they are not known.
+        proved: the replay gives the row, or its lack.
     """
 
     row: Row
     streams: bool
     cause: str
     pair: Pair | None
+    proved: bool = True
 
 
 class JoinCauses:
@@ -148,7 +150,9 @@ class JoinCauses:
                 rows += known[row, streams][:times]
                 pair = pairs.get(row)
                 gone = pair is not None and self._counted.expired(pair)
-                other = Found(row, streams, "retention" if gone else "missing_in_batch", pair)
+                # Why the table lacks a row that its events give, or has another, nobody looks up.
+                cause = "retention" if gone else "missing_in_batch"
+                other = Found(row, streams, cause, pair, proved=gone)
                 rows += [other] * (times - len(known[row, streams]))
         return rows
 

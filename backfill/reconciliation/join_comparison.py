@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from backfill.causes import UNEXPLAINED
 from backfill.columns import TIME, column
 from backfill.errors import ColumnError, ReplayError
 from backfill.join_window import LEFT, RIGHT
@@ -171,6 +172,7 @@ class JoinComparison:
                 side="stream" if each.streams else "batch",
                 cause=each.cause,
                 time=time(each.pair),
+                proved=each.proved and each.cause != UNEXPLAINED,
             )
             for _, found in sorted(causes.of(own).items())
             for each in found

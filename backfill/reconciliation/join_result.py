@@ -18,7 +18,8 @@ class JoinDifference:
         row: its values, by the stream's columns.
         side: "batch" or "stream", which has it.
         cause: of those that `reconcile` has, and `spurious`; `unexplained` where replaying the
-            operator does not give the stream's rows of the key. All others are proved: it does.
+            operator does not give the stream's rows of the key.
+        proved: replaying the operator gives them.
         time: of its left event, or of the only one that it has, µs; None where it is not known.
     """
 
@@ -26,6 +27,7 @@ class JoinDifference:
     side: str
     cause: str
     time: int | None
+    proved: bool
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,18 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.errors import PySparkException
+from pyspark.errors import (
+    ArithmeticException,
+    SparkRuntimeException,
+    UnsupportedOperationException,
+)
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.errors import SetupError
 
-#: A value of a frame that is observed, kept or read anew each time, by name.
+#: Gives values by name.
 Values = Callable[[], Mapping[str, Any]]
 
 
@@ -31,6 +35,7 @@ class Runtime:
     """What a runtime has.
 
     Attributes:
+        is_spark: it is Spark. Of others the following has been asked.
         observes: aggregates over a frame that is computed anyway (`DataFrame.observe`).
         names_files: the path of the file that a row comes from (`input_file_name`), and columns
             that files have from their folders.
@@ -40,6 +45,7 @@ class Runtime:
         orders_nulls: NULL before all else within the structs whose least is computed.
     """
 
+    is_spark: bool = True
     observes: bool = True
     names_files: bool = True
     sketches: bool = True
@@ -47,28 +53,40 @@ class Runtime:
     orders_nan: bool = True
     orders_nulls: bool = True
 
-    @property
-    def is_spark(self) -> bool:
-        """It has all that Spark has."""
-        return self == SPARK
-
 
 SPARK = Runtime()
 _KNOWN: WeakKeyDictionary[SparkSession, Runtime] = WeakKeyDictionary()
 
 
+def is_of_this_process(spark: SparkSession) -> None:
+    """Notes that a session is of a server in this process that is not Spark."""
+    if spark not in _KNOWN:
+        _KNOWN[spark] = _asked(spark)
+
+
 def runtime_of(spark: SparkSession) -> Runtime:
-    """What the runtime of a session has; it is asked once."""
+    """What the runtime of a session has.
+
+    Raises:
+        SetupError: it is a server elsewhere that is not Spark.
+    """
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
         return SPARK
     found = _KNOWN.get(spark)
     if found is None:
-        found = _KNOWN[spark] = _asked(spark)
+        if not _has(lambda: spark.range(1).select(F.input_file_name())):
+            raise SetupError(
+                "the server has not all that Spark has, and rows that are kept would be in its "
+                "files, not in this machine's",
+                field="remote",
+                way_out="Use a server of Spark; or Sail in this process, with runtime: sail",
+            )
+        found = _KNOWN[spark] = SPARK
     return found
 
 
 def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "runtime") -> None:
-    """Refuses what is computed on Spark only.
+    """Refuses what is done on Spark only.
 
     Raises:
         SetupError: the runtime has not all that Spark has.
@@ -76,9 +94,9 @@ def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "r
     spark = session.sparkSession if isinstance(session, DataFrame) else session
     if not runtime_of(spark).is_spark:
         raise SetupError(
-            f"this runtime has not all that Spark has, and {what} on Spark only",
+            f"{what} on Spark only, and this is another runtime",
             field=field,
-            way_out="Use Spark: leave out runtime: sail, or the remote server",
+            way_out="Use Spark: leave out runtime: sail, or give --runtime spark",
         )
 
 
@@ -170,23 +188,30 @@ def _folder() -> str:
     return made
 
 
-def _asked(spark: SparkSession) -> Runtime:
-    def has(frame: Callable[[], DataFrame]) -> bool:
-        try:
-            frame().schema  # noqa: B018
-        except PySparkException:
-            return False
-        return True
+def _has(frame: Callable[[], DataFrame]) -> bool:
+    """Whether a runtime takes a plan; whatever else is wrong is raised."""
+    try:
+        frame().schema  # noqa: B018
+    except UnsupportedOperationException:
+        return False
+    return True
 
+
+def _asked(spark: SparkSession) -> Runtime:
     rows, one = spark.range(1), F.lit(1)
-    names_files = has(lambda: rows.select(F.input_file_name()))
-    observes = has(lambda: rows.observe(Observation(), F.count(one).alias("n")))
-    if names_files and observes:
-        return SPARK
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    if zone != "UTC":
+        raise SetupError(
+            "has to be UTC on this runtime",
+            field="spark.sql.session.timeZone",
+            value=zone,
+            way_out="Leave it out; the job's zone is events.timezone",
+        )
     return Runtime(
-        observes=observes,
-        names_files=names_files,
-        sketches=has(lambda: rows.agg(F.kll_sketch_agg_double(one.cast("double")))),
+        is_spark=False,
+        observes=_has(lambda: rows.observe(Observation(), F.count(one).alias("n"))),
+        names_files=_has(lambda: rows.select(F.input_file_name())),
+        sketches=_has(lambda: rows.agg(F.kll_sketch_agg_double(one.cast("double")))),
         reports_overflow=_reports_overflow(spark),
         orders_nan=_orders_nan(spark),
         orders_nulls=_orders_nulls(spark),
@@ -197,7 +222,7 @@ def _reports_overflow(spark: SparkSession) -> bool:
     most = F.lit("9" * 38).cast("decimal(38,0)")
     try:
         spark.range(2).agg(F.sum(most + F.col("id") * 0)).collect()
-    except PySparkException:
+    except (ArithmeticException, SparkRuntimeException):
         return True
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -11,7 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from backfill.runtimes.differences import computed_once
+
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+#: So many frames are put together in one chain.
+_CHAIN = 40
 #: What a file's folders say, by column.
 FolderValues = Mapping[str, "str | None"]
 
@@ -68,16 +73,22 @@ def with_folder_values(
         if path is not None:
             columns.append(F.lit(own).alias(path))
         frames.append(rows.select(*columns))
+    # A chain of hundreds is deeper than a server reads, and Sail 0.7.2 fails where what is put
+    # together was itself put together: so pieces of it are computed.
+    while len(frames) > _CHAIN:
+        pieces = [frames[at : at + _CHAIN] for at in range(0, len(frames), _CHAIN)]
+        frames = [computed_once(reduce(DataFrame.unionAll, piece)) for piece in pieces]
     return reduce(DataFrame.unionAll, frames)
 
 
-def inferred(values: Iterable[str | None]) -> T.DataType:
-    """The type that Spark finds for what folders say."""
+def inferred(values: Iterable[str | None]) -> T.DataType | None:
+    """The type that Spark finds for what folders say; None where it may be another one."""
     given = [each for each in values if each is not None]
     for type, fits in _TYPES:
         if given and all(map(fits, given)):
             return type
-    return T.StringType()
+    # Also numbers with a fraction, times and dates are types of their own to Spark.
+    return None if any(re.match(r"[+-]?[.\d]", each) for each in given) else T.StringType()
 
 
 def _whole(bits: int) -> Callable[[str], bool]:
@@ -85,8 +96,15 @@ def _whole(bits: int) -> Callable[[str], bool]:
     return lambda text: bool(re.fullmatch(r"[+-]?\d+", text)) and -most <= int(text) < most
 
 
+def _is_date(text: str) -> bool:
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
 _TYPES: tuple[tuple[T.DataType, Callable[[str], bool]], ...] = (
     (T.IntegerType(), _whole(32)),
     (T.LongType(), _whole(64)),
-    (T.DateType(), lambda text: bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text))),
+    (T.DateType(), _is_date),
 )
