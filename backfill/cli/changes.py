@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, job_session
 from backfill.cli.output import cell, print_json, print_line, print_table
 
 # Of an id's 32 characters: enough to tell the sessions of a screen apart.
@@ -40,7 +40,7 @@ def changes(
     found = loaded.changes(
         window,
         since,
-        spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime),
+        job_session(loaded, spark, remote, runtime),
     )
     rows, counts = first_changes(found, limit)
     more = sum(counts.values()) > limit

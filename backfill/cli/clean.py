@@ -12,7 +12,7 @@ from backfill.cli.options import (
     Runtime,
     Settings,
     Verbose,
-    spark_session,
+    job_session,
 )
 from backfill.cli.output import print_json, print_line, print_table
 
@@ -35,7 +35,7 @@ def clean(
     loaded = Job.load(job)
     done = loaded.clean(
         older_than,
-        spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime),
+        job_session(loaded, spark, remote, runtime),
     )
     if as_json:
         tables = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, job_session
 from backfill.cli.output import iso_utc, print_json, print_line, print_table
 
 
@@ -23,9 +23,7 @@ def expire(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    done = loaded.expire(
-        spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime)
-    )
+    done = loaded.expire(job_session(loaded, spark, remote, runtime))
     if as_json:
         tables = {
             name: {**asdict(each), "before": iso_utc(each.before)} for name, each in done.items()

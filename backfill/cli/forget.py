@@ -15,7 +15,7 @@ from backfill.cli.options import (
     Runtime,
     Settings,
     Verbose,
-    spark_session,
+    job_session,
 )
 from backfill.cli.output import print_json, print_line, print_table, tell
 
@@ -41,7 +41,7 @@ def forget(
     from backfill.job import Job
 
     loaded = Job.load(job)
-    session = spark_session(spark, remote, loaded.paths(), runtime=runtime or loaded.spec.runtime)
+    session = job_session(loaded, spark, remote, runtime)
     done = loaded.forget(key, session, older_than=older_than, progress=tell)
     known = holders(loaded.spec)
     unchanged = [name for name in loaded.spec.windows if name not in known]

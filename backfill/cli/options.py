@@ -14,6 +14,7 @@ from backfill.runtimes import RUNTIMES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill.job import Job
     from backfill.spec.checks import Checks
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
@@ -90,3 +91,34 @@ def spark_session(
     from backfill.spark import session
 
     return session(remote=remote, conf=conf, paths=paths, runtime=runtime)
+
+
+def job_session(
+    job: Job,
+    settings: Sequence[str] | None,
+    remote: str | None,
+    runtime: str | None,
+    *,
+    late: str | None = None,
+    checked: bool = False,
+) -> SparkSession:
+    """The session of a command that works on a job.
+
+    Args:
+        job: whose paths are read and written, and whose runtime counts if none is given.
+        settings: of `--spark`.
+        remote: of `--remote`.
+        runtime: of `--runtime`.
+        late: a path of late events.
+        checked: the job's checks are made.
+
+    Raises:
+        SetupError: as for `spark_session`.
+    """
+    return spark_session(
+        settings,
+        remote,
+        job.paths(*([] if late is None else [late])),
+        checks=job.spec.checks if checked else None,
+        runtime=runtime or job.spec.runtime,
+    )

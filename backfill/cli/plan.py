@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, job_session
 from backfill.cli.output import iso_utc, print_json, print_line, print_table, tell
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
 
@@ -47,13 +47,7 @@ def plan(
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
     # The tables' logs say what expires, so no session is needed.
-    session = (
-        None
-        if expire
-        else spark_session(
-            spark, remote, loaded.paths(late or ""), runtime=runtime or loaded.spec.runtime
-        )
-    )
+    session = None if expire else job_session(loaded, spark, remote, runtime, late=late)
     found = loaded.plan(
         session, **selection, recompute=recompute, late=late, expire=expire, progress=tell
     )

@@ -14,7 +14,7 @@ from backfill.cli.options import (
     Runtime,
     Settings,
     Verbose,
-    spark_session,
+    job_session,
 )
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.results import as_document, print_result
@@ -40,13 +40,7 @@ def recompute(
 
     loaded = Job.load(job)
     result = loaded.recompute(
-        spark_session(
-            spark,
-            remote,
-            loaded.paths(late or ""),
-            runtime=runtime or loaded.spec.runtime,
-            checks=loaded.spec.checks,
-        ),
+        job_session(loaded, spark, remote, runtime, late=late, checked=True),
         late=late,
         publish_anyway=publish_anyway,
         progress=tell,

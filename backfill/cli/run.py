@@ -13,7 +13,7 @@ from backfill.cli.options import (
     Runtime,
     Settings,
     Verbose,
-    spark_session,
+    job_session,
 )
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.results import as_document, checks_of, print_result
@@ -40,13 +40,7 @@ def run(
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
     result = loaded.run(
-        spark_session(
-            spark,
-            remote,
-            loaded.paths(),
-            runtime=runtime or loaded.spec.runtime,
-            checks=loaded.spec.checks,
-        ),
+        job_session(loaded, spark, remote, runtime, checked=True),
         **selection,
         publish_anyway=publish_anyway,
         progress=tell,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from backfill.cli.checks import as_documents, print_failed
-from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, job_session
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.selection import From, To
 
@@ -31,13 +31,7 @@ def validate(
     loaded = Job.load(job)
     outcomes = loaded.validate(
         window,
-        spark_session(
-            spark,
-            remote,
-            loaded.paths(),
-            runtime=runtime or loaded.spec.runtime,
-            checks=loaded.spec.checks,
-        ),
+        job_session(loaded, spark, remote, runtime, checked=True),
         start=start,
         end=end,
         progress=tell,

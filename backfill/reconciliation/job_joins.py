@@ -263,7 +263,9 @@ class _JoinOfJob:
         if context.spec.id is None:
             return unusable
         copies = Over.partitionBy(*map(column, (*context.spec.key, TIME, context.spec.id)))
-        first = F.min(F.struct(*map(column, self._order))).over(copies)
+        own = F.struct(*map(column, self._order))
+        # Rows without an id are never copies of each other.
+        first = F.when(column(context.spec.id).isNull(), own).otherwise(F.min(own).over(copies))
         return unusable.withColumn(FIRST, first)
 
     def _pairs(self, received: DataFrame) -> DataFrame:

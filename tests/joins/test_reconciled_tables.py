@@ -47,7 +47,7 @@ class Placed:
     n: int
     left: bool
     ad: int
-    id: str
+    id: str | None
 
 
 def drawn(random: Random, count: int, keys: int = 60) -> list[Placed]:
@@ -60,7 +60,8 @@ def drawn(random: Random, count: int, keys: int = 60) -> list[Placed]:
         time = n // 5 + random.choice([0, 0, 0, 0, -7, -30, 4])
         key = None if random.random() < 0.02 else f"k{random.randrange(keys)}"
         left, ad = random.random() < 0.5, random.randrange(4)
-        events.append(Placed(key, time, n, left, ad, f"e{n}"))
+        # Without an id events are different ones, also those of one time.
+        events.append(Placed(key, time, n, left, ad, None if n % 5 == 0 else f"e{n}"))
     return events
 
 
@@ -72,7 +73,7 @@ def write(folder: Path, events: Sequence[Placed]) -> None:
             "at": pa.array([e.time * MS for e in events], pa.timestamp("us", "UTC")),
             "kind": ["click" if e.left else "buy" for e in events],
             "ad": pa.array([e.ad for e in events], pa.int32()),
-            "id": [e.id for e in events],
+            "id": pa.array([e.id for e in events], pa.string()),
             "n": pa.array([e.n for e in events], pa.int64()),
         }
     )
@@ -272,7 +273,9 @@ def test_partitions_have_an_order_each(spark: SparkSession, tmp_path: Path) -> N
     """One goes on a day later than the other, whose events are not late."""
     events = drawn(Random(5), 400, keys=20)
     later = [replace(each, time=each.time + 86_400_000) for each in drawn(Random(6), 400, keys=20)]
-    later = [replace(e, key=e.key and f"x{e.key}", id=f"x{e.id}", n=e.n + 400) for e in later]
+    later = [
+        replace(e, key=e.key and f"x{e.key}", id=e.id and f"x{e.id}", n=e.n + 400) for e in later
+    ]
     write(tmp_path / "events", [*later, *events])
     job = job_in(tmp_path, "kafka-streams", "full")
     text = (tmp_path / "job.yaml").read_text()
