@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from backfill.engines import ENGINES
-from backfill.errors import ReplayError, did_you_mean
+from backfill.errors import ReplayError
 from backfill.replay.clocks import NEVER, Throttle, WallClock, Watermark
 from backfill.replay.event import Event
 from backfill.replay.interval_join import IntervalJoin
@@ -236,7 +236,7 @@ def _settings(engine: str, how: str, given: Mapping[str, Any]) -> dict[str, Any]
             "has no join of two streams that is known here",
             field="engine",
             value=engine,
-            way_out=did_you_mean(engine, _SETTINGS),
+            way_out="Joins are known of " + ", ".join(sorted(_SETTINGS)),
         )
     if choice(how, tuple(_OUTER), field="how") != "inner" and engine == "flink":
         raise ReplayError(

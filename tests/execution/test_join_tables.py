@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill import Job, compute
 from backfill.cli import main
-from backfill.errors import ConservationError, JobFileError, WindowError
+from backfill.errors import ConservationError, JobFileError, ReplayError
 from backfill.execution import late
 from tests.execution.joined import JOINS, MINUTE
 from tests.execution.world import HOUR, World, at
@@ -151,7 +151,7 @@ def test_on_the_command_line(
     assert "checks succeeded" in call("validate")
     message = call("stream", "--to", str(tmp_path / "streamed"), code=2)
     assert "joins.sold: the job's streaming queries are aggregations, not joins" in message
-    with pytest.raises(WindowError, match="Call reconcile_join with the events of both sides"):
+    with pytest.raises(ReplayError, match=r"'plain'\). Joins are known of flink, kafka-streams"):
         world.job.reconcile("sold", spark, stream=str(tmp_path), format="table")
     with pytest.raises(JobFileError, match="a row of a join has what tells its events"):
         world.job.events_in("sold", row, spark)
