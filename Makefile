@@ -64,9 +64,14 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
 # What Sail computes; whatever it refuses is marked spark_only in there, or in other files.
-SAIL_TESTS := tests/test_sail.py tests/test_sessions.py tests/test_aligned.py tests/test_grids.py \
-	tests/test_aggregates.py tests/execution/test_invariant.py tests/execution/test_late.py \
-	tests/execution/test_kill.py tests/execution/test_edges.py tests/planning/test_closure.py
+SAIL_TESTS := tests/test_sail.py tests/test_sessions.py tests/test_session_rules.py \
+	tests/test_message_sessions.py tests/test_aligned.py tests/test_grids.py tests/test_sliding.py \
+	tests/test_counts.py tests/test_metrics.py tests/test_metric_tables.py tests/test_aggregates.py \
+	tests/test_duplicates.py $(addprefix tests/joins/,test_join.py test_as_of.py test_session_join.py \
+	test_join_by_count.py test_join_rows.py) tests/ledger/test_changes.py \
+	tests/ledger/test_event_changes.py tests/planning/test_closure.py $(addprefix tests/execution/, \
+	test_invariant.py test_late.py test_kill.py test_edges.py test_session_rules.py \
+	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py)
 
 test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java
 	@# Its client warns, as the server logs, of a window without a key.

@@ -35,7 +35,6 @@ from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError
 from backfill.event_windows import slide
 from backfill.events import EventRules, normalise
-from backfill.fitting import check_runtime
 from backfill.message_gaps import Messages
 from backfill.message_sessions import message_sessions
 from backfill.operators.bots import with_bots
@@ -148,7 +147,6 @@ def aggregate(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
     definition = Definition(window, aggregates)
-    check_runtime(events.sparkSession, [window])
     if isinstance(window, EventWindow):
         if combine is not None:
             raise WindowError(
@@ -237,8 +235,6 @@ def sessionize(
         >>> sorted((row.session_seq, row.event_seq) for row in found.collect())
         [(1, 1), (1, 2), (2, 1)]
     """
-    if window.has_rules:
-        needs_spark(events, "sessions with rules are computed")
     taken = [each for each in events.columns if each in _ADDED]
     if taken:
         raise ColumnError(

@@ -38,9 +38,8 @@ from backfill.operators.sliding import sliding, with_states
 from backfill.time.durations import Fixed
 from backfill.windows import CountWindow, SlidingWindow
 
-# The part of a key's events that one task goes through, and whether a row is a copy for the sake
-# of the windows of the part after its own.
-_PART, _COPY = "_part", "_copy"
+#: The part of a key's events that one task goes through.
+_PART = "_part"
 #: How many events have come since the window before, where windows are as far apart in time.
 _SINCE = "_since"
 #: Blocks of as many events as a window has, and the prefixes of a window's part in either.
@@ -263,14 +262,12 @@ class _Counted:
         length = max(_PART_EVENTS, 16 * size)
         place = F.col(NUMBER) - 1
         own = floor_to(place, length, 0)
-        both = F.array(
-            F.struct(own.alias(_PART), F.lit(False).alias(_COPY)),
-            F.struct((own + length).alias(_PART), F.lit(True).alias(_COPY)),
-        )
         reaches = F.pmod(place, F.lit(length)) > length - size
-        parts = axis.select("*", F.inline(F.when(reaches, both).otherwise(F.slice(both, 1, 1))))
+        # An event near the end is in the part after its own as well, for the windows there.
+        within = F.when(reaches, F.array(own, own + length)).otherwise(F.array(own))
+        parts = axis.withColumn(_PART, F.explode(within))
         found = self._last(parts, [*self.keys, _PART], size)
-        return found.where(~F.col(_COPY)).drop(_PART, _COPY)
+        return found.where(F.col(_PART) == own).drop(_PART)
 
     def _last(self, rows: DataFrame, group: Sequence[str], size: int) -> DataFrame:
         """For each row the last `size` ones of its group, whose numbers have no holes."""

@@ -22,9 +22,8 @@ from backfill.fitting import (
     check_arrival,
     check_dimensions,
     check_looked_at,
+    check_moving,
     check_names,
-    check_runtime,
-    check_values,
 )
 from backfill.join_window import LEFT, RIGHT
 from backfill.operators.aligned import layout, takes_events
@@ -35,8 +34,10 @@ from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
 from backfill.windows import (
     AnyWindow,
+    CountWindow,
     EventWindow,
     JoinWindow,
+    RollingWindow,
     SessionWindow,
     SlidingWindow,
     TableWindow,
@@ -81,7 +82,6 @@ def slice_events(
         AggregateError: if an aggregate does not fit the events, or its name is taken.
         WindowError: if the engine refuses a window.
     """
-    check_runtime(events.sparkSession, [each.window for each in definitions])
     for each in definitions:
         check_names(each.aggregates, key, each.window)
         check_arrival(events, each.window, arrival)
@@ -97,7 +97,12 @@ def slice_events(
     also += [predicate(events, predicates[text], text).alias(inner) for text, inner in held.items()]
     found = inputs(also=also)
     frame, keys, bound = found.frame, found.key, found.bound
-    check_values(events, bound)
+    for one in definitions:
+        mine = [bound[each] for each in one.aggregates.values()]
+        if isinstance(one.window, CountWindow):
+            check_moving(events, mine)
+        elif isinstance(one.window, SlidingWindow | RollingWindow):
+            check_moving(events, [each.sliding() for each in mine])
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
     aggregates = [bound[each] for each in own]

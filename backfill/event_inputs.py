@@ -13,6 +13,7 @@ from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind
 from backfill.columns import TIME, column, key_name
 from backfill.compute import Key
+from backfill.fitting import check_values
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def with_inputs(
 
     Raises:
         AggregateError: if an aggregate does not fit the events.
+        SetupError: the events' runtime may not compute it exactly.
     """
     keys = [key_name(i) for i in range(len(key))]
     arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))
@@ -66,4 +68,5 @@ def with_inputs(
     frame, bound = bind(events, columns, aggregates, len(arrival))
     types = {field.name: field.dataType for field in frame.schema.fields}
     named = Key(tuple(key), tuple(types[each] for each in keys))
+    check_values(events, bound)
     return BoundEvents(frame, named, bound, arrived)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound
 from backfill.aggregates.custom import Custom
-from backfill.aggregates.numbers import Max, Min, Variance
+from backfill.aggregates.last_seen import LastSeen
+from backfill.aggregates.numbers import Count, Max, Mean, Min, Sum
 from backfill.aggregates.ordered import First
 from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
@@ -21,33 +22,17 @@ from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
 from backfill.operators.rule_inputs import sortable
 from backfill.runtimes.differences import needs_spark, runtime_of
+from backfill.runtimes.nulls_first import sorts
 from backfill.windows import (
     AnyWindow,
     CountWindow,
-    EventWindow,
     RollingWindow,
     SessionWindow,
-    TableWindow,
-    by_place,
     key_of,
 )
 
 #: So many digits leave room for ten more in a sum: those of ten thousand million values.
 _SUMMED_DIGITS = 28
-
-
-def check_runtime(spark: SparkSession, windows: Iterable[AnyWindow]) -> None:
-    """Checks that the session's runtime computes these windows exactly.
-
-    Raises:
-        SetupError: it does not, or nobody has tested that it does.
-    """
-    if runtime_of(spark).is_spark:
-        return
-    for window in windows:
-        ruled = isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
-        if ruled or isinstance(window, EventWindow | TableWindow):
-            needs_spark(spark, f"{window} is computed", field="windows")
 
 
 def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
@@ -66,11 +51,13 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
         if long and not runtime.reports_overflow:
             what = f"decimals of more than {_SUMMED_DIGITS} digits are aggregated"
             needs_spark(events, what, field=str(aggregate))
-        if isinstance(aggregate, Variance | Custom):
+        if isinstance(aggregate, Custom):
             # Sail 0.7.2 fails where there are two of them.
-            needs_spark(events, "variances and own aggregates are computed", field=str(aggregate))
-        if isinstance(aggregate, First) and not runtime.orders_nulls:
-            needs_spark(events, "the first and the last are computed", field=str(aggregate))
+            needs_spark(events, "own aggregates are computed", field=str(aggregate))
+        value = each.type["value"].dataType if isinstance(each.type, T.StructType) else each.type
+        if isinstance(aggregate, First) and not (runtime.orders_nulls or sorts(value)):
+            what = f"the first and the last {value.simpleString()} are computed"
+            needs_spark(events, what, field=str(aggregate))
         if isinstance(aggregate, Min | Max):
             if isinstance(each.type, T.FloatType | T.DoubleType) and not runtime.orders_nan:
                 needs_spark(events, "extremes of doubles are computed", field=str(aggregate))
@@ -78,6 +65,25 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
                 needs_spark(events, "extremes of structs are computed", field=str(aggregate))
         if isinstance(aggregate, ApproximateCountDistinct):
             needs_spark(events, "approximate counts are made", field=str(aggregate))
+
+
+def check_moving(events: DataFrame, aggregates: Iterable[Bound]) -> None:
+    """Checks that the events' runtime computes aggregates over frames that move, exactly.
+
+    Raises:
+        SetupError: it may not, and would not say so.
+    """
+    if runtime_of(events.sparkSession).is_spark:
+        return
+    for each in aggregates:
+        name = str(each.aggregate)
+        if not isinstance(each.aggregate, Count | Sum | Mean | Min | Max | First | LastSeen):
+            # Of lists, Sail 0.7.2 keeps NULL there.
+            needs_spark(events, "windows around events have this aggregate", field=name)
+        doubles = isinstance(each.type, T.FloatType | T.DoubleType)
+        if doubles and isinstance(each.aggregate, Sum | Mean):
+            # It subtracts what leaves the frame: of 1e300, infinity and NaN something stays.
+            needs_spark(events, "windows around events have sums of doubles", field=name)
 
 
 def check_dimensions(events: DataFrame, window: AnyWindow) -> None:

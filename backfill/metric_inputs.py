@@ -13,8 +13,8 @@ from backfill.columns import REASON, TIME, any_given, column
 from backfill.errors import AggregateError, ColumnError
 from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.events import EventRules, normalise
+from backfill.fitting import check_moving
 from backfill.metric import TIES, Metric, value_names
-from backfill.runtimes.differences import needs_spark
 from backfill.slices import distinct_by_hour
 
 #: A row as it was given.
@@ -69,7 +69,6 @@ def bind_metrics(
         AggregateError: if metrics do not go together, or an aggregate does not fit the events.
         ColumnError: if a column is missing or has an unsuitable type.
     """
-    needs_spark(events, "metrics are computed")
     dimensions = _dimensions(metrics)
     rules = EventRules(
         key=tuple(dimensions),
@@ -97,6 +96,7 @@ def bind_metrics(
         arrival=arrival,
         also=[F.col(ROW), F.lit(0).cast("long").alias(TIED)] if whole else [],
     )
+    check_moving(events, [each.sliding() for each in found.bound.values()])
     frame = found.frame if id is None else distinct_by_hour(found.frame, found.key.inner)
     return BoundMetrics(frame, found)
 

@@ -25,7 +25,7 @@ from backfill.operators.rolling_rows import PEERS, rolling_rows
 from backfill.operators.rolling_steps import BLOCK, SPAN
 from backfill.operators.sliding import AT
 from backfill.operators.steps import INSTANT, at_instants, changes, every_step
-from backfill.runtimes.differences import stacked
+from backfill.runtimes.differences import needs_spark, stacked
 from backfill.step_rows import step_rows
 from backfill.time.durations import Fixed
 
@@ -183,6 +183,9 @@ def metrics_at(
         >>> sorted((row.card, row.cards_1h) for row in found.collect())
         [('x', 0), ('x', 2), ('y', 1)]
     """
+    if before:
+        # What the first row of a place has is given to all, and elsewhere these have no order.
+        needs_spark(events, "values from before an event are computed", field="before")
     arrived = names_of(arrival or ())
     rows = events if at is None else at
     # Copies of an event are rows, too, at places where no event is.

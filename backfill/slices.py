@@ -16,6 +16,7 @@ from backfill.aggregates.bound import Bound
 from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
 from backfill.operators.grids import Cutting, floor_to
 from backfill.runtimes.differences import runtime_of
+from backfill.runtimes.nulls_first import flagged, sorts
 
 ID = "_id"
 _UNIQUE = "_unique"
@@ -102,9 +103,12 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     counted = F.count(F.lit(1)).alias(ROWS)
     if not payload:
         return tagged.groupBy(*same).agg(counted)
+    least = _smallest(payload)
     if not runtime_of(placed.sparkSession).orders_nulls:
-        return _first_of(tagged, same, payload)
-    kept = tagged.groupBy(*same).agg(counted, _smallest(payload).alias("_copy"))
+        if not all(sorts(placed.schema[each].dataType) for each in payload):
+            return _first_of(tagged, same, payload)
+        least = F.min(flagged(F.struct(*payload), {each: lambda value: value for each in payload}))
+    kept = tagged.groupBy(*same).agg(counted, least.alias("_copy"))
     return kept.select(*same, ROWS, *(F.col("_copy")[each].alias(each) for each in payload))
 
 

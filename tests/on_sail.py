@@ -4,4 +4,25 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from backfill.aggregates.base import Aggregate
+from backfill.aggregates.custom import Custom
+from backfill.aggregates.numbers import Variance
+from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
+
 ON_SAIL = os.environ.get("BACKFILL_RUNTIME") == "sail"
+
+#: Of a case that the runtime refuses.
+spark_only = pytest.mark.spark_only
+_REFUSED = Custom | ApproximateQuantile | ApproximateCountDistinct
+
+
+def computed(aggregate: Aggregate, *, of_events: bool = False) -> bool:
+    """Whether the runtime of the tests computes an aggregate; in windows of events."""
+    if not ON_SAIL:
+        return True
+    doubles = "as double" in str(aggregate) or isinstance(aggregate, Variance)
+    if of_events and (doubles or aggregate.sliding().grows):
+        return False
+    return not isinstance(aggregate, _REFUSED)

@@ -17,15 +17,11 @@ from pyspark.sql import functions as F
 from backfill import HoppingWindow, SessionWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
-from backfill.aggregates.custom import Custom
-from backfill.aggregates.numbers import Variance
-from backfill.aggregates.ordered import First
-from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
 from backfill.errors import AggregateError
 from backfill.windows import Window
 from tests import drawn, reference
 from tests.frames import frame
-from tests.on_sail import ON_SAIL
+from tests.on_sail import computed
 from tests.reference import Event
 
 GAP = 1_000_000
@@ -239,9 +235,7 @@ def test_aggregates_are_those_of_plain_python(spark: SparkSession, shape: str, e
     check(result, groups, KINDS, cases)
 
 
-if ON_SAIL:
-    refused = First | Variance | Custom | ApproximateQuantile | ApproximateCountDistinct
-    KINDS = {name: each for name, each in KINDS.items() if not isinstance(each[0], refused)}
+KINDS = {name: each for name, each in KINDS.items() if computed(each[0])}
 RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
 
 

@@ -17,6 +17,7 @@ from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError
 from backfill.events import EventRules, normalise
+from backfill.runtimes.differences import computed_once
 from backfill.windows import RollingWindow
 from tests import drawn
 from tests.frames import rows
@@ -42,7 +43,7 @@ def sliced(events: DataFrame, definitions: list[Definition]) -> Sliced:
         zone="UTC",
         id=None,
         arrival=["arrival"],
-        keep=lambda frame: frame.localCheckpoint(),
+        keep=computed_once,
     )
 
 
@@ -50,7 +51,7 @@ def sliced(events: DataFrame, definitions: list[Definition]) -> Sliced:
     ("shape", "names"),
     [
         (SHAPES[0], ["distinct", "last"]),
-        (SHAPES[1], ["median"]),
+        pytest.param(SHAPES[1], ["median"], marks=pytest.mark.spark_only),
         (SHAPES[2], ["total"]),
     ],
 )
@@ -70,7 +71,7 @@ def test_every_step(
     cut = sliced(frame(spark, [*given, nowhere]), definitions)
     for place, each in enumerate(definitions):
         built = cut.build(each)
-        every = built.frame.localCheckpoint()
+        every = computed_once(built.frame)
         by, metric = each.window.by, own[place]  # type: ignore[union-attr]
         # Each event is placed once, whether or not a value changes there.
         held = every.agg(F.sum(built.kind.held)).collect()[0][0]
@@ -95,7 +96,7 @@ def test_every_step(
     [
         (SHAPES[0], "distinct"),
         pytest.param(SHAPES[1], "last", marks=pytest.mark.slow),
-        pytest.param(SHAPES[2], "median", marks=pytest.mark.slow),
+        pytest.param(SHAPES[2], "median", marks=[pytest.mark.slow, pytest.mark.spark_only]),
     ],
 )
 def test_rows_of_a_span(

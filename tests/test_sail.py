@@ -27,11 +27,9 @@ from backfill import (
     SlidingWindow,
     aggregate,
     aggregates,
-    as_of,
     bots,
-    join,
     metrics,
-    sessionize,
+    metrics_at,
     updates,
 )
 from backfill.errors import JobFileError, SetupError
@@ -237,26 +235,43 @@ def test_rows_are_kept_without_their_plan(spark: SparkSession) -> None:
 
 
 REFUSED: dict[str, Any] = {
-    "sliding": lambda e: aggregate(e, SlidingWindow(size="1s"), aggregates=COUNTED, **COMMON),
-    "count": lambda e: aggregate(
-        e, CountWindow(size=3, order="time"), aggregates=COUNTED, **COMMON
+    "sum of doubles around events": lambda e: aggregate(
+        e, SlidingWindow(size="1s"), aggregates={"x": aggregates.sum("value")}, **COMMON
     ),
-    "rules": lambda e: sessionize(e, SessionWindow(gap="1s", max_events=3), **COMMON),
+    "lists around events": lambda e: aggregate(
+        e, SlidingWindow(size="1s"), aggregates={"x": aggregates.collect_list("at")}, **COMMON
+    ),
+    "distinct values of the last events": lambda e: aggregate(
+        e,
+        CountWindow(size=3, order="time"),
+        aggregates={"x": aggregates.count_distinct("at")},
+        **COMMON,
+    ),
+    "key": lambda e: aggregate(
+        e, SessionWindow(gap="1s"), aggregates=COUNTED, **{**COMMON, "key": "value"}
+    ),
     "quantile": lambda e: hopping(e, aggregates.quantile("value", 0.5)),
     "first": lambda e: hopping(e, aggregates.first("value")),
-    "stddev": lambda e: hopping(e, aggregates.stddev("value")),
+    "stddev around events": lambda e: aggregate(
+        e, SlidingWindow(size="1s"), aggregates={"x": aggregates.stddev("at")}, **COMMON
+    ),
     "min": lambda e: hopping(e, aggregates.min("value")),
     "max of structs": lambda e: hopping(e, aggregates.max("struct(at, value)")),
     "distinct": lambda e: hopping(e, aggregates.count_distinct("value", approximate=True)),
     "decimals": lambda e: hopping(e, aggregates.sum("cast(value as decimal(38, 2))")),
-    "metrics": lambda e: metrics(
+    "metrics of doubles": lambda e: metrics(
+        e,
+        [Metric("x", aggregates.mean("value"), by=["key"], windows=["1h"], step="1m")],
+        time="at",
+        time_format="epoch_us",
+    ),
+    "before": lambda e: metrics_at(
         e,
         [Metric("n", aggregates.count(), by=["key"], windows=["1h"], step="1m")],
         time="at",
         time_format="epoch_us",
+        before=True,
     ),
-    "join": lambda e: join(e, e, on="key", time="at", time_format="epoch_us", within="1s"),
-    "as_of": lambda e: as_of(e, e, on="key", time="at", time_format="epoch_us"),
     "bots": lambda e: bots(e, rules=[], gap="1s", **COMMON),
     "updates": lambda e: updates(
         e,

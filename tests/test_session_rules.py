@@ -183,6 +183,7 @@ def test_copies_of_an_event_count_once_before_rules_cut(spark: SparkSession) -> 
     assert sorted(row["n"] for row in found.collect()) == [1, 2]
 
 
+@pytest.mark.spark_only
 @pytest.mark.parametrize("keys", ["0.0D, -0.0D", "'a' COLLATE UTF8_LCASE, 'A' COLLATE UTF8_LCASE"])
 def test_equal_keys_are_one_key_where_slices_leave_a_doubt(spark: SparkSession, keys: str) -> None:
     events = spark.sql(

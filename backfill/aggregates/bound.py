@@ -11,8 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, Input, Running, to_column
+from backfill.aggregates.ordered import First
+from backfill.aggregates.ranked import ranked
 from backfill.columns import EVENTS, FIRST, TIME, quoted
 from backfill.errors import AggregateError
+from backfill.runtimes.differences import runtime_of
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,11 @@ class Bound:
             return {}
         if isinstance(self.aggregate, Running):
             return self._named(self.aggregate.merge_over(states, frame))
-        rows = F.collect_list(F.struct(*(each.alias(name) for name, each in states.items())))
-        listed = rows.over(frame)
+        # By the columns' names: Sail 0.7.2 takes lists of structs for one whose fields are alike.
+        listed = F.collect_list(F.struct(*states.values())).over(frame)
         rest = F.slice(listed, 2, F.greatest(F.size(listed) - 1, F.lit(0)))
         merged = F.aggregate(rest, F.get(listed, F.lit(0)), self._merge_two)
-        return self._named({name: merged[name] for name in states})
+        return {self._name(each): merged[self._name(each)] for each in states}
 
     def merge_frame(self, counted: Column, frame: WindowSpec) -> dict[str, Column]:
         """The state columns merged over the rows of a window frame that count, if `framed`."""
@@ -152,11 +155,10 @@ class Bound:
         return Input(value, self.type, tuple(F.col(each) for each in self.order))
 
     def _merge_two(self, left: Column, right: Column) -> Column:
-        names = list(self._partial())
         merged = self.aggregate.combine(
-            {name: left[name] for name in names}, {name: right[name] for name in names}
+            *({each: row[self._name(each)] for each in self._partial()} for row in (left, right))
         )
-        return F.struct(*(state.alias(name) for name, state in merged.items()))
+        return F.struct(*self._states(merged))
 
     def _named(self, states: dict[str, Column]) -> dict[str, Column]:
         return {self._name(each): state for each, state in states.items()}
@@ -223,6 +225,7 @@ def bind(
         raise
     if any(not isinstance(each, T.BooleanType) for each in held):
         _check_each(events, values)
+    orders_nulls = runtime_of(events.sparkSession).orders_nulls
     bound = {}
     for i, each in enumerate(distinct):
         name = names.get((each.expression, each.where, each.sees_nulls))
@@ -231,7 +234,8 @@ def bind(
             type["value"].dataType if each.sees_nulls and isinstance(type, T.StructType) else type
         )
         each.check(inner)
-        bound[each] = Bound(each, i, name, type, order)
+        own = each if orders_nulls or not isinstance(each, First) else ranked(each, len(order))
+        bound[each] = Bound(own, i, name, type, order)
     return frame, bound
 
 

@@ -199,20 +199,24 @@ class Variance(Aggregate):
         return {"n": n, "mean": F.avg(value), "spread": F.var_pop(value)}
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
-        parts = F.collect_list(F.struct(*(each.alias(name) for name, each in states.items())))
-        some = F.filter(parts, lambda part: part["n"] > 0)
-        none = F.struct(
-            F.lit(0).cast("long").alias("n"), F.lit(0.0).alias("mean"), F.lit(0.0).alias("spread")
-        )
+        # As arrays of doubles: Sail 0.7.2 takes structs with the same names for the same. A double
+        # holds a count up to 2^53.
+        parts = F.collect_list(F.array(*(each.cast("double") for each in states.values())))
+        some = F.filter(parts, lambda part: part[0] > 0)
         # With nothing on the left, its mean of 0 must not touch infinities on the right.
         merged = F.aggregate(
             some,
-            none,
-            lambda left, right: F.when(left["n"] == 0, right).otherwise(
-                F.struct(*(each.alias(name) for name, each in _join_moments(left, right).items()))
+            F.array(*[F.lit(0.0)] * len(states)),
+            lambda left, right: F.when(left[0] == 0, right).otherwise(
+                F.array(
+                    *_join_moments(
+                        *({n: part[i] for i, n in enumerate(states)} for part in (left, right))
+                    ).values()
+                )
             ),
         )
-        return {name: merged[name] for name in states}
+        n, mean, spread = (merged[place] for place in range(len(states)))
+        return {"n": n.cast("long"), "mean": mean, "spread": spread}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
         return {

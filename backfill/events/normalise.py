@@ -14,6 +14,8 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    DoubleType,
+    FloatType,
     NumericType,
     StringType,
     TimestampNTZType,
@@ -24,6 +26,7 @@ from backfill.columns import REASON, TIME, column
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT
 from backfill.events.times import read_time
+from backfill.runtimes.differences import needs_spark
 from backfill.time.zones import to_local
 
 REASONS = (
@@ -100,6 +103,7 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
     Raises:
         ColumnError: a column is missing, or its type cannot serve.
         JobFileError: the zone or the pattern of times is not valid.
+        SetupError: the key or the id is a floating-point number, and the runtime is not Spark.
     """
     _check_columns(frame, rules)
     reading = read_time(frame, rules.time, rules.time_format, rules.timezone)
@@ -154,6 +158,11 @@ def _check_columns(frame: DataFrame, rules: EventRules) -> None:
     for field, columns in used.items():
         for name in columns:
             check_column(frame, field, name)
+            if field in ("key", "id") and isinstance(
+                frame.schema[name].dataType, FloatType | DoubleType
+            ):
+                # There, -0.0 may not be 0.0.
+                needs_spark(frame, "floating-point numbers are compared", field=name)
 
 
 def check_column(frame: DataFrame, field: str, name: str) -> None:

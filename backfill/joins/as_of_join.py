@@ -11,6 +11,7 @@ from backfill.columns import TIME, names_of
 from backfill.join_window import LEFT, RIGHT
 from backfill.joins.latest import latest
 from backfill.joins.sides import both_sides
+from backfill.runtimes.differences import only_where
 from backfill.time.durations import fixed
 from backfill.window_arguments import flag, positive
 
@@ -89,5 +90,5 @@ def as_of(
     )
     if limit is not None:
         near = F.col(f"{LEFT}.{TIME}") - F.col(f"{RIGHT}.{TIME}") <= limit
-        found = found.withColumn(RIGHT, F.when(near, F.col(RIGHT)))
+        found = only_where(found, RIGHT, near)
     return found.select(*sides.both())

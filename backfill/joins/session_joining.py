@@ -17,6 +17,7 @@ from backfill.join_window import HOWS, LEFT, RIGHT
 from backfill.joins.latest import latest
 from backfill.joins.sides import Sides, both_sides, naming, pair_of_times
 from backfill.message_gaps import Messages
+from backfill.runtimes.differences import only_where
 from backfill.window_arguments import choice
 from backfill.windows import SessionWindow
 
@@ -194,7 +195,7 @@ def _held(sides: Sides, names: tuple[str, str], inclusive: bool) -> DataFrame:
     )
     at, end = F.col(f"{own}.{TIME}"), F.unix_micros(f"{other}.{_END}")
     held = at <= end if inclusive else at < end
-    return found.withColumn(other, F.when(held, F.col(other)))
+    return only_where(found, other, held)
 
 
 def _without(sides: Sides, side: str, pairs: DataFrame) -> DataFrame:

@@ -17,7 +17,6 @@ from backfill.events import EventRules, normalise
 from backfill.join_window import LEFT, RIGHT
 from backfill.operators.binned import INNER
 from backfill.operators.rule_inputs import sortable
-from backfill.runtimes.differences import needs_spark
 from backfill.window_arguments import predicate_text
 
 #: An event's number in its side's order, and how many of the other side's come before it.
@@ -137,7 +136,6 @@ def both_sides(
         ColumnError: a column is missing, has an unsuitable type or a reserved name.
         JobFileError: there is no such time zone, or the format of times is not valid.
     """
-    needs_spark(left, "joins are computed")
     keys = names_of(on)
     times = pair_of_times(time)
     formats = time_format if isinstance(time_format, tuple) else (time_format, time_format)

@@ -35,12 +35,13 @@ def coarse_steps(
     cases = []
     between = exact[0][0] - step
     for low, high in exact:
-        cases += [(at < low, F.lit(between)), (at < high, at)]
+        # As long as `at`: Sail 0.7.2 takes the first case's type for that of all.
+        cases += [(at < low, F.lit(between).cast("long")), (at < high, at)]
         between = high
     found = F.when(*cases[0])
     for each in cases[1:]:
         found = found.when(*each)
-    return found.otherwise(F.lit(between))
+    return found.otherwise(F.lit(between).cast("long"))
 
 
 def _joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

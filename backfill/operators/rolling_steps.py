@@ -129,9 +129,8 @@ def _running(
     # Blocks follow each other in time, so that the sort of the line above serves this, too.
     so_far = Over.partitionBy(*keys, SPAN).orderBy(BLOCK, AT)
     so_far = so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
-    return rows.withColumns(
-        {name: F.coalesce(F.sum(name).over(so_far), F.lit(0)) for name in changes}
-    )
+    counts = {name: F.coalesce(F.sum(name).over(so_far), F.lit(0)) for name in changes}
+    return rows.withColumns(counts) if counts else rows
 
 
 def _merged(merged: Sequence[Bound], counted: Column, frame: WindowSpec) -> dict[str, Column]:

@@ -31,6 +31,7 @@ from backfill.operators.session_rules import (
     rule_columns,
     ruled_sessions,
 )
+from backfill.runtimes.differences import runtime_of
 from backfill.windows import SessionWindow
 
 _CHAIN, _DOUBT, _GAP, _CUT, _BEFORE = "_chain", "_doubt", "_gap", "_cut", "_before"
@@ -124,6 +125,8 @@ def sessions_of(
 
 def _above(rows: DataFrame, condition: Column) -> Column:
     """A condition on what was exchanged that needs every column, and that Spark leaves above."""
+    if not runtime_of(rows.sparkSession).is_spark:
+        return condition
     whole = condition & (_every_column(rows) >= _LEAST)
     return F.when(F.spark_partition_id() >= 0, whole)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from pyspark.sql import SparkSession
 
-from backfill.fitting import check_runtime
 from backfill.folders import is_url
 from backfill.runtimes.differences import needs_spark, runtime_of
 from backfill.spec import JobSpec
@@ -45,4 +44,3 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
             needs_spark(spark, "object stores are read and written", field=path)
         if _SPECIAL & set(path):
             needs_spark(spark, "paths with special characters are read", field=path)
-    check_runtime(spark, [each.window for each in spec.windows.values()])

@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from backfill.columns import quoted
 from backfill.errors import SetupError
 
 #: Gives values by name.
@@ -143,13 +144,27 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
     """The rows of both; a column that only one of them has is NULL in the other's."""
     if runtime_of(one.sparkSession).is_spark:
         return one.unionByName(other, allowMissingColumns=True)
-    types = {each.name: each.dataType for frame in (one, other) for each in frame.schema}
+    types = {each.name: each.dataType for frame in (one, other) for each in nullable(frame.schema)}
 
     def filled(frame: DataFrame) -> DataFrame:
         absent = [name for name in types if name not in frame.columns]
-        return frame.select("*", *(F.lit(None).cast(types[each]).alias(each) for each in absent))
+        # Its fields can be NULL where all of it is.
+        held = [F.col(quoted(each)).cast(types[each]).alias(each) for each in frame.columns]
+        return frame.select(*held, *(F.lit(None).cast(types[each]).alias(each) for each in absent))
 
     return filled(one).unionByName(filled(other))
+
+
+def only_where(frame: DataFrame, name: str, condition: Column) -> DataFrame:
+    """The frame with a struct where the condition holds, and NULL elsewhere.
+
+    In Sail 0.7.2 a struct that is NULL by `when` can have fields that are not.
+    """
+    struct = F.col(name)
+    if not runtime_of(frame.sparkSession).is_spark:
+        fields = frame.select(f"{name}.*").columns
+        struct = F.struct(*(F.when(condition, struct[each]).alias(each) for each in fields))
+    return frame.withColumn(name, F.when(condition, struct))
 
 
 def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
@@ -159,8 +174,20 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     back in another order.
     """
     folder = tempfile.mkdtemp(prefix="rows-", dir=_folder())
-    frame.write.mode("overwrite").parquet(f"file://{folder}")
-    rows = frame.sparkSession.read.schema(nullable(frame.schema)).parquet(f"file://{folder}")
+    # Parquet has no structs without fields, such as the key of a job that has none.
+    held = [each for each in frame.schema if each.dataType != T.StructType()]
+    written = frame.select(*(quoted(each.name) for each in held))
+    written.write.mode("overwrite").parquet(f"file://{folder}")
+    schema = nullable(T.StructType(held))
+    read = frame.sparkSession.read.schema(schema).parquet(f"file://{folder}")
+    rows = read.select(
+        *(
+            F.struct().alias(each.name)
+            if each.dataType == T.StructType()
+            else F.col(quoted(each.name))
+            for each in frame.schema
+        )
+    )
     return rows, lambda: shutil.rmtree(folder, ignore_errors=True)
 
 

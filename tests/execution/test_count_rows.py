@@ -125,6 +125,7 @@ def test_tables(world: World) -> None:
     assert chats.count() == 8
 
 
+@pytest.mark.spark_only
 @pytest.mark.slow
 def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     job, path = world.job, str(world.folder / "job.yaml")
@@ -178,6 +179,7 @@ def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFi
     job.clean("0s", world.spark)
 
 
+@pytest.mark.spark_only
 def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     job, spark = world.job, world.spark
     for name, format in (("latest", "flink"), ("fours", "storm"), ("latest", "table")):
@@ -205,6 +207,7 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
             job.reconcile(name, spark, stream=lacking, format="flink")
 
 
+@pytest.mark.spark_only
 @pytest.mark.parametrize("recording", COUNTED_BY_STORM, ids=lambda each: each.folder.name)
 def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Recording) -> None:
     """A task of its bolt has one group of all events, in the order in which they came."""
@@ -226,6 +229,7 @@ def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Record
     assert not list(found.differences)
 
 
+@pytest.mark.spark_only
 def test_structured_streaming_has_no_such_windows(world: World, tmp_path: Path) -> None:
     with pytest.raises(
         WindowError, match=r"windows.fours: .*has no windows by number of events or"
@@ -248,6 +252,7 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
         world.job.recompute(world.spark)
 
 
+@pytest.mark.spark_only
 @pytest.mark.slow
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, spark, windows=COUNTS, retention="24h", gate=True)

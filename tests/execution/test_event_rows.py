@@ -64,6 +64,7 @@ def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, dict
     return text, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.spark_only
 @pytest.mark.slow
 def test_only_rows_within_reach_change(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     job, path = world.job, str(world.folder / "job.yaml")
@@ -121,6 +122,7 @@ def test_only_rows_within_reach_change(world: World, capsys: pytest.CaptureFixtu
     job.clean("0s", world.spark)
 
 
+@pytest.mark.spark_only
 def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     job, spark = world.job, world.spark
     job.run(spark)
@@ -159,6 +161,7 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
         world.job.recompute(world.spark)
 
 
+@pytest.mark.spark_only
 @pytest.mark.slow
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     windows = ("moving", "around", "growing", "shared")
@@ -194,6 +197,7 @@ def check_lasting(world: World, limit: int) -> None:
         ), name
 
 
+@pytest.mark.spark_only
 def test_expire_drops_rows_by_their_time(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, spark, windows=("moving", "shared"))
     world.write("all", [Event("a", at(d, hour), d) for d in range(4) for hour in (3, 12)])

@@ -52,6 +52,7 @@ def test_late_events_on_either_side(
     assert not [row for row in world.rows("none") if row[0] == "a"]
 
 
+@pytest.mark.spark_only
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     tables = ("sold", "every", "none")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), retention="24h", gate=True)
@@ -109,6 +110,7 @@ def test_events_that_get_lost_are_not_published(
         world.recompute()
 
 
+@pytest.mark.spark_only
 @pytest.mark.slow
 def test_on_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -67,6 +67,7 @@ def test_values_fall_on_quiet_days(
     world.check()
 
 
+@pytest.mark.spark_only
 def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     tables = ("users", "best")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), retention="24h", gate=True)
@@ -224,6 +225,7 @@ def write(path: Path, payments: list[dict[str, Any]]) -> None:
     pq.write_table(table.set_column(table.column_names.index("at"), "at", times), path)
 
 
+@pytest.mark.spark_only
 @pytest.mark.slow
 def test_on_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

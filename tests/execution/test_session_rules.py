@@ -77,6 +77,7 @@ def test_streams_have_no_rules() -> None:
         check_streamed("visits", CUT)
 
 
+@pytest.mark.spark_only
 def test_reconciling_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, spark, windows=("ruled",))
     world.write("0", EVENTS)

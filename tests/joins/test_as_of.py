@@ -111,6 +111,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    events = spark.sql("SELECT 1 user, timestamp_seconds(0) at, map(1, 2) tags")
+    events = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, map(1, 2) tags")
     with pytest.raises(error, match=message):
         as_of(events, events, **{"on": "user", "time": "at", **given})

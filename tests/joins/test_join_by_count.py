@@ -104,7 +104,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    left = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 1 tags, 1 rank, 1 id")
-    right = spark.sql("SELECT 1 user, timestamp_seconds(0) at, map(1, 2) tags, 1 id")
+    left = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, 1 tags, 1 rank, 1 id")
+    right = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, map(1, 2) tags, 1 id")
     with pytest.raises(error, match=message):
         join(left, right, **{"on": "user", "time": "at", "within": messages(1), **given})

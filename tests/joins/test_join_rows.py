@@ -16,6 +16,7 @@ from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError, WindowError
 from backfill.events import EventRules, normalise
+from backfill.runtimes.differences import computed_once
 from backfill.windows import JoinWindow
 from tests import drawn
 from tests.frames import from_rows, rows
@@ -44,7 +45,7 @@ def sliced(events: DataFrame, windows: list[JoinWindow], id: str | None = None) 
         zone="UTC",
         id=id,
         arrival=[],
-        keep=lambda frame: frame.localCheckpoint(),
+        keep=computed_once,
     )
 
 

@@ -189,7 +189,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    events = spark.sql("SELECT 1 user, timestamp_seconds(0) at, 'a' word")
+    events = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, 'a' word")
     common = {"on": "user", "time": "at", "window": SessionWindow(gap="5m")}
     with pytest.raises(error, match=message):
         session_join(events, events, **{**common, **given})

@@ -357,6 +357,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.spark_only
 def test_values(spark: SparkSession) -> None:
     old, new = (
         table(spark, [Session("a", 0, 1)]).selectExpr(
@@ -420,6 +421,7 @@ def test_the_first_changes_in_order(spark: SparkSession) -> None:
     )
 
 
+@pytest.mark.spark_only
 def test_other_keys_cannot_be_compared(spark: SparkSession) -> None:
     old = table(spark, [Session("1", 0, 1)])
     without = old.drop("session_id")
@@ -433,6 +435,7 @@ def test_other_keys_cannot_be_compared(spark: SparkSession) -> None:
             changes(old, new, key=["key"], window=window, rules=PLAIN)
 
 
+@pytest.mark.spark_only
 @pytest.mark.parametrize("window", [SESSION, TumblingWindow(size="1h")], ids=str)
 def test_one_exchange_and_one_sort(spark: SparkSession, tmp_path: Any, window: Window) -> None:
     table(spark, [Session("a", 0, 1)]).write.parquet(str(tmp_path / "t"))

@@ -1,0 +1,35 @@
+"""Structs in Spark's order, for a runtime that puts NULL last within them.
+
+Spark puts NULL first. Here a struct says of each of its fields whether it has a value before it has
+the value: so NULL is compared with nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+#: The fields of a struct by name, and what of each can be NULL.
+Fields = Mapping[str, Callable[[Column], Column]]
+
+
+def sorts(type: T.DataType) -> bool:
+    """Whether values of a type sort as on Spark; NaN, and NULL in what is nested, may not."""
+    nested = T.StructType | T.ArrayType | T.MapType
+    return not isinstance(type, T.FloatType | T.DoubleType | nested)
+
+
+def flagged(row: Column, fields: Fields) -> Column:
+    """A struct that sorts as `row` does on Spark."""
+    parts = []
+    for name, value in fields.items():
+        parts += [value(row[name]).isNotNull().alias(f"has_{name}"), row[name].alias(name)]
+    return F.when(row.isNotNull(), F.struct(*parts))
+
+
+def plain(row: Column, fields: Fields) -> Column:
+    """What `flagged` was made of."""
+    return F.when(row.isNotNull(), F.struct(*(row[name].alias(name) for name in fields)))
