@@ -121,6 +121,7 @@ def aggregate(
         AggregateError: if an aggregate does not fit the events.
         WindowError: if the engine does not allow the window.
         JobFileError: if the time zone or the engine does not exist.
+        SetupError: if the session's runtime is not Spark, and may not compute this exactly.
 
     Example:
         >>> from backfill import SessionWindow, aggregates as agg
@@ -224,7 +225,7 @@ def sessionize(
     Raises:
         ColumnError: if a column is missing, has an unsuitable type, or already has one of these
             names.
-        WindowError, JobFileError: as for `aggregate`.
+        WindowError, JobFileError, SetupError: as for `aggregate`.
 
     Example:
         >>> from backfill import SessionWindow

@@ -292,7 +292,7 @@ class _Counted:
             Part(events, {each: F.col(part + each) for each in columns})
             for part, events in (
                 # At the end of a block, that is the window.
-                (_TAIL, F.when(ended, F.lit(0)).otherwise(F.coalesce(_TAIL + EVENTS, F.lit(0)))),
+                (_TAIL, F.when(~ended, F.coalesce(_TAIL + EVENTS, F.lit(0))).otherwise(0)),
                 (_HEAD, F.col(_HEAD + EVENTS)),
             )
         )

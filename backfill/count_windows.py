@@ -12,7 +12,7 @@ from backfill.columns import BEGIN, END, FIRST_EVENT, LAST_EVENT
 from backfill.compute import Key, ties
 from backfill.count_rows import count_rows
 from backfill.engines import Engine
-from backfill.fitting import check_arrival, check_moving, check_names
+from backfill.fitting import check_arrival, check_framed, check_names, check_subtracted
 from backfill.places import bind_events
 from backfill.windows import CountWindow
 
@@ -52,7 +52,8 @@ def count(
     check_names(aggregates, key, window)
     check_arrival(events, window, arrival)
     found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
-    check_moving(events, found.bound.values())
+    check_framed(events, found.bound.values())
+    check_subtracted(events, found.bound.values())
     group = found.key if window.per == "key" else Key((), ())
     rows = count_rows(
         found.frame,

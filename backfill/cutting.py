@@ -21,9 +21,10 @@ from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.fitting import (
     check_arrival,
     check_dimensions,
+    check_framed,
     check_looked_at,
-    check_moving,
     check_names,
+    check_subtracted,
 )
 from backfill.join_window import LEFT, RIGHT
 from backfill.operators.aligned import layout, takes_events
@@ -34,7 +35,6 @@ from backfill.operators.session_rules import rule_columns
 from backfill.time.durations import DAY_US
 from backfill.windows import (
     AnyWindow,
-    CountWindow,
     EventWindow,
     JoinWindow,
     RollingWindow,
@@ -99,10 +99,12 @@ def slice_events(
     frame, keys, bound = found.frame, found.key, found.bound
     for one in definitions:
         mine = [bound[each] for each in one.aggregates.values()]
-        if isinstance(one.window, CountWindow):
-            check_moving(events, mine)
-        elif isinstance(one.window, SlidingWindow | RollingWindow):
-            check_moving(events, [each.sliding() for each in mine])
+        if isinstance(one.window, SlidingWindow | RollingWindow):
+            mine = [each.sliding() for each in mine]
+        if isinstance(one.window, EventWindow | RollingWindow):
+            check_framed(events, mine)
+        if isinstance(one.window, EventWindow):
+            check_subtracted(events, mine)
     spans = [each for each in definitions if not each.of_events]
     own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
     aggregates = [bound[each] for each in own]

@@ -54,7 +54,7 @@ def with_inputs(
 
     Raises:
         AggregateError: if an aggregate does not fit the events.
-        SetupError: the events' runtime may not compute it exactly.
+        SetupError: the events' runtime may not compute an aggregate exactly.
     """
     keys = [key_name(i) for i in range(len(key))]
     arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))

@@ -14,7 +14,7 @@ from backfill.engines import Engine
 from backfill.errors import AggregateError
 from backfill.event_inputs import with_inputs
 from backfill.event_rows import event_rows
-from backfill.fitting import check_moving, check_names
+from backfill.fitting import check_framed, check_names, check_subtracted
 from backfill.windows import SlidingWindow
 
 
@@ -56,7 +56,8 @@ def slide(
     found = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
     keys = found.key.inner
     bound = {aggregate: each.sliding() for aggregate, each in found.bound.items()}
-    check_moving(events, bound.values())
+    check_framed(events, bound.values())
+    check_subtracted(events, bound.values())
     rows = event_rows(
         found.frame if id is None else slicing.distinct(found.frame, keys),
         window,

@@ -22,7 +22,7 @@ from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
 from backfill.operators.rule_inputs import sortable
 from backfill.runtimes.differences import needs_spark, runtime_of
-from backfill.runtimes.nulls_first import sorts
+from backfill.runtimes.nulls_first import sorts_alike
 from backfill.windows import (
     AnyWindow,
     CountWindow,
@@ -52,12 +52,14 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
             what = f"decimals of more than {_SUMMED_DIGITS} digits are aggregated"
             needs_spark(events, what, field=str(aggregate))
         if isinstance(aggregate, Custom):
-            # Sail 0.7.2 fails where there are two of them.
+            # Sail 0.7.2 mixes up lists of structs whose fields have the same names and types.
             needs_spark(events, "own aggregates are computed", field=str(aggregate))
-        value = each.type["value"].dataType if isinstance(each.type, T.StructType) else each.type
-        if isinstance(aggregate, First) and not (runtime.orders_nulls or sorts(value)):
-            what = f"the first and the last {value.simpleString()} are computed"
-            needs_spark(events, what, field=str(aggregate))
+        if isinstance(aggregate, First) and not (runtime.orders_nulls and runtime.orders_nan):
+            assert isinstance(each.type, T.StructType)
+            value = each.type["value"].dataType
+            if not sorts_alike(value):
+                what = f"the first and the last {value.simpleString()} are computed"
+                needs_spark(events, what, field=str(aggregate))
         if isinstance(aggregate, Min | Max):
             if isinstance(each.type, T.FloatType | T.DoubleType) and not runtime.orders_nan:
                 needs_spark(events, "extremes of doubles are computed", field=str(aggregate))
@@ -67,8 +69,8 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
             needs_spark(events, "approximate counts are made", field=str(aggregate))
 
 
-def check_moving(events: DataFrame, aggregates: Iterable[Bound]) -> None:
-    """Checks that the events' runtime computes aggregates over frames that move, exactly.
+def check_framed(events: DataFrame, aggregates: Iterable[Bound]) -> None:
+    """Checks that the events' runtime computes aggregates over window frames exactly.
 
     Raises:
         SetupError: it may not, and would not say so.
@@ -76,14 +78,27 @@ def check_moving(events: DataFrame, aggregates: Iterable[Bound]) -> None:
     if runtime_of(events.sparkSession).is_spark:
         return
     for each in aggregates:
-        name = str(each.aggregate)
         if not isinstance(each.aggregate, Count | Sum | Mean | Min | Max | First | LastSeen):
             # Of lists, Sail 0.7.2 keeps NULL there.
-            needs_spark(events, "windows around events have this aggregate", field=name)
-        doubles = isinstance(each.type, T.FloatType | T.DoubleType)
-        if doubles and isinstance(each.aggregate, Sum | Mean):
-            # It subtracts what leaves the frame: of 1e300, infinity and NaN something stays.
-            needs_spark(events, "windows around events have sums of doubles", field=name)
+            what = "this aggregate of sliding and count windows and of metrics is computed"
+            needs_spark(events, what, field=str(each.aggregate))
+
+
+def check_subtracted(events: DataFrame, aggregates: Iterable[Bound]) -> None:
+    """Checks that what leaves a window frame leaves no trace in sums over it.
+
+    Raises:
+        SetupError: the runtime may subtract it: 1e300, infinity or NaN leave a residue.
+    """
+    if runtime_of(events.sparkSession).is_spark:
+        return
+    for each in aggregates:
+        # A mean of BIGINT is made of a sum of doubles, too.
+        doubles = T.FloatType | T.DoubleType
+        inexact = doubles if isinstance(each.aggregate, Sum) else doubles | T.LongType
+        if isinstance(each.aggregate, Sum | Mean) and isinstance(each.type, inexact):
+            what = f"this aggregate of {each.type.simpleString()} in sliding and count windows"
+            needs_spark(events, f"{what} is computed", field=str(each.aggregate))
 
 
 def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
@@ -91,6 +106,9 @@ def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
     if isinstance(window, RollingWindow):
         for name in window.by:
             check_column(events, "by", name)
+            if isinstance(events.schema[name].dataType, T.FloatType | T.DoubleType):
+                # Other runtimes may not group -0.0 with 0.0.
+                needs_spark(events, "dimensions can be floating-point numbers", field=name)
 
 
 def check_looked_at(events: DataFrame, window: AnyWindow) -> None:

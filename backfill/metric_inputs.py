@@ -13,7 +13,7 @@ from backfill.columns import REASON, TIME, any_given, column
 from backfill.errors import AggregateError, ColumnError
 from backfill.event_inputs import BoundEvents, with_inputs
 from backfill.events import EventRules, normalise
-from backfill.fitting import check_moving
+from backfill.fitting import check_framed
 from backfill.metric import TIES, Metric, value_names
 from backfill.slices import distinct_by_hour
 
@@ -96,7 +96,7 @@ def bind_metrics(
         arrival=arrival,
         also=[F.col(ROW), F.lit(0).cast("long").alias(TIED)] if whole else [],
     )
-    check_moving(events, [each.sliding() for each in found.bound.values()])
+    check_framed(events, [each.sliding() for each in found.bound.values()])
     frame = found.frame if id is None else distinct_by_hour(found.frame, found.key.inner)
     return BoundMetrics(frame, found)
 

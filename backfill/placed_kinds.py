@@ -90,7 +90,7 @@ class CountRows(Placed):
         if isinstance(size, Fixed) or not self.rules.counts_rest:
             return events - rest
         beyond = 0 if size is None else max(0, advance - size)
-        return events - F.when(rest > beyond, F.lit(0)).otherwise(rest)
+        return events - F.when(rest > beyond, F.lit(0).cast("long")).otherwise(rest)
 
     def bounds(self) -> tuple[Column, Column]:
         """As `Kind` has it."""

@@ -82,6 +82,7 @@ def metrics(
             fit the events.
         WindowError: if both `dense` and `at` are given.
         JobFileError: if the time zone does not exist.
+        SetupError: as for `aggregate`.
 
     Example:
         >>> from backfill import Metric, aggregates as agg
@@ -169,6 +170,7 @@ def metrics_at(
         ColumnError: if a column is missing or has an unsuitable type, or `at` already has one of
             the result's columns.
         AggregateError, JobFileError: as for `metrics`.
+        SetupError: as for `aggregate`; also with `before` if the session's runtime is not Spark.
 
     Example:
         >>> from backfill import Metric, aggregates as agg
@@ -184,7 +186,7 @@ def metrics_at(
         [('x', 0), ('x', 2), ('y', 1)]
     """
     if before:
-        # What the first row of a place has is given to all, and elsewhere these have no order.
+        # `Order.spread` gives all rows of a place what the first has, if they keep their order.
         needs_spark(events, "values from before an event are computed", field="before")
     arrived = names_of(arrival or ())
     rows = events if at is None else at

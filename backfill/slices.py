@@ -16,7 +16,7 @@ from backfill.aggregates.bound import Bound
 from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
 from backfill.operators.grids import Cutting, floor_to
 from backfill.runtimes.differences import runtime_of
-from backfill.runtimes.nulls_first import flagged, sorts
+from backfill.runtimes.nulls_first import flagged, sorts_alike
 
 ID = "_id"
 _UNIQUE = "_unique"
@@ -105,7 +105,7 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
         return tagged.groupBy(*same).agg(counted)
     least = _smallest(payload)
     if not runtime_of(placed.sparkSession).orders_nulls:
-        if not all(sorts(placed.schema[each].dataType) for each in payload):
+        if not all(sorts_alike(placed.schema[each].dataType) for each in payload):
             return _first_of(tagged, same, payload)
         least = F.min(flagged(F.struct(*payload), {each: lambda value: value for each in payload}))
     kept = tagged.groupBy(*same).agg(counted, least.alias("_copy"))

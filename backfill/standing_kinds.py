@@ -136,7 +136,8 @@ class JoinRows(Standing):
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: a partner can still come, or one more."""
         within = self.window.within
-        later: Column = F.lit(within.high)
+        later: Column = F.lit(within.high).cast("long")
         if self.window.how == "full":
-            later = F.when(F.col(LEFT_TIME).isNull(), -within.low).otherwise(later)
+            before = F.lit(-within.low).cast("long")
+            later = F.when(F.col(LEFT_TIME).isNull(), before).otherwise(later)
         return F.col(END) + later >= horizon

@@ -311,7 +311,6 @@ def test_the_same_values_in_another_order_are_no_change(spark: SparkSession) -> 
     assert values == [*(plain(stdev(each)) for each in ([5, 7], [5, 7, -2], [7, -2])), None]
 
 
-@pytest.mark.spark_only
 def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
     """A huge value that has left a window leaves nothing behind."""
     values = [1e300, 1.0, float("inf"), float("nan"), float("-inf"), 1e-300, *([0.1] * 200)]

@@ -30,6 +30,7 @@ from backfill import (
     bots,
     metrics,
     metrics_at,
+    sessionize,
     updates,
 )
 from backfill.errors import JobFileError, SetupError
@@ -238,6 +239,19 @@ REFUSED: dict[str, Any] = {
     "sum of doubles around events": lambda e: aggregate(
         e, SlidingWindow(size="1s"), aggregates={"x": aggregates.sum("value")}, **COMMON
     ),
+    "mean of BIGINT around events": lambda e: aggregate(
+        e, CountWindow(size=3, order="time"), aggregates={"x": aggregates.mean("at")}, **COMMON
+    ),
+    "dimension": lambda e: metrics(
+        e,
+        [Metric("n", aggregates.count(), by=["value"], windows=["1h"], step="1m")],
+        time="at",
+        time_format="epoch_us",
+    ),
+    "new_when": lambda e: sessionize(e, SessionWindow(gap="1s", new_when="value"), **COMMON),
+    "arrival": lambda e: aggregate(
+        e, SessionWindow(gap="1s"), aggregates=COUNTED, arrival="value", **COMMON
+    ),
     "lists around events": lambda e: aggregate(
         e, SlidingWindow(size="1s"), aggregates={"x": aggregates.collect_list("at")}, **COMMON
     ),
@@ -256,12 +270,12 @@ REFUSED: dict[str, Any] = {
         e, SlidingWindow(size="1s"), aggregates={"x": aggregates.stddev("at")}, **COMMON
     ),
     "min": lambda e: hopping(e, aggregates.min("value")),
-    "max of structs": lambda e: hopping(e, aggregates.max("struct(at, value)")),
+    "max of structs": lambda e: hopping(e, aggregates.max("struct(at, value AS x)")),
     "distinct": lambda e: hopping(e, aggregates.count_distinct("value", approximate=True)),
     "decimals": lambda e: hopping(e, aggregates.sum("cast(value as decimal(38, 2))")),
-    "metrics of doubles": lambda e: metrics(
+    "lists of metrics": lambda e: metrics(
         e,
-        [Metric("x", aggregates.mean("value"), by=["key"], windows=["1h"], step="1m")],
+        [Metric("x", aggregates.collect_list("at"), by=["key"], windows=["1h"], step="1m")],
         time="at",
         time_format="epoch_us",
     ),

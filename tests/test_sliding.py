@@ -31,7 +31,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "total": agg.sum("value"),
     "least": agg.min("value"),
     "most": agg.max("value", where="value < 5"),
-    "middle": agg.mean("value"),
+    "middle": agg.mean("cast(value as int)"),
     "spread": agg.stddev("value"),
     "first": agg.first("value"),
     "last": agg.last("value"),

@@ -73,7 +73,8 @@ class Bound:
             return {}
         if isinstance(self.aggregate, Running):
             return self._named(self.aggregate.merge_over(states, frame))
-        # By the columns' names: Sail 0.7.2 takes lists of structs for one whose fields are alike.
+        # Fields have the columns' own names: Sail 0.7.2 mixes up lists of structs whose fields have
+        # the same names and types.
         listed = F.collect_list(F.struct(*states.values())).over(frame)
         rest = F.slice(listed, 2, F.greatest(F.size(listed) - 1, F.lit(0)))
         merged = F.aggregate(rest, F.get(listed, F.lit(0)), self._merge_two)

@@ -199,8 +199,8 @@ class Variance(Aggregate):
         return {"n": n, "mean": F.avg(value), "spread": F.var_pop(value)}
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
-        # As arrays of doubles: Sail 0.7.2 takes structs with the same names for the same. A double
-        # holds a count up to 2^53.
+        # As arrays of doubles: Sail 0.7.2 mixes up lists of structs whose fields have the same
+        # names and types. A double holds a count up to 2^53.
         parts = F.collect_list(F.array(*(each.cast("double") for each in states.values())))
         some = F.filter(parts, lambda part: part[0] > 0)
         # With nothing on the left, its mean of 0 must not touch infinities on the right.

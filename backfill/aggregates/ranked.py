@@ -18,7 +18,7 @@ class Ranked(First):
     """As `First` or `Last`, with the same states.
 
     Attributes:
-        last: as `Last`.
+        last: takes the last event.
         places: how many columns put events in order.
     """
 
@@ -54,6 +54,6 @@ class Ranked(First):
 
 
 def ranked(aggregate: First, places: int) -> Ranked:
-    """What computes the same where NULL comes last."""
+    """The aggregate, in a form that gives Spark's result where NULL comes last in structs."""
     last = isinstance(aggregate, Last)
     return Ranked(aggregate.expression, aggregate.where, last=last, places=places)

@@ -103,7 +103,8 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
     Raises:
         ColumnError: a column is missing, or its type cannot serve.
         JobFileError: the zone or the pattern of times is not valid.
-        SetupError: the key or the id is a floating-point number, and the runtime is not Spark.
+        SetupError: the key, id or arrival is a floating-point number, and the runtime is not
+            Spark.
     """
     _check_columns(frame, rules)
     reading = read_time(frame, rules.time, rules.time_format, rules.timezone)
@@ -158,11 +159,10 @@ def _check_columns(frame: DataFrame, rules: EventRules) -> None:
     for field, columns in used.items():
         for name in columns:
             check_column(frame, field, name)
-            if field in ("key", "id") and isinstance(
-                frame.schema[name].dataType, FloatType | DoubleType
-            ):
-                # There, -0.0 may not be 0.0.
-                needs_spark(frame, "floating-point numbers are compared", field=name)
+            type = frame.schema[name].dataType
+            if field in ("key", "id", "arrival") and isinstance(type, FloatType | DoubleType):
+                # Other runtimes may not group -0.0 with 0.0, nor put NaN last.
+                needs_spark(frame, f"{field} can be a floating-point number", field=name)
 
 
 def check_column(frame: DataFrame, field: str, name: str) -> None:

@@ -59,6 +59,7 @@ def as_of(
         ColumnError: a column is missing, has an unsuitable type, or has a name that the join uses.
         WindowError: `tolerance` or `allow_exact` can't be used.
         JobFileError: there is no such time zone.
+        SetupError: as for `aggregate`.
 
     Example:
         >>> from backfill import as_of

@@ -78,6 +78,7 @@ def join(
         ColumnError: a column is missing, has an unsuitable type, or has a name that the join uses.
         WindowError: `within`, `how`, `unique`, `where` or `arrival` can't be used.
         JobFileError: there is no such time zone.
+        SetupError: as for `aggregate`.
 
     Example:
         >>> from backfill import join

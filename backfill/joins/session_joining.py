@@ -80,6 +80,7 @@ def session_join(
         WindowError: a window has rules or a gap in messages, or `how` can't be used.
         AggregateError: an aggregate does not fit the events.
         JobFileError: there is no such time zone or engine.
+        SetupError: as for `aggregate`.
 
     Example:
         >>> from backfill import SessionWindow, session_join

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -24,7 +26,9 @@ KINDS = ("inserted", "updated", "deleted", "merged", "split")
 
 _OLD, _NEW = "_old", "_new"
 _IS_NEW = "_is_new"
-_ID, _NUMBER = "_id", "_number"
+_ID, _NUMBER, _BIN = "_id", "_number", "_bin"
+#: Bins of starts are as wide as this: 2.4 hours.
+_BIN_BITS = 33
 _OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
 
 
@@ -88,17 +92,18 @@ def changes(
     number = [LAST_EVENT] if isinstance(window, CountWindow) else []
     _check_same(old, new, [*key, *ids, *times_of(window), *own, *number])
     rows = _sides(old, new, key, window, rules)
-    same = [*keys, START, LAST]
     if isinstance(window, SessionWindow) and by_place(window):
         # Sessions in several partitions can meet, so they are known by their ids.
-        id_before, id_now = (F.col(side)["session_id"] for side in (_OLD, _NEW))
-        rows, same = rows.withColumn(_ID, F.coalesce(id_before, id_now)), [*keys, _ID]
-        rows = rows.withColumns({START: F.lit(0), LAST: F.lit(0)})
+        alike = rows.withColumns({START: F.lit(0), LAST: F.lit(0)})
+        placed, place = _placed(alike, ids)
+        linked = _paired(placed, keys, place)
     elif isinstance(window, SessionWindow):
-        same = keys
-    elif of_each_event(window) or isinstance(window, JoinWindow):
-        rows, same = _numbered(rows, same, own, key), [*same, _ID, _NUMBER]
-    linked = _linked(rows, same)
+        linked = _linked(rows, keys)
+    else:
+        placed, place = _placed(rows, [each for each in own if each not in key])
+        if of_each_event(window) or isinstance(window, JoinWindow):
+            placed, place = _numbered(placed, keys, place), [*place, _NUMBER]
+        linked = _paired(placed, keys, place)
     names = dict.fromkeys([*_values(old, key), *_values(new, key)])
     both = F.col(_OLD).isNotNull() & F.col(_NEW).isNotNull()
     differing = F.array_compact(
@@ -193,16 +198,22 @@ def _number(window: CountWindow, rules: Rules, last: Column) -> Column:
     return floor_to(last - int(rules.closed == "right"), advance.us, 0)
 
 
-def _numbered(
-    rows: DataFrame, same: Sequence[str], own: Sequence[str], key: Sequence[str]
-) -> DataFrame:
-    """Rows of single events with the id, and their numbers among those of a side that are alike."""
+def _placed(rows: DataFrame, own: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """The rows with the values of these columns, and the names of all that tells them apart."""
+    ids = {
+        f"{_ID}{i}": F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for i, each in enumerate(own)
+    }
+    # So that a hot key is spread over several tasks, and few groups are of a row or two.
+    bins = {_BIN: F.shiftright(START, _BIN_BITS)}
+    return rows.withColumns({**ids, **bins}), [START, LAST, *ids]
+
+
+def _numbered(rows: DataFrame, keys: Sequence[str], place: Sequence[str]) -> DataFrame:
+    """Rows of single events with their numbers among those of a side that are alike."""
     sides = [F.col(side)[name] for side in (_OLD, _NEW) for name in _sorted_by(rows, side)]
-    ids = [F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for each in own if each not in key]
-    named = rows.withColumn(_ID, F.struct(*ids) if ids else F.lit(None).cast("string"))
     # A side's rows have NULL for the values of the other one.
-    alike = Over.partitionBy(*same, _ID, _IS_NEW).orderBy(*sides)
-    return named.withColumn(_NUMBER, F.row_number().over(alike))
+    alike = Over.partitionBy(*keys, _BIN, *place, _IS_NEW).orderBy(*sides)
+    return rows.repartition(*keys, _BIN).withColumn(_NUMBER, F.row_number().over(alike))
 
 
 def _sorted_by(rows: DataFrame, side: str) -> list[str]:
@@ -212,8 +223,39 @@ def _sorted_by(rows: DataFrame, side: str) -> list[str]:
     return [each.name for each in kind.fields if "map<" not in each.dataType.simpleString()]
 
 
-def _linked(rows: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Links the rows of the two sides whose spans meet, within equal `by`.
+def _paired(rows: DataFrame, keys: Sequence[str], place: Sequence[str]) -> DataFrame:
+    """Links the rows of the two sides that are in the same place, of which either has one at most.
+
+    Returns:
+        As `_linked`.
+    """
+    # The old row comes first.
+    in_order = Over.partitionBy(*keys, _BIN).orderBy(*place, _IS_NEW)
+    placed = rows.select(
+        "*",
+        F.lag(F.struct(_IS_NEW, *place, _OLD)).over(in_order).alias(_OLD_BEFORE),
+        F.lead(F.struct(_IS_NEW, *place)).over(in_order).alias(_NEXT),
+    )
+    is_new, before, after = F.col(_IS_NEW), F.col(_OLD_BEFORE), F.col(_NEXT)
+
+    def linked(other: Column) -> Column:
+        same = (F.col(each).eqNullSafe(other[each]) for each in place)
+        return reduce(and_, same, _true(other[_IS_NEW] != is_new))
+
+    alone = F.when(is_new, F.lit("inserted")).otherwise(F.lit("deleted"))
+    updated = F.when(is_new, F.lit("updated"))
+    has_other = F.when(is_new, linked(before)).otherwise(linked(after))
+    change = F.when(has_other, updated).otherwise(alone)
+    return placed.withColumns(
+        {
+            "change": change,
+            _OLD: F.when(~is_new, F.col(_OLD)).when(linked(before), before[_OLD]),
+        }
+    ).where(F.col("change").isNotNull())
+
+
+def _linked(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Links the rows of the two sides whose spans meet, within a key.
 
     The spans of one side are disjoint. So of all the rows of the other side that start before a
     row, or with it, only the last can reach it; and each link is found once, at the later of its
@@ -224,7 +266,7 @@ def _linked(rows: DataFrame, by: Sequence[str]) -> DataFrame:
         A row for each link and each row without one: `change`, and what is linked.
     """
     # Of two that start together the old one comes first.
-    in_time = Over.partitionBy(*by).orderBy(START, _IS_NEW)
+    in_time = Over.partitionBy(*keys).orderBy(START, _IS_NEW)
     before = in_time.rowsBetween(Over.unboundedPreceding, -1)
     is_new = F.col(_IS_NEW)
 

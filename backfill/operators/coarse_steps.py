@@ -35,7 +35,7 @@ def coarse_steps(
     cases = []
     between = exact[0][0] - step
     for low, high in exact:
-        # As long as `at`: Sail 0.7.2 takes the first case's type for that of all.
+        # BIGINT, as `at` is: Sail 0.7.2 takes the first case's type for that of all.
         cases += [(at < low, F.lit(between).cast("long")), (at < high, at)]
         between = high
     found = F.when(*cases[0])

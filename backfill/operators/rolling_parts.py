@@ -92,11 +92,21 @@ def with_lasting(rows: DataFrame, windows: Windows, order: Order, counted: Colum
     return rows
 
 
-def of_next(windows: Windows, order: Order) -> dict[str, Column]:
-    """The next row's time, and what lasts from it on: columns over the rows in order."""
-    in_order = Over.partitionBy(*order.group).orderBy(*order.place)
+def of_next(windows: Windows, order: Order, *, keeps_order: bool) -> dict[str, Column]:
+    """The next row's time, and what lasts from it on: columns over the rows in order.
+
+    `keeps_order`: rows of equal times are found in this order by a frame that is ordered by TIME
+    alone. If they are not, what is next is the next time, for all of them.
+    """
+    if not windows:
+        return {}
     names = [TIME, *(name for span in windows for name in _names(_LASTING, span, windows[span]))]
-    return {f"{_NEXT}{name}": F.lead(name).over(in_order) for name in names} if windows else {}
+    rows = Over.partitionBy(*order.group)
+    if keeps_order:
+        in_order = rows.orderBy(*order.place)
+        return {f"{_NEXT}{name}": F.lead(name).over(in_order) for name in names}
+    later = rows.orderBy(TIME).rangeBetween(1, Over.unboundedFollowing)
+    return {f"{_NEXT}{name}": F.first(name).over(later) for name in names}
 
 
 def at_start(windows: Windows, order: Order, left: Mapping[int, WindowSpec]) -> dict[str, Column]:

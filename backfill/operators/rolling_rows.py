@@ -33,6 +33,7 @@ from backfill.operators.rolling_parts import (
     with_lasting,
 )
 from backfill.operators.sliding import with_states
+from backfill.runtimes.differences import runtime_of
 
 #: How many events are at the row's place.
 PEERS = "_peers"
@@ -100,11 +101,12 @@ def _distinct(named: Mapping[str, Bound]) -> list[Bound]:
 
 
 def _exchanged(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """By key; rows without one each by itself."""
+    """By key; rows without one each by itself, and those of a key that have no time."""
     without = F.lit(bool(keys))
     for each in keys:
         without &= F.col(each).isNull()
-    apart = rows.withColumn(_APART, F.when(without, F.col(TIME)))
+    timeless = F.when(F.col(TIME).isNull(), F.lit(0).cast("long"))
+    apart = rows.withColumn(_APART, F.when(without, F.col(TIME)).otherwise(timeless))
     return apart.repartition(*keys, _APART) if keys else apart.coalesce(1)
 
 
@@ -127,7 +129,8 @@ def _with_totals(
             begun = counted & begins(each, span)
             up_to[f"{name}_{span}"] = F.count(F.when(begun, F.lit(1))).over(order.so_far())
     up_to = {f"{_TOTAL}{name}": state for name, state in up_to.items()}
-    rows = with_states(rows, "", up_to | of_next(merged, order))
+    keeps_order = runtime_of(rows.sparkSession).is_spark
+    rows = with_states(rows, "", up_to | of_next(merged, order, keeps_order=keeps_order))
     by_time = Over.partitionBy(*order.group).orderBy(TIME)
     left = {
         span: by_time.rangeBetween(Over.unboundedPreceding, -span - 1)

@@ -149,7 +149,7 @@ def _joined(
     for each in merged:
         states |= each.combine(lasting, begun)
     named = [state.alias(name) for name, state in states.items()]
-    own = F.when(F.col(_CEASES), F.lit(0)).otherwise(F.col(EVENTS)).alias(OWN)
+    own = F.when(F.col(_CEASES), F.lit(0).cast("long")).otherwise(F.col(EVENTS)).alias(OWN)
     return rows.select(*keys, SPAN, AT, BLOCK, own, *named, *changes)
 
 

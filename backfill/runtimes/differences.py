@@ -148,8 +148,11 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
 
     def filled(frame: DataFrame) -> DataFrame:
         absent = [name for name in types if name not in frame.columns]
-        # Its fields can be NULL where all of it is.
-        held = [F.col(quoted(each)).cast(types[each]).alias(each) for each in frame.columns]
+        # The fields of a struct have to be nullable where the struct is NULL.
+        held = [
+            F.col(quoted(each.name)).cast(each.dataType).alias(each.name)
+            for each in nullable(frame.schema)
+        ]
         return frame.select(*held, *(F.lit(None).cast(types[each]).alias(each) for each in absent))
 
     return filled(one).unionByName(filled(other))
@@ -158,13 +161,23 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
 def only_where(frame: DataFrame, name: str, condition: Column) -> DataFrame:
     """The frame with a struct where the condition holds, and NULL elsewhere.
 
-    In Sail 0.7.2 a struct that is NULL by `when` can have fields that are not.
+    In Sail 0.7.2 a struct that `when` makes NULL can still return values of its fields.
     """
     struct = F.col(name)
-    if not runtime_of(frame.sparkSession).is_spark:
-        fields = frame.select(f"{name}.*").columns
-        struct = F.struct(*(F.when(condition, struct[each]).alias(each) for each in fields))
-    return frame.withColumn(name, F.when(condition, struct))
+    if runtime_of(frame.sparkSession).is_spark:
+        return frame.withColumn(name, F.when(condition, struct))
+    return frame.withColumn(name, _only_where(struct, condition, frame.schema[name].dataType))
+
+
+def _only_where(value: Column, condition: Column, type: T.DataType) -> Column:
+    if isinstance(type, T.StructType):
+        value = F.struct(
+            *(
+                _only_where(value[each.name], condition, each.dataType).alias(each.name)
+                for each in type
+            )
+        )
+    return F.when(condition, value)
 
 
 def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:

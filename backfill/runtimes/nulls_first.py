@@ -1,7 +1,7 @@
 """Structs in Spark's order, for a runtime that puts NULL last within them.
 
 Spark puts NULL first. Here a struct says of each of its fields whether it has a value before it has
-the value: so NULL is compared with nothing.
+the value, so that NULL is never compared with a value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 Fields = Mapping[str, Callable[[Column], Column]]
 
 
-def sorts(type: T.DataType) -> bool:
+def sorts_alike(type: T.DataType) -> bool:
     """Whether values of a type sort as on Spark; NaN, and NULL in what is nested, may not."""
     nested = T.StructType | T.ArrayType | T.MapType
     return not isinstance(type, T.FloatType | T.DoubleType | nested)

@@ -31,7 +31,6 @@ from tests.execution.mixed import check_run, tables
 from tests.execution.world import COUNTS, GAP, METRICS, SLIDING, WINDOWS, World, at
 from tests.lake import lake
 from tests.memory_store import MemoryStore
-from tests.on_sail import ON_SAIL
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -156,7 +155,7 @@ def test_any_sequence_of_runs(
     numbers = itertools.count()
 
     def make() -> World:
-        windows = (*WINDOWS, *(() if ON_SAIL else ("moving", "shared")))
+        windows = (*WINDOWS, "moving", "shared")
         folder = tmp_path / str(next(numbers))
         store = lake(folder / "lake") if iceberg else None
         return World(folder, spark, with_id, windows=windows, gate=True, store=store)
@@ -169,10 +168,10 @@ def test_any_sequence_of_runs(
     "windows",
     [
         WINDOWS,
-        *(
-            pytest.param(each, marks=pytest.mark.spark_only)
-            for each in (SLIDING, COUNTS, tuple(METRICS), tuple(JOINS))
-        ),
+        SLIDING,
+        COUNTS,
+        tuple(METRICS),
+        tuple(JOINS),
     ],
 )
 @pytest.mark.parametrize("with_id", [False, True])

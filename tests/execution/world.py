@@ -31,7 +31,6 @@ from tests import reference, reference_bots, reference_rules
 from tests.execution import joined
 from tests.execution.joined import JOINS
 from tests.memory_store import MemoryStore
-from tests.on_sail import ON_SAIL
 from tests.reference import Event
 from tests.reference_counts import ended, held, in_order, message_sessions
 from tests.reference_rules import Visit
@@ -58,8 +57,6 @@ EVERY = range(-400, 400)
 
 #: Some of the job's; `exact` has an aggregate that needs all events of a window.
 WINDOWS = ("sessions", "exact", "hopping", "ruled")
-if ON_SAIL:
-    WINDOWS = WINDOWS[:-1]
 #: Others, around single events.
 SLIDING = ("moving", "earlier", "around", "growing", "shared")
 #: Others, by number of events or of messages; offsets are in one partition.
@@ -186,9 +183,6 @@ class World:
             "{quarantined_share: off}" if self.gate else "off",
             f"retention: {self.retention}" if self.retention else "",
         )
-        if ON_SAIL:
-            # It refuses this aggregate.
-            text = text.replace("first: first(value), ", "")
         for name in {*WINDOWS, "ruled", *SLIDING, *COUNTS} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
         unwanted = tuple(f"  {name}: {{by" for name in METRICS if name not in self.windows)
@@ -551,8 +545,7 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
     average = total / len(values) if total is not None else None
     # Events of one time are in the order of their arrival, which is 0 in jobs that know of none.
     in_order = sorted(events, key=lambda e: (e.time, e.arrival, e.value is not None, e.value or 0))
-    # On Sail the job does without.
-    first = () if ON_SAIL else (in_order[0].value,)
+    first = (in_order[0].value,)
     different = tuple(sorted(set(values)))
     way = tuple(e.value for e in in_order if e.value is not None)[:3]
     reached, steps = 0, (1, 3, 0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from backfill import as_of
 from backfill.errors import ColumnError, WindowError
@@ -89,6 +90,18 @@ def test_columns_of_the_result(spark: SparkSession) -> None:
     [row] = result.collect()
     assert (row["Page"], row["page_right"], row["nothing"]) == ("l", {"x": 1}, None)
     assert row["b.t"] is not None
+
+
+def test_nothing_is_left_of_what_is_too_long_before(spark: SparkSession) -> None:
+    """Not in columns within columns either."""
+    left = spark.range(4).selectExpr("0 AS user", "timestamp_seconds(id * 10) AS at")
+    right = spark.sql(
+        "SELECT 0 AS user, timestamp_seconds(0) AS at, 7 AS x, named_struct('a', 8) AS info"
+    )
+    result = as_of(left, right, on="user", time="at", tolerance="10s")
+    found = result.select("at", "x", "info.a", F.col("info").isNull().alias("none")).orderBy("at")
+    near, far = (7, 8, False), (None, None, True)
+    assert [tuple(row)[1:] for row in found.collect()] == [near, near, far, far]
 
 
 def test_without_a_key(spark: SparkSession) -> None:

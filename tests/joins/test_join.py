@@ -137,6 +137,7 @@ def test_one_group_of_all_events(spark: SparkSession) -> None:
     assert pairs == sorted((n, n - back) for n in range(5) for back in (0, 1) if n >= back)
 
 
+@pytest.mark.spark_only
 def test_every_type_of_key(spark: SparkSession) -> None:
     """Zeros of either sign are equal, and so are NaNs, as everywhere in Spark."""
     kinds = (
