@@ -27,8 +27,8 @@ KINDS = ("inserted", "updated", "deleted", "merged", "split")
 _OLD, _NEW = "_old", "_new"
 _IS_NEW = "_is_new"
 _ID, _NUMBER, _BIN = "_id", "_number", "_bin"
-#: Bins of starts are as wide as this: 2.4 hours.
-_BIN_BITS = 33
+#: Bins are of so many bits of what rows start with: times, 2.4 hours; numbers of events; hashes.
+_TIME_BITS, _NUMBER_BITS, _HASH_BITS = 33, 13, 58
 _OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
 
 
@@ -94,13 +94,16 @@ def changes(
     rows = _sides(old, new, key, window, rules)
     if isinstance(window, SessionWindow) and by_place(window):
         # Sessions in several partitions can meet, so they are known by their ids.
-        alike = rows.withColumns({START: F.lit(0), LAST: F.lit(0)})
-        placed, place = _placed(alike, ids)
+        known_by = F.coalesce(F.col(_OLD)["session_id"], F.col(_NEW)["session_id"])
+        hashed = rows.withColumns({START: F.xxhash64(known_by), LAST: F.lit(0).cast("long")})
+        placed, place = _placed(hashed, ids, _HASH_BITS)
         linked = _paired(placed, keys, place)
     elif isinstance(window, SessionWindow):
         linked = _linked(rows, keys)
     else:
-        placed, place = _placed(rows, [each for each in own if each not in key])
+        numbers = isinstance(window, CountWindow) and isinstance(window.advance, int)
+        bits = _NUMBER_BITS if numbers else _TIME_BITS
+        placed, place = _placed(rows, [each for each in own if each not in key], bits)
         if of_each_event(window) or isinstance(window, JoinWindow):
             placed, place = _numbered(placed, keys, place), [*place, _NUMBER]
         linked = _paired(placed, keys, place)
@@ -198,13 +201,13 @@ def _number(window: CountWindow, rules: Rules, last: Column) -> Column:
     return floor_to(last - int(rules.closed == "right"), advance.us, 0)
 
 
-def _placed(rows: DataFrame, own: Sequence[str]) -> tuple[DataFrame, list[str]]:
+def _placed(rows: DataFrame, own: Sequence[str], bits: int) -> tuple[DataFrame, list[str]]:
     """The rows with the values of these columns, and the names of all that tells them apart."""
     ids = {
         f"{_ID}{i}": F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for i, each in enumerate(own)
     }
     # So that a hot key is spread over several tasks, and few groups are of a row or two.
-    bins = {_BIN: F.shiftright(START, _BIN_BITS)}
+    bins = {_BIN: F.shiftright(START, bits)}
     return rows.withColumns({**ids, **bins}), [START, LAST, *ids]
 
 
