@@ -21,7 +21,7 @@ from backfill.join_rows import TAKEN
 from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
 from backfill.operators.rule_inputs import sortable
-from backfill.runtimes.differences import needs_spark, runtime_of
+from backfill.runtimes.differences import floats_need_spark, needs_spark, runtime_of
 from backfill.runtimes.nulls_first import sorts_alike
 from backfill.windows import (
     AnyWindow,
@@ -106,9 +106,7 @@ def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
     if isinstance(window, RollingWindow):
         for name in window.by:
             check_column(events, "by", name)
-            if isinstance(events.schema[name].dataType, T.FloatType | T.DoubleType):
-                # Other runtimes may not group -0.0 with 0.0.
-                needs_spark(events, "dimensions can be floating-point numbers", field=name)
+            floats_need_spark(events, name, "a dimension")
 
 
 def check_looked_at(events: DataFrame, window: AnyWindow) -> None:

@@ -14,8 +14,6 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
-    DoubleType,
-    FloatType,
     NumericType,
     StringType,
     TimestampNTZType,
@@ -26,7 +24,7 @@ from backfill.columns import REASON, TIME, column
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT
 from backfill.events.times import read_time
-from backfill.runtimes.differences import needs_spark
+from backfill.runtimes.differences import floats_need_spark
 from backfill.time.zones import to_local
 
 REASONS = (
@@ -159,10 +157,8 @@ def _check_columns(frame: DataFrame, rules: EventRules) -> None:
     for field, columns in used.items():
         for name in columns:
             check_column(frame, field, name)
-            type = frame.schema[name].dataType
-            if field in ("key", "id", "arrival") and isinstance(type, FloatType | DoubleType):
-                # Other runtimes may not group -0.0 with 0.0, nor put NaN last.
-                needs_spark(frame, f"{field} can be a floating-point number", field=name)
+            if field in ("key", "id", "arrival"):
+                floats_need_spark(frame, name, field)
 
 
 def check_column(frame: DataFrame, field: str, name: str) -> None:

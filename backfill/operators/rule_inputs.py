@@ -11,7 +11,7 @@ from backfill.aggregates.bound import first_line
 from backfill.columns import column
 from backfill.errors import ColumnError, WindowError, did_you_mean
 from backfill.operators.session_rules import ENDS, STARTS, VALUE
-from backfill.runtimes.differences import needs_spark
+from backfill.runtimes.differences import floats_need_spark
 from backfill.windows import SessionWindow
 
 
@@ -59,9 +59,7 @@ def _comparable(events: DataFrame, name: str) -> Column:
             field="new_when",
             way_out="Select a part of it into a column of its own",
         )
-    if isinstance(type, T.FloatType | T.DoubleType):
-        # Other runtimes may not group -0.0 with 0.0.
-        needs_spark(events, "new_when can be a floating-point number", field=name)
+    floats_need_spark(events, name, "new_when")
     return column(name)
 
 

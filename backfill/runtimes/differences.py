@@ -101,6 +101,18 @@ def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "r
         )
 
 
+def floats_need_spark(frame: DataFrame, name: str, what: str) -> None:
+    """Refuses a column of floating-point numbers where values are told apart or put in order.
+
+    Other runtimes may not group -0.0 with 0.0, nor put NaN last.
+
+    Raises:
+        SetupError: it is one, and the runtime has not all that Spark has.
+    """
+    if isinstance(frame.schema[name].dataType, T.FloatType | T.DoubleType):
+        needs_spark(frame, f"{what} can be a floating-point number", field=name)
+
+
 def observed(frame: DataFrame, *sums: Column, hold: bool = False) -> tuple[DataFrame, Values]:
     """A frame, and aggregates over it, which its first action computes as well.
 
