@@ -39,14 +39,14 @@ PYTEST = python -m pytest -n 2 --dist worksteal
 
 test: .venv/ready ## the whole test suite, on the newest Spark
 	@# Some thirty JVMs start, each faster with an archive of Spark's classes.
-	$(call with_java,.venv) .venv/bin/python -m tests.jvm
+	$(call with_java,.venv) .venv/bin/backfill prepare
 	$(call with_java,.venv) .venv/bin/$(PYTEST)
 
 test-fast: .venv/ready ## the tests that are not slow
 	$(call with_java,.venv) .venv/bin/$(PYTEST) -m 'not slow'
 
 test-kills: .venv/ready ## kill 200 runs at random moments
-	$(call with_java,.venv) .venv/bin/python -m tests.jvm
+	$(call with_java,.venv) .venv/bin/backfill prepare
 	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/execution/test_kill.py
 
 test-combinations: .venv/ready ## compare every engine, format, window and order of arrival; some 25 minutes

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from backfill.errors import SetupError
+
 MINIMUM = 17
 WAY_OUT = (
     f"Install Java {MINIMUM} or newer (Debian: apt-get install openjdk-17-jre-headless) "
@@ -28,6 +30,18 @@ def find() -> Path | None:
         if version >= MINIMUM:
             return home
     return None
+
+
+def needed() -> Path:
+    """The home of the first Java that is new enough.
+
+    Raises:
+        SetupError: there is none.
+    """
+    home = find()
+    if home is None:
+        raise SetupError(f"Spark needs Java {MINIMUM} or newer", way_out=WAY_OUT)
+    return home
 
 
 def _candidates() -> Iterator[Path]:

@@ -24,6 +24,7 @@ from backfill.cli.history import history
 from backfill.cli.init import init
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.plan import plan
+from backfill.cli.prepare import prepare
 from backfill.cli.recompute import recompute
 from backfill.cli.reconcile import reconcile
 from backfill.cli.restore import restore
@@ -81,6 +82,7 @@ for _verb in (
     stream,
     reconcile,
     generate,
+    prepare,
 ):
     app.command()(_verb)
 

@@ -173,6 +173,19 @@ def test_generate(call: Call, tmp_path: Path) -> None:
     assert (again.code, "already exists" in again.err) == (2, True)
 
 
+@pytest.mark.one_lane
+@pytest.mark.slow
+def test_prepare_makes_the_archive_once(call: Call) -> None:
+    made = call("prepare", "--json").document
+    assert made["ok"]
+    path = Path(made["path"])
+    assert path.stat().st_size == made["bytes"] > 50_000_000
+    before = path.stat().st_mtime_ns
+    again = call("prepare")
+    assert (again.code, again.out) == (0, f"Nothing to do: {path} exists.\n")
+    assert path.stat().st_mtime_ns == before
+
+
 @pytest.mark.parametrize("setting", ["x", "=x", ""])
 def test_settings_for_spark_have_a_form(call: Call, tmp_path: Path, setting: str) -> None:
     numbers = ["--events", "1", "--days", "1", "--keys", "1"]

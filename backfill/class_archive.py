@@ -1,0 +1,147 @@
+"""An archive of the classes that Spark loads, with which its JVM starts sooner (JEP 350).
+
+To find, parse and verify some twenty thousand classes takes a start of Spark, and the first run on
+it, seconds of CPU time. A JVM that ends can leave them in an archive, which others map into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from backfill.errors import SetupError
+
+# What Spark loads while these run is in the archive.
+_PROGRAM = """\
+import sys
+from pathlib import Path
+
+from backfill.cli import main
+
+Path("job.yaml").write_text(\"\"\"\\
+source: {path: events, format: parquet}
+events: {key: user_id, time: event_time, id: event_id, arrival: received_at}
+windows:
+  sessions:
+    session: {gap: 30m}
+    aggregates: {events: count, revenue: sum(amount), pages: count_distinct(page)}
+  hourly: {tumbling: {size: 1h}, aggregates: {events: count}}
+  trailing: {hopping: {size: 24h, advance: 1h}, aggregates: {events: count}}
+tables: {path: out}
+\"\"\")
+few = ["--events", "5_000", "--days", "3", "--keys", "100", "--late", "0.01"]
+dates = ["--from", "2026-01-02", "--to", "2026-01-03"]
+for line in (
+    ["generate", "events", *few],
+    ["run", "job.yaml"],
+    ["run", "job.yaml", *dates],
+    ["plan", "job.yaml", *dates],
+    ["recompute", "job.yaml"],
+    ["validate", "job.yaml"],
+):
+    if main(line) == 2:
+        sys.exit(2)
+"""
+_CONF = ("spark.ui.enabled=false", "spark.log.level=ERROR", "spark.sql.shuffle.partitions=2")
+# A JVM that an archive does not fit starts without it, and would print why.
+_QUIET = "-Xlog:cds*=off"
+
+
+def archive_for(home: Path) -> Path:
+    """Where the archive is, of this environment's Spark and of a Java.
+
+    Args:
+        home: the home of the Java.
+    """
+    release = home / "release"
+    about = release.read_bytes() if release.exists() else str(home).encode()
+    jars = _spark_home() / "jars"
+    # An archive only fits the jars that it was made of, by their paths and times.
+    made = jars.stat().st_mtime_ns if jars.exists() else 0
+    known = hashlib.sha256(about + f"{jars}{made}".encode()).hexdigest()[:8]
+    return _folder() / f"spark-{pyspark.__version__}-{known}.jsa"
+
+
+def options(home: Path) -> str:
+    """The options of a JVM that uses the archive; empty where there is none."""
+    archive = archive_for(home)
+    return f"-XX:SharedArchiveFile={shlex.quote(str(archive))} {_QUIET}" if archive.exists() else ""
+
+
+def make_archive(home: Path) -> Path:
+    """Runs jobs over a few events on a Spark of its own, whose JVM leaves the archive.
+
+    Archives of other versions are removed. It takes about a minute.
+
+    Args:
+        home: the home of the Java.
+
+    Returns:
+        Where the archive is.
+
+    Raises:
+        SetupError: it can't be written, or pyspark has no Spark.
+    """
+    submit = _spark_home() / "bin" / "spark-submit"
+    if not submit.exists():
+        raise SetupError(
+            "this pyspark has no Spark to start",
+            field="pyspark",
+            value=str(submit),
+            way_out="Install pyspark, and not pyspark-client; or set SPARK_HOME",
+        )
+    archive = archive_for(home)
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        # Beside it, so that it appears whole.
+        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            made = Path(folder) / archive.name
+            _run(submit, made, home)
+            for old in archive.parent.glob("spark-*.jsa"):
+                old.unlink()
+            made.replace(archive)
+    except OSError as error:
+        raise SetupError(
+            f"can't be written: {error.strerror or error}",
+            field=str(archive),
+            way_out="Run this as the owner of the Python environment",
+        ) from error
+    return archive
+
+
+def _run(submit: Path, archive: Path, home: Path) -> None:
+    program = archive.with_suffix(".py")
+    program.write_text(_PROGRAM)
+    # Under spark-submit the JVM is the process that is waited for.
+    done = subprocess.run(
+        [submit, "--master=local[2]", *(f"--conf={each}" for each in _CONF), program],
+        cwd=archive.parent,
+        env={
+            **os.environ,
+            "JAVA_HOME": str(home),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={shlex.quote(str(archive))} {_QUIET}",
+        },
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0 or not archive.exists():
+        lines = done.stderr.strip().splitlines() or ["it printed nothing"]
+        raise SetupError(f"Spark left no archive of its classes: {lines[-1]}")
+
+
+def _spark_home() -> Path:
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def _folder() -> Path:
+    """In the environment, which is gone with the Spark that the archive is of."""
+    return Path(sys.prefix) / "share" / "backfill"
