@@ -18,7 +18,7 @@ from backfill.errors import ColumnError
 from backfill.kinds import of_each_event, times_of
 from backfill.operators.grids import floor_to
 from backfill.operators.session import last_event
-from backfill.runtimes.differences import observed, stacked
+from backfill.runtimes.differences import observed, optional, stacked
 from backfill.windows import AnyWindow, CountWindow, JoinWindow, SessionWindow, by_place
 
 #: What `change` says.
@@ -27,8 +27,8 @@ KINDS = ("inserted", "updated", "deleted", "merged", "split")
 _OLD, _NEW = "_old", "_new"
 _IS_NEW = "_is_new"
 _ID, _NUMBER, _BIN = "_id", "_number", "_bin"
-#: Bins are of so many bits of what rows start with: times, 2.4 hours; numbers of events; hashes.
-_TIME_BITS, _NUMBER_BITS, _HASH_BITS = 33, 13, 58
+#: Bins are of 2^33 µs, 2.4 hours.
+_BITS = 33
 _OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
 
 
@@ -91,22 +91,17 @@ def changes(
         own = list(window.own_columns(None if id in key else id))
     number = [LAST_EVENT] if isinstance(window, CountWindow) else []
     _check_same(old, new, [*key, *ids, *times_of(window), *own, *number])
-    rows = _sides(old, new, key, window, rules)
+    before = _side(old, _OLD, key, window, rules)
+    after = _side(new, _NEW, key, window, rules)
     if isinstance(window, SessionWindow) and by_place(window):
         # Sessions in several partitions can meet, so they are known by their ids.
-        known_by = F.coalesce(F.col(_OLD)["session_id"], F.col(_NEW)["session_id"])
-        hashed = rows.withColumns({START: F.xxhash64(known_by), LAST: F.lit(0).cast("long")})
-        placed, place = _placed(hashed, ids, _HASH_BITS)
-        linked = _paired(placed, keys, place)
+        linked = _paired(before, after, keys, [], ids)
     elif isinstance(window, SessionWindow):
-        linked = _linked(rows, keys)
+        linked = _linked(stacked(before, after), keys)
     else:
-        numbers = isinstance(window, CountWindow) and isinstance(window.advance, int)
-        bits = _NUMBER_BITS if numbers else _TIME_BITS
-        placed, place = _placed(rows, [each for each in own if each not in key], bits)
-        if of_each_event(window) or isinstance(window, JoinWindow):
-            placed, place = _numbered(placed, keys, place), [*place, _NUMBER]
-        linked = _paired(placed, keys, place)
+        own = [each for each in own if each not in key]
+        single = of_each_event(window) or isinstance(window, JoinWindow)
+        linked = _paired(before, after, keys, [START, LAST], own, single=single)
     names = dict.fromkeys([*_values(old, key), *_values(new, key)])
     both = F.col(_OLD).isNotNull() & F.col(_NEW).isNotNull()
     differing = F.array_compact(
@@ -164,33 +159,29 @@ def _values(frame: DataFrame, key: Sequence[str]) -> list[str]:
     return [name for name in frame.columns if name not in own and not name.startswith("_")]
 
 
-def _sides(
-    old: DataFrame, new: DataFrame, key: Sequence[str], window: AnyWindow, rules: Rules
+def _side(
+    frame: DataFrame, name: str, key: Sequence[str], window: AnyWindow, rules: Rules
 ) -> DataFrame:
-    """Both versions' rows: key, which side, span in µs, the values under `_old` or `_new`."""
-
-    def side(frame: DataFrame, name: str) -> DataFrame:
-        start, last = map(F.unix_micros, times_of(window))
-        if isinstance(window, CountWindow):
-            start = last = _number(window, rules, last)
-        elif isinstance(window, SessionWindow) and not by_place(window):
-            # An older version may have had a smaller gap than is taken off here.
-            last = F.greatest(start, last_event(last, window, rules))
-        if isinstance(window, SessionWindow) and window.has_rules:
-            # A rule can cut events of one instant; spans of one side must not meet there.
-            sessions = Over.partitionBy(*map(column, key)).orderBy(start, last, "session_id")
-            meets = F.coalesce(F.lag(last).over(sessions) == start, F.lit(False))
-            start = start + meets.cast("bigint")
-            last = F.greatest(start, last)
-        return frame.select(
-            *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
-            F.lit(name == _NEW).alias(_IS_NEW),
-            start.alias(START),
-            last.alias(LAST),
-            F.struct(*(column(each) for each in _values(frame, key))).alias(name),
-        )
-
-    return stacked(side(old, _OLD), side(new, _NEW))
+    """A version's rows: key, whether it is the new one, span in µs, the values under this name."""
+    start, last = map(F.unix_micros, times_of(window))
+    if isinstance(window, CountWindow):
+        start = last = _number(window, rules, last)
+    elif isinstance(window, SessionWindow) and not by_place(window):
+        # An older version may have had a smaller gap than is taken off here.
+        last = F.greatest(start, last_event(last, window, rules))
+    if isinstance(window, SessionWindow) and window.has_rules:
+        # A rule can cut events of one instant; spans of one side must not meet there.
+        sessions = Over.partitionBy(*map(column, key)).orderBy(start, last, "session_id")
+        meets = F.coalesce(F.lag(last).over(sessions) == start, F.lit(False))
+        start = start + meets.cast("bigint")
+        last = F.greatest(start, last)
+    return frame.select(
+        *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
+        F.lit(name == _NEW).alias(_IS_NEW),
+        start.alias(START),
+        last.alias(LAST),
+        F.struct(*(column(each) for each in _values(frame, key))).alias(name),
+    )
 
 
 def _number(window: CountWindow, rules: Rules, last: Column) -> Column:
@@ -201,22 +192,59 @@ def _number(window: CountWindow, rules: Rules, last: Column) -> Column:
     return floor_to(last - int(rules.closed == "right"), advance.us, 0)
 
 
-def _placed(rows: DataFrame, own: Sequence[str], bits: int) -> tuple[DataFrame, list[str]]:
-    """The rows with the values of these columns, and the names of all that tells them apart."""
-    ids = {
-        f"{_ID}{i}": F.coalesce(F.col(_OLD)[each], F.col(_NEW)[each]) for i, each in enumerate(own)
-    }
+def _paired(
+    old: DataFrame,
+    new: DataFrame,
+    keys: Sequence[str],
+    place: Sequence[str],
+    own: Sequence[str],
+    *,
+    single: bool = False,
+) -> DataFrame:
+    """Links the rows of the two versions that are in the same place, where either has one at most.
+
+    Args:
+        old: the rows of one.
+        new: those of the other.
+        keys: the key columns.
+        place: what tells the rows of a key apart, of their columns,
+        own: and of their values.
+        single: rows are of single events, and several can be in one place.
+
+    Returns:
+        As `_linked`.
+    """
+    ids = [f"{_ID}{i}" for i in range(len(own))]
+    known_by = [*keys, *place, *ids]
+
+    def placed(rows: DataFrame, side: str) -> DataFrame:
+        values = (F.col(side)[name].alias(id) for id, name in zip(ids, own, strict=True))
+        with_ids = rows.select("*", *values)
+        if single:
+            with_ids = _numbered(with_ids, side, keys, known_by)
+        return optional(with_ids.select(*(F.col(each).alias(side + each) for each in names), side))
+
+    names = [*known_by, _NUMBER] if single else known_by
+    same = (F.col(_OLD + each).eqNullSafe(F.col(_NEW + each)) for each in names)
+    both = placed(old, _OLD).join(placed(new, _NEW), reduce(and_, same), "full")
+    change = (
+        F.when(F.col(_OLD).isNull(), F.lit("inserted"))
+        .when(F.col(_NEW).isNull(), F.lit("deleted"))
+        .otherwise(F.lit("updated"))
+    )
+    found_keys = (F.coalesce(_OLD + each, _NEW + each).alias(each) for each in keys)
+    return both.select(*found_keys, change.alias("change"), _OLD, _NEW)
+
+
+def _numbered(
+    rows: DataFrame, side: str, keys: Sequence[str], known_by: Sequence[str]
+) -> DataFrame:
+    """Rows of single events with their numbers among those that are alike, in order of values."""
     # So that a hot key is spread over several tasks, and few groups are of a row or two.
-    bins = {_BIN: F.shiftright(START, bits)}
-    return rows.withColumns({**ids, **bins}), [START, LAST, *ids]
-
-
-def _numbered(rows: DataFrame, keys: Sequence[str], place: Sequence[str]) -> DataFrame:
-    """Rows of single events with their numbers among those of a side that are alike."""
-    sides = [F.col(side)[name] for side in (_OLD, _NEW) for name in _sorted_by(rows, side)]
-    # A side's rows have NULL for the values of the other one.
-    alike = Over.partitionBy(*keys, _BIN, *place, _IS_NEW).orderBy(*sides)
-    return rows.repartition(*keys, _BIN).withColumn(_NUMBER, F.row_number().over(alike))
+    binned = rows.withColumn(_BIN, F.shiftright(START, _BITS)).repartition(*keys, _BIN)
+    alike = Over.partitionBy(_BIN, *known_by)
+    values = [F.col(side)[name] for name in _sorted_by(rows, side)]
+    return binned.withColumn(_NUMBER, F.row_number().over(alike.orderBy(*values)))
 
 
 def _sorted_by(rows: DataFrame, side: str) -> list[str]:
@@ -224,37 +252,6 @@ def _sorted_by(rows: DataFrame, side: str) -> list[str]:
     kind = rows.schema[side].dataType
     assert isinstance(kind, T.StructType)
     return [each.name for each in kind.fields if "map<" not in each.dataType.simpleString()]
-
-
-def _paired(rows: DataFrame, keys: Sequence[str], place: Sequence[str]) -> DataFrame:
-    """Links the rows of the two sides that are in the same place, of which either has one at most.
-
-    Returns:
-        As `_linked`.
-    """
-    # The old row comes first.
-    in_order = Over.partitionBy(*keys, _BIN).orderBy(*place, _IS_NEW)
-    placed = rows.select(
-        "*",
-        F.lag(F.struct(_IS_NEW, *place, _OLD)).over(in_order).alias(_OLD_BEFORE),
-        F.lead(F.struct(_IS_NEW, *place)).over(in_order).alias(_NEXT),
-    )
-    is_new, before, after = F.col(_IS_NEW), F.col(_OLD_BEFORE), F.col(_NEXT)
-
-    def linked(other: Column) -> Column:
-        same = (F.col(each).eqNullSafe(other[each]) for each in place)
-        return reduce(and_, same, _true(other[_IS_NEW] != is_new))
-
-    alone = F.when(is_new, F.lit("inserted")).otherwise(F.lit("deleted"))
-    updated = F.when(is_new, F.lit("updated"))
-    has_other = F.when(is_new, linked(before)).otherwise(linked(after))
-    change = F.when(has_other, updated).otherwise(alone)
-    return placed.withColumns(
-        {
-            "change": change,
-            _OLD: F.when(~is_new, F.col(_OLD)).when(linked(before), before[_OLD]),
-        }
-    ).where(F.col("change").isNotNull())
 
 
 def _linked(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

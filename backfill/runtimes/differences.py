@@ -156,18 +156,29 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
     """The rows of both; a column that only one of them has is NULL in the other's."""
     if runtime_of(one.sparkSession).is_spark:
         return one.unionByName(other, allowMissingColumns=True)
-    types = {each.name: each.dataType for frame in (one, other) for each in nullable(frame.schema)}
+    frames = optional(one), optional(other)
+    types = {each.name: each.dataType for frame in frames for each in nullable(frame.schema)}
 
     def filled(frame: DataFrame) -> DataFrame:
         absent = [name for name in types if name not in frame.columns]
-        # The fields of a struct have to be nullable where the struct is NULL.
-        held = [
+        return frame.select("*", *(F.lit(None).cast(types[each]).alias(each) for each in absent))
+
+    return filled(frames[0]).unionByName(filled(frames[1]))
+
+
+def optional(frame: DataFrame) -> DataFrame:
+    """The rows, where they may come to be NULL in an outer join or a union.
+
+    In Sail 0.7.2 the fields of a struct have to be nullable where the struct is NULL.
+    """
+    if runtime_of(frame.sparkSession).is_spark:
+        return frame
+    return frame.select(
+        *(
             F.col(quoted(each.name)).cast(each.dataType).alias(each.name)
             for each in nullable(frame.schema)
-        ]
-        return frame.select(*held, *(F.lit(None).cast(types[each]).alias(each) for each in absent))
-
-    return filled(one).unionByName(filled(other))
+        )
+    )
 
 
 def only_where(frame: DataFrame, name: str, condition: Column) -> DataFrame:

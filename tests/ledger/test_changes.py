@@ -436,12 +436,22 @@ def test_other_keys_cannot_be_compared(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark_only
-@pytest.mark.parametrize("window", [SESSION, TumblingWindow(size="1h")], ids=str)
-def test_one_exchange_and_one_sort(spark: SparkSession, tmp_path: Any, window: Window) -> None:
+@pytest.mark.parametrize(
+    ("window", "each_once", "joins"),
+    [
+        (SESSION, {"Exchange": 1, "Sort": 1, "Window": 1}, []),
+        # Of each version.
+        (TumblingWindow(size="1h"), {"Exchange": 2, "Sort": 2, "Window": 0}, ["SortMergeJoin"]),
+    ],
+    ids=str,
+)
+def test_each_row_is_exchanged_and_sorted_once(
+    spark: SparkSession, tmp_path: Any, window: Window, each_once: dict[str, int], joins: list[str]
+) -> None:
     table(spark, [Session("a", 0, 1)]).write.parquet(str(tmp_path / "t"))
     frame = spark.read.parquet(str(tmp_path / "t"))
     found = changes(frame, frame, key=["key"], window=window, rules=PLAIN)
     plan = nodes(found)
-    assert (plan["Exchange"], plan["Sort"], plan["Window"]) == (1, 1, 1)
-    assert not [each for each in plan if "Python" in each or "Join" in each]
+    assert {name: plan[name] for name in each_once} == each_once
+    assert [each for each in plan if "Python" in each or "Join" in each] == joins
     assert "_events" not in explained(found).split("ReadSchema")[1]
