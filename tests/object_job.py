@@ -1,15 +1,18 @@
 """A job from its first run to its clean-up, as a program: on a disk and in an object store alike.
 
 `python -m tests.object_job JOB LATE JOB...` prints what it makes as JSON; the last jobs only run.
+Beside JOB is the same with a retention.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from backfill.job import Job
 from backfill.spark import session
@@ -18,12 +21,16 @@ from backfill.spark import session
 def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     """What the steps give, and what is in the tables at the end."""
     found: dict[str, Any] = {"first": _counts(job.run(spark))}
+    found["planned"] = _planned(job, spark, recompute=True, late=late)
     merged = job.recompute(spark, late=late)
     assert merged is not None
     found["late"] = _counts(merged)
     assert job.recompute(spark) is None, "nothing is late any more"
     found["changes"] = job.changes("sessions", None, spark).count()
+    found["planned date"] = _planned(job, spark, date="2026-01-11")
     found["date"] = _counts(job.run(spark, date="2026-01-11"))
+    found["valid"] = [(str(each.check), each.success) for each in job.validate(spark=spark)]
+    found["reconciled"] = _reconciled(job, spark, late.replace("late", "streamed"))
     found["forgotten"] = {
         name: each.rows for name, each in job.forget({"user": "u1"}, spark).items()
     }
@@ -36,7 +43,32 @@ def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
         found[name] = sorted(str(sorted(each.items())) for each in rows)
     found["looked_up"] = job.fetch("sessions", {"user": "u2"}).num_rows
     found["page"] = job.docs().exists()
+    retaining = Job.load(_retaining(job))
+    assert retaining.plan(spark, expire=True).stages
+    found["expired"] = {name: each.rows for name, each in retaining.expire(spark).items()}
+    assert found["expired"]["sessions"] > 0
     return found
+
+
+def _retaining(job: Job) -> Path:
+    return job.spec.path.with_name("retaining.yaml")
+
+
+def _planned(job: Job, spark: SparkSession, **selection: Any) -> list[str]:
+    plan = job.plan(spark, **selection)
+    assert plan.files > 0 or selection.get("recompute")
+    return [type(each).__name__ for each in plan.stages]
+
+
+def _reconciled(job: Job, spark: SparkSession, streamed: str) -> dict[str, Any]:
+    """What differs from a stream that counted an event less of one user."""
+    less = F.col("events") - F.when(F.col("user") == "u3", 1).otherwise(0)
+    rows = job.table("sessions", spark).withColumn("events", less)
+    rows.write.mode("overwrite").parquet(streamed)
+    result = job.reconcile("sessions", spark, stream=streamed, format="table")
+    assert result.matched > 0
+    assert len(result.differences) > 0
+    return {"matched": result.matched, "causes": result.causes}
 
 
 def _counts(result: Any) -> dict[str, Any]:

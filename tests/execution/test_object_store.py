@@ -56,7 +56,9 @@ def _prepare(root: str, home: Path) -> Path:
     _write(folder, "late/x.parquet", range(300, 330))
     home.mkdir()
     source = f"path: {root}/events, format: parquet"
-    (home / "job.yaml").write_text(JOB.format(root=root, source=source, out="out"))
+    job = JOB.format(root=root, source=source, out="out")
+    (home / "job.yaml").write_text(job)
+    (home / "retaining.yaml").write_text(f"{job}retention: 2d\n")
     return home / "job.yaml"
 
 
