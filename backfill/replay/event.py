@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+# Not frozen: to make one would take three times as long.
+@dataclass(kw_only=True, slots=True)
 class Event:
-    """One event, in the place where it arrived.
+    """One event, in the place where it arrived. Replays never change it.
 
     Attributes:
         key: what it is grouped by, hashable; None for none.

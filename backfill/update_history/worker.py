@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -40,15 +42,19 @@ def value_name(index: int) -> str:
     return f"_value{index}"
 
 
-class _Row(NamedTuple):
-    """An event, or a moment at which the clocks moved.
+class _Key(NamedTuple):
+    """`same` is what rows of a key have in common, `own` its values as they are."""
 
-    `key` is what rows of a key have in common, `own` its values as they are.
-    """
-
-    key: Any
+    same: Any
     own: tuple[Any, ...]
-    given: dict[str, Any]
+
+
+class _Row(NamedTuple):
+    """An event, or a moment at which the clocks moved."""
+
+    key: _Key
+    order: Any
+    event: Event
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,14 @@ class Dues:
         dues = self.apart.dues() if self.apart.ticks else lambda time: ()
         delays = self.apart.delays()
         for batch in batches:
+            given = _columns(batch)
             at: dict[tuple[Any, ...], int] = {}
-            for place, row in enumerate(_rows(batch, self.keys)):
-                time, wall = row.given[TIME], row.given[WALL]
+            rows = zip(_keys(given, self.keys), given[TIME], given[WALL], strict=True)
+            for place, (key, time, wall) in enumerate(rows):
                 for due in dues(time - time % tick):
-                    at.setdefault((row.key, AFTER, due), place)
+                    at.setdefault((key.same, AFTER, due), place)
                 for delay in delays:
-                    at.setdefault((row.key, WALL, wall - wall % tick + delay), place)
+                    at.setdefault((key.same, WALL, wall - wall % tick + delay), place)
             kept = batch.select([PARTITION, *self.keys]).take(pa.array(at.values(), pa.int64()))
             columns = [
                 *kept.columns,
@@ -109,18 +116,24 @@ class Replaying:
         """Rows in order of PARTITION, key and arrival to results, those of a key in order."""
         held: list[list[_Row]] = []
         count, schema = 0, None
-        for batch in batches:
-            schema = batch.schema
-            for row in _rows(batch, self.keys):
-                if not held or held[-1][0].key != row.key:
-                    if count >= _ROWS:
-                        yield self._replayed(held, schema)
-                        held, count = [], 0
-                    held.append([])
-                held[-1].append(row)
-                count += 1
-        if schema is not None and held:
-            yield self._replayed(held, schema)
+        # So many rows that live for long would be looked at again and again.
+        gc.disable()
+        try:
+            for batch in batches:
+                schema = batch.schema
+                for row in self._rows(batch):
+                    if not held or held[-1][0].key.same != row.key.same:
+                        if count >= _ROWS:
+                            yield self._replayed(held, schema)
+                            held, count = [], 0
+                            gc.collect()
+                        held.append([])
+                    held[-1].append(row)
+                    count += 1
+            if schema is not None and held:
+                yield self._replayed(held, schema)
+        finally:
+            gc.enable()
 
     def _replayed(self, held: Sequence[Sequence[_Row]], schema: pa.Schema) -> pa.RecordBatch:
         parts = [held] if self.batches is None else [[each] for each in held]
@@ -156,7 +169,7 @@ class Replaying:
             end_clock=end,
             **self.settings,
         )
-        own = {rows[0].key: rows[0].own for rows in held}
+        own = {rows[0].key.same: rows[0].key.own for rows in held}
         numbers = dict.fromkeys(own, 0)
         sent: dict[tuple[Any, int, int], tuple[Any, ...]] = {}
         for each in made.emissions:
@@ -172,83 +185,109 @@ class Replaying:
     def _events(self, held: Sequence[Sequence[_Row]]) -> tuple[list[Event], int | None]:
         if self.batches is not None:
             (rows,) = held
-            return self._in_batches(rows, self.batches)
-        rows = sorted(
-            (row for own in held for row in own),
-            key=lambda row: (row.given[ORDER], row.given[PASSES]),
-        )
-        return [self._event(row) for row in rows], None
+            return self._with_batches([row.event for row in rows], self.batches)
+        rows = sorted((row for own in held for row in own), key=attrgetter("order"))
+        return [row.event for row in rows], None
 
-    def _event(self, row: _Row) -> Event:
-        given = row.given
-        passes = given[PASSES]
-        clocked = passes or self.apart.clocked
-        return Event(
-            key=row.key,
-            time=given[TIME],
-            arrival=given[PLACE],
-            value={} if passes else {name: given[name] for name in self.fields},
-            partition=given[PARTITION],
-            clock=given[AFTER if passes else BEFORE] if clocked else None,
-            wall_clock=given[WALL],
-            passes=passes,
-        )
+    def _rows(self, batch: pa.RecordBatch) -> Iterable[_Row]:
+        columns, count = _columns(batch), batch.num_rows
+        passes = columns[PASSES]
+        placed: Iterable[tuple[Any, int | None, int | None, int | None]]
+        if self.batches is None:
+            clocked = self.apart.clocked
+            clocks = [
+                after if passed else before if clocked else None
+                for before, after, passed in zip(
+                    columns[BEFORE], columns[AFTER], passes, strict=True
+                )
+            ]
+            none = [None] * count
+            placed = zip(columns[PARTITION], clocks, columns[WALL], none, strict=True)
+        else:
+            # A batch has twice its place as its number; after it there is room for its end.
+            places = [self.batches.place_of(each) for each in columns[BATCH]]
+            before = self.batches.before
+            placed = ((0, before[each], None, 2 * each) for each in places)
+        fields = [columns[each] for each in self.fields]
+        for key, order, time, arrival, passed, (partition, clock, wall, number), values in zip(
+            _keys(columns, self.keys),
+            columns[ORDER],
+            columns[TIME],
+            columns[PLACE],
+            passes,
+            placed,
+            zip(*fields, strict=True) if fields else [()] * count,
+            strict=True,
+        ):
+            event = Event(
+                key=key.same,
+                time=time,
+                arrival=arrival,
+                value={} if passed else dict(zip(self.fields, values, strict=True)),
+                partition=partition,
+                batch=number,
+                clock=clock,
+                wall_clock=wall,
+                passes=passed,
+            )
+            yield _Row(key, (order, passed), event)
 
-    def _in_batches(self, rows: Sequence[_Row], batches: Batches) -> tuple[list[Event], int | None]:
-        """A batch has twice its place as its number; after it there is room for its end."""
-        key, dues, tick = rows[0].key, self.apart.dues(), self.apart.engine.tick_us
-        events: list[Event] = []
+    def _with_batches(
+        self, events: list[Event], batches: Batches
+    ) -> tuple[list[Event], int | None]:
+        """A key's events and the ends of batches at which something can happen to it."""
+        key, dues, tick = events[0].key, self.apart.dues(), self.apart.engine.tick_us
         ended: set[int] = set()
         gone: set[int] = set()
-        for row in rows:
-            place = batches.place_of(row.given[BATCH])
-            ended.add(place)
-            time = row.given[TIME]
-            for due in dues(time - time % tick):
+        for event in events:
+            assert event.batch is not None
+            assert event.time is not None
+            ended.add(event.batch)
+            for due in dues(event.time - event.time % tick):
                 reached = batches.reaching(due)
                 if reached is not None:
-                    gone.add(reached)
-            events.append(
-                Event(
-                    key=key,
-                    time=time,
-                    arrival=row.given[PLACE],
-                    value={name: row.given[name] for name in self.fields},
-                    batch=2 * place,
-                    clock=batches.before[place],
-                )
+                    gone.add(2 * reached)
+        ends = [
+            Event(
+                key=key,
+                time=None,
+                arrival=batches.ends[number // 2],
+                batch=number,
+                clock=level,
+                passes=True,
             )
-        for place, level in [
-            *((2 * each, None) for each in ended),
-            *((2 * each + 1, batches.after[each]) for each in gone),
-        ]:
-            events.append(
-                Event(
-                    key=key,
-                    time=None,
-                    arrival=batches.ends[place // 2],
-                    batch=place,
-                    clock=level,
-                    passes=True,
-                )
-            )
+            for number, level in [
+                *((each, None) for each in ended),
+                *((each + 1, batches.after[each // 2]) for each in gone),
+            ]
+        ]
         # Sorted by arrival again, so those that are equal in it stay in this order.
-        return sorted(events, key=lambda each: (each.batch or 0, each.passes)), batches.last
+        together = sorted([*events, *ends], key=lambda each: (each.batch or 0, each.passes))
+        return together, batches.last
 
 
-def _rows(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterable[_Row]:
-    """Rows as Python has them; times in UTC, since in a zone some compare as equal."""
-    names = batch.schema.names
-    columns = [
-        (column.cast(pa.timestamp("us", "UTC")) if _is_instant(column.type) else column).to_pylist()
-        for column in batch.columns
-    ]
-    own = [names.index(each) for each in keys]
-    partition = names.index(PARTITION)
-    for values in zip(*columns, strict=True):
-        values_of_key = tuple(values[i] for i in own)
-        key = (values[partition], *(hashable(each) for each in values_of_key))
-        yield _Row(key, values_of_key, dict(zip(names, values, strict=True)))
+def _columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:
+    """Values as Python has them; times in UTC, since in a zone some compare as equal."""
+    return {
+        name: (
+            column.cast(pa.timestamp("us", "UTC")) if _is_instant(column.type) else column
+        ).to_pylist()
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+
+
+def _keys(columns: Mapping[str, Sequence[Any]], keys: Sequence[str]) -> Iterable[_Key]:
+    """The key of each row."""
+    known: dict[Any, _Key] = {}
+    for values in zip(columns[PARTITION], *(columns[each] for each in keys), strict=True):
+        try:
+            found = known.get(values)
+        except TypeError:  # a list or a struct
+            found = None
+        if found is None:
+            same = (values[0], *(hashable(each) for each in values[1:]))
+            found = known.setdefault(same, _Key(same, values[1:]))
+        yield found
 
 
 def _is_instant(type: pa.DataType) -> bool:
