@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail engines bench lint format clean
+.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines bench lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -77,6 +77,20 @@ test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime w
 	@# Its client warns, as the server logs, of a window without a key.
 	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail .venv-lakehouse/bin/$(PYTEST) -m 'not spark_only' \
 	-W 'ignore:WARN WindowExpression:UserWarning' $(SAIL_TESTS)
+
+# Of Spark's plans Comet runs what it can, natively; the results have to be the same.
+COMET := --packages org.apache.datafusion:comet-spark-spark4.1_2.13:1.2.0 \
+	--conf spark.plugins=org.apache.spark.CometPlugin \
+	--conf spark.shuffle.manager=org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager \
+	--conf spark.memory.offHeap.enabled=true --conf spark.memory.offHeap.size=2g pyspark-shell
+COMET_TESTS := tests/test_comet.py $(filter-out tests/test_sail.py,$(SAIL_TESTS))
+
+test-comet: .venv-lakehouse/ready ## the tests of what Spark computes, where Comet runs its plans
+	@# Once by one process, so that two do not fetch the jar at the same time.
+	$(call with_java,.venv-lakehouse) export PYSPARK_SUBMIT_ARGS='$(COMET)' BACKFILL_SEED=$(SEED) BACKFILL_VARIANTS=2; \
+	.venv-lakehouse/bin/python -c 'from backfill.spark import session; session().stop()'; \
+	.venv-lakehouse/bin/$(PYTEST) -m 'not slow and not one_lane and not of_plans' --hypothesis-seed=$(SEED) \
+	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(COMET_TESTS)
 
 engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
 	@{ command -v mvn && command -v javac; } >/dev/null \

@@ -436,6 +436,7 @@ def test_other_keys_cannot_be_compared(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark_only
+@pytest.mark.of_plans
 @pytest.mark.parametrize(
     ("window", "each_once", "joins"),
     [
