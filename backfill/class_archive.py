@@ -1,7 +1,8 @@
 """An archive of the classes that Spark loads, with which its JVM starts sooner (JEP 350).
 
-To find, parse and verify some twenty thousand classes takes a start of Spark, and the first run on
-it, seconds of CPU time. A JVM that ends can leave them in an archive, which others map into memory.
+Starting Spark and running a first job spends seconds of CPU time on finding, parsing and verifying
+some twenty thousand classes. A JVM can write them to an archive as it exits, and later JVMs map it
+into memory.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ for line in (
 _CONF = ("spark.ui.enabled=false", "spark.log.level=ERROR", "spark.sql.shuffle.partitions=2")
 # A JVM that an archive does not fit starts without it, and would print why.
 _QUIET = "-Xlog:cds*=off"
+# What would have the jobs run elsewhere, or by another Python.
+_MISLEADING = ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON_OPTS")
 
 
 def archive_for(home: Path) -> Path:
@@ -60,25 +63,27 @@ def archive_for(home: Path) -> Path:
     Args:
         home: the home of the Java.
     """
-    release = home / "release"
+    release, jars = home / "release", _spark_home() / "jars"
     about = release.read_bytes() if release.exists() else str(home).encode()
-    jars = _spark_home() / "jars"
-    # An archive only fits the jars that it was made of, by their paths and times.
-    made = jars.stat().st_mtime_ns if jars.exists() else 0
-    known = hashlib.sha256(about + f"{jars}{made}".encode()).hexdigest()[:8]
-    return _folder() / f"spark-{pyspark.__version__}-{known}.jsa"
+    # It only fits the jars that it was made of. Of their times, images keep whole seconds.
+    found = sorted((each.name, each.stat()) for each in jars.glob("*.jar"))
+    made = [(name, about.st_size, int(about.st_mtime)) for name, about in found]
+    parts = [pyspark.__version__, _hash(about + str(jars).encode()), _hash(repr(made).encode())]
+    return _folder() / f"spark-{'-'.join(parts)}.jsa"
 
 
 def options(home: Path) -> str:
-    """The options of a JVM that uses the archive; empty where there is none."""
+    """The options of a JVM that uses the archive; empty where none can be read."""
     archive = archive_for(home)
-    return f"-XX:SharedArchiveFile={shlex.quote(str(archive))} {_QUIET}" if archive.exists() else ""
+    if not os.access(archive, os.R_OK):
+        return ""
+    return f"-XX:SharedArchiveFile={shlex.quote(str(archive))} {_QUIET}"
 
 
 def make_archive(home: Path) -> Path:
     """Runs jobs over a few events on a Spark of its own, whose JVM leaves the archive.
 
-    Archives of other versions are removed. It takes about a minute.
+    One of the same Java, and of jars that are no longer there, is removed. It takes about a minute.
 
     Args:
         home: the home of the Java.
@@ -95,18 +100,19 @@ def make_archive(home: Path) -> Path:
             "this pyspark has no Spark to start",
             field="pyspark",
             value=str(submit),
-            way_out="Install pyspark, and not pyspark-client; or set SPARK_HOME",
+            way_out="Install pyspark, and not pyspark-client",
         )
     archive = archive_for(home)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        # Beside it, so that it appears whole.
+        # In the same folder, so that the rename is atomic.
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             made = Path(folder) / archive.name
             _run(submit, made, home)
-            for old in archive.parent.glob("spark-*.jsa"):
-                old.unlink()
             made.replace(archive)
+        for old in archive.parent.glob(f"{archive.stem.rpartition('-')[0]}-*.jsa"):
+            if old != archive:
+                old.unlink(missing_ok=True)
     except OSError as error:
         raise SetupError(
             f"can't be written: {error.strerror or error}",
@@ -124,18 +130,27 @@ def _run(submit: Path, archive: Path, home: Path) -> None:
         [submit, "--master=local[2]", *(f"--conf={each}" for each in _CONF), program],
         cwd=archive.parent,
         env={
-            **os.environ,
+            **{name: each for name, each in os.environ.items() if name not in _MISLEADING},
             "JAVA_HOME": str(home),
+            "SPARK_HOME": str(_spark_home()),
             "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={shlex.quote(str(archive))} {_QUIET}",
+            "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={shlex.quote(str(archive))} "
+            "-Xlog:cds*=error",
         },
         capture_output=True,
         text=True,
     )
     if done.returncode != 0 or not archive.exists():
-        lines = done.stderr.strip().splitlines() or ["it printed nothing"]
+        # The JVM says on standard output why it left none.
+        output = done.stderr if done.returncode else done.stdout
+        lines = output.strip().splitlines() or ["it printed nothing"]
         raise SetupError(f"Spark left no archive of its classes: {lines[-1]}")
+
+
+def _hash(about: bytes) -> str:
+    return hashlib.sha256(about).hexdigest()[:8]
 
 
 def _spark_home() -> Path:

@@ -29,8 +29,8 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONNECT_PORT = 15002
 _GIB = 1 << 30
 
-# A run is over before much of Spark's code pays for being compiled well, which takes the time of
-# the threads that run it: what is compiled so has been used three times as often as by default.
+# A run ends before most of Spark's code repays being compiled by C2, which competes with the tasks
+# for cores: so the thresholds are three times the default.
 _COMPILING = " ".join(
     f"-XX:Tier4{name}Threshold={3 * usual}"
     for name, usual in {
@@ -41,7 +41,7 @@ _COMPILING = " ".join(
     }.items()
 )
 # Spark's launcher is a JVM of its own, which lives for a second.
-_LAUNCHING = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LAUNCHING = "-XX:TieredStopAtLevel=1"
 
 # Settings of every session that backfill starts, wherever it runs.
 _EVERYWHERE = {
@@ -146,7 +146,7 @@ def _use_java() -> Path:
 
 def _jvm_options(home: Path, conf: Mapping[str, str]) -> str:
     quiet = f"-Dlog4j2.configurationFile={shlex.quote(_LOGGING.as_uri())}"
-    # What is given counts: of options that contradict each other, the last.
+    # The user's options come last, so they win.
     options = [quiet, _COMPILING, class_archive.options(home), conf.get(_JVM_OPTIONS, "")]
     return " ".join(filter(None, options))
 

@@ -19,7 +19,7 @@ TABLES: tuple[report.Subject, ...] = (*SCENARIOS, TIMES, *late.UPKEEP, *reconcil
 
 
 def main() -> int:
-    """0, or 1 where a contender's windows differ from ours, or a ratio is not what is wanted."""
+    """0, or 1 where a contender's windows differ from ours, or a ratio misses its target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",

@@ -30,7 +30,9 @@ def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     found["planned date"] = _planned(job, spark, date="2026-01-11")
     found["date"] = _counts(job.run(spark, date="2026-01-11"))
     found["valid"] = [(str(each.check), each.success) for each in job.validate(spark=spark)]
-    found["reconciled"] = _reconciled(job, spark, late.replace("late", "streamed"))
+    assert all(success for _, success in found["valid"])
+    assert found["valid"]
+    found["reconciled"] = _reconciled(job, spark, f"{late.rpartition('/')[0]}/streamed")
     found["forgotten"] = {
         name: each.rows for name, each in job.forget({"user": "u1"}, spark).items()
     }
@@ -47,6 +49,7 @@ def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     assert retaining.plan(spark, expire=True).stages
     found["expired"] = {name: each.rows for name, each in retaining.expire(spark).items()}
     assert found["expired"]["sessions"] > 0
+    found["kept"] = job.table("sessions", spark).count()
     return found
 
 
@@ -61,7 +64,7 @@ def _planned(job: Job, spark: SparkSession, **selection: Any) -> list[str]:
 
 
 def _reconciled(job: Job, spark: SparkSession, streamed: str) -> dict[str, Any]:
-    """What differs from a stream that counted an event less of one user."""
+    """What differs from a stream that counted one event fewer for one user."""
     less = F.col("events") - F.when(F.col("user") == "u3", 1).otherwise(0)
     rows = job.table("sessions", spark).withColumn("events", less)
     rows.write.mode("overwrite").parquet(streamed)

@@ -55,11 +55,44 @@ def test_there_is_one_for_each_java(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_it_goes_with_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "jars").mkdir()
+    jar = tmp_path / "jars" / "a.jar"
+    jar.parent.mkdir()
+    jar.write_text("one")
+    os.utime(jar, (1_000.7, 1_000.7))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     before = archive_for(tmp_path)
-    os.utime(tmp_path / "jars", (1, 1))
+    # As in a layer of an image.
+    os.utime(jar, (1_000, 1_000))
+    assert archive_for(tmp_path) == before
+    jar.write_text("another")
+    os.utime(jar, (1_000, 1_000))
     assert archive_for(tmp_path) != before
+
+
+def test_a_new_one_replaces_that_of_other_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, jar = tmp_path / "bin" / "spark-submit", tmp_path / "jars" / "a.jar"
+    for each in (submit, jar):
+        each.parent.mkdir()
+    submit.write_text(
+        "#!/bin/sh\n"
+        "for each in $SPARK_SUBMIT_OPTS; do case $each in\n"
+        '-XX:ArchiveClassesAtExit=*) echo classes > "${each#*=}";; esac; done\n'
+    )
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(class_archive, "_folder", lambda: tmp_path / "kept")
+    homes = [tmp_path / "17", tmp_path / "21"]
+    for home in homes:
+        home.mkdir()
+        (home / "release").write_text(home.name)
+    old, other = map(make_archive, homes)
+    jar.touch()
+    new = make_archive(homes[0])
+    assert new.read_text() == "classes\n"
+    assert set((tmp_path / "kept").iterdir()) == {new, other}
+    assert old != new
 
 
 def test_without_a_spark_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +111,20 @@ def test_what_went_wrong_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(SetupError, match=r"left no archive of its classes: the reason$"):
         make_archive(tmp_path)
     assert list((tmp_path / "kept").iterdir()) == []
+    submit.write_text("#!/bin/sh\necho why the JVM left none\necho one >&2\n")
+    with pytest.raises(SetupError, match="classes: why the JVM left none"):
+        make_archive(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_one_that_cannot_be_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "_folder", lambda: tmp_path / "kept")
+    archive = archive_for(tmp_path)
+    archive.parent.mkdir()
+    archive.touch()
+    archive.parent.chmod(0)
+    assert options(tmp_path) == ""
+    archive.parent.chmod(0o700)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

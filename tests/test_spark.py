@@ -40,6 +40,28 @@ def test_a_new_session_is_quiet_and_set_up() -> None:
 
 
 @pytest.mark.slow
+def test_a_collector_that_the_environment_names_is_no_obstacle() -> None:
+    ours = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    program = "from backfill import spark; print(spark.session().range(5).count())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment | {"JAVA_TOOL_OPTIONS": "-XX:+UseParallelGC"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+
+
+def test_the_users_options_of_the_jvm_come_last() -> None:
+    given = "-XX:Tier4InvocationThreshold=7"
+    options = spark._jvm_options(java.needed(), {"spark.driver.extraJavaOptions": given})
+    assert "-XX:Tier4InvocationThreshold=15000" in options
+    assert options.endswith(given)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
     [

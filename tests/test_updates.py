@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +32,13 @@ from backfill import (
     updates,
 )
 from backfill import aggregates as agg
+from backfill.columns import TIME, key_name
+from backfill.engines import engine
 from backfill.errors import AggregateError, ColumnError, JobFileError, ReplayError, WindowError
 from backfill.replay import Event, Replayed, replay
+from backfill.replay.apart import Apart
+from backfill.update_history.arrivals import AFTER, BEFORE, ORDER, PARTITION, PLACE, WALL
+from backfill.update_history.worker import PASSES, Replaying, value_name
 from tests import drawn
 from tests.frames import rows
 
@@ -481,3 +488,36 @@ class TestRefused:
                 table_as_of(sent, key="key", deltas=deltas)
         with pytest.raises(ColumnError, match="updates: no such column"):
             table_as_of(sent, key="other")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_worker_leaves_the_garbage_collector_as_it_was(before: bool) -> None:
+    replaying = Replaying(
+        apart=Apart.of(TumblingWindow(size="1s"), engine("flink"), "UTC", {}),
+        settings={},
+        aggregates={"n": agg.count()},
+        keys=(key_name(0),),
+        fields=(),
+        batches=None,
+    )
+    # Two parts: so many rows are of whole keys.
+    numbers = dict.fromkeys([ORDER, PLACE, TIME, BEFORE, AFTER, WALL, value_name(0)], 1)
+    row = {**numbers, PARTITION: "", PASSES: False}
+    rows = [row | {key_name(0): "a"}] * 50_000 + [row | {key_name(0): "b"}]
+    seen = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from pa.Table.from_pylist(rows).to_batches()
+
+    enabled = gc.isenabled()
+    (gc.enable if before else gc.disable)()
+    try:
+        made = replaying(batches())
+        parts = [next(made)]
+        seen.append(gc.isenabled())
+        parts += made
+        seen.append(gc.isenabled())
+    finally:
+        (gc.enable if enabled else gc.disable)()
+    assert [each.num_rows for each in parts] == [1, 1]
+    assert seen == [before, before]

@@ -26,9 +26,9 @@ KINDS = ("inserted", "updated", "deleted", "merged", "split")
 
 _OLD, _NEW = "_old", "_new"
 _IS_NEW = "_is_new"
-_ID, _NUMBER, _BIN = "_id", "_number", "_bin"
-#: Bins are of 2^33 µs, 2.4 hours.
-_BITS = 33
+_ID, _BIN, _ROW, _FIRST, _NUMBER = "_id", "_bin", "_row", "_first", "_number"
+#: Bins are of so many bits of what rows start with: times, 2.4 hours; numbers of events.
+_TIME_BITS, _NUMBER_BITS = 33, 13
 _OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
 
 
@@ -100,8 +100,13 @@ def changes(
         linked = _linked(stacked(before, after), keys)
     else:
         own = [each for each in own if each not in key]
-        single = of_each_event(window) or isinstance(window, JoinWindow)
-        linked = _paired(before, after, keys, [START, LAST], own, single=single)
+        bits = None
+        if isinstance(window, CountWindow):
+            # With the advance of another version several can be in one place.
+            bits = _NUMBER_BITS if isinstance(window.advance, int) else _TIME_BITS
+        elif of_each_event(window) or isinstance(window, JoinWindow):
+            bits = _TIME_BITS
+        linked = _paired(before, after, keys, [START, LAST], own, bits=bits)
     names = dict.fromkeys([*_values(old, key), *_values(new, key)])
     both = F.col(_OLD).isNotNull() & F.col(_NEW).isNotNull()
     differing = F.array_compact(
@@ -199,17 +204,18 @@ def _paired(
     place: Sequence[str],
     own: Sequence[str],
     *,
-    single: bool = False,
+    bits: int | None = None,
 ) -> DataFrame:
-    """Links the rows of the two versions that are in the same place, where either has one at most.
+    """Links the rows of the two versions that are in the same place.
 
     Args:
         old: the rows of one.
         new: those of the other.
         keys: the key columns.
-        place: what tells the rows of a key apart, of their columns,
-        own: and of their values.
-        single: rows are of single events, and several can be in one place.
+        place: columns that identify a row within a key.
+        own: fields of the values that do too.
+        bits: given where a version can have several rows in one place: of the bins in which these
+            are numbered.
 
     Returns:
         As `_linked`.
@@ -220,11 +226,11 @@ def _paired(
     def placed(rows: DataFrame, side: str) -> DataFrame:
         values = (F.col(side)[name].alias(id) for id, name in zip(ids, own, strict=True))
         with_ids = rows.select("*", *values)
-        if single:
-            with_ids = _numbered(with_ids, side, keys, known_by)
+        if bits is not None:
+            with_ids = _numbered(with_ids, side, keys, [*place, *ids], bits)
         return optional(with_ids.select(*(F.col(each).alias(side + each) for each in names), side))
 
-    names = [*known_by, _NUMBER] if single else known_by
+    names = known_by if bits is None else [*known_by, _NUMBER]
     same = (F.col(_OLD + each).eqNullSafe(F.col(_NEW + each)) for each in names)
     both = placed(old, _OLD).join(placed(new, _NEW), reduce(and_, same), "full")
     change = (
@@ -237,14 +243,18 @@ def _paired(
 
 
 def _numbered(
-    rows: DataFrame, side: str, keys: Sequence[str], known_by: Sequence[str]
+    rows: DataFrame, side: str, keys: Sequence[str], place: Sequence[str], bits: int
 ) -> DataFrame:
-    """Rows of single events with their numbers among those that are alike, in order of values."""
-    # So that a hot key is spread over several tasks, and few groups are of a row or two.
-    binned = rows.withColumn(_BIN, F.shiftright(START, _BITS)).repartition(*keys, _BIN)
-    alike = Over.partitionBy(_BIN, *known_by)
+    """Rows with their numbers among those in the same place, in order of their values."""
     values = [F.col(side)[name] for name in _sorted_by(rows, side)]
-    return binned.withColumn(_NUMBER, F.row_number().over(alike.orderBy(*values)))
+    # So that a hot key is spread over several tasks, and few groups are of a row or two.
+    binned = rows.withColumn(_BIN, F.shiftright(START, bits))
+    in_order = Over.partitionBy(*keys, _BIN).orderBy(*place, *values)
+    same = reduce(and_, (F.lag(each).over(in_order).eqNullSafe(F.col(each)) for each in place))
+    row = F.row_number().over(in_order)
+    counted = binned.withColumns({_ROW: row, _FIRST: F.when(~same, row)})
+    so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    return counted.withColumn(_NUMBER, F.col(_ROW) - F.max(_FIRST).over(so_far))
 
 
 def _sorted_by(rows: DataFrame, side: str) -> list[str]:

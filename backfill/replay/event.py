@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-# Not frozen: to make one would take three times as long.
+# Not frozen: creating a frozen instance takes three times as long.
 @dataclass(kw_only=True, slots=True)
 class Event:
     """One event, in the place where it arrived. Replays never change it.

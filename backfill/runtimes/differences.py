@@ -167,7 +167,7 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def optional(frame: DataFrame) -> DataFrame:
-    """The rows, where they may come to be NULL in an outer join or a union.
+    """The frame with every column nullable, as outer joins and unions need.
 
     In Sail 0.7.2 the fields of a struct have to be nullable where the struct is NULL.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
@@ -114,26 +115,31 @@ class Replaying:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows in order of PARTITION, key and arrival to results, those of a key in order."""
+        parts = self._parts(batches)
+        while True:
+            # Otherwise the collector would repeatedly scan these many long-lived rows.
+            with _without_collecting():
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
+            gc.collect()
+
+    def _parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[list[_Row]] = []
         count, schema = 0, None
-        # So many rows that live for long would be looked at again and again.
-        gc.disable()
-        try:
-            for batch in batches:
-                schema = batch.schema
-                for row in self._rows(batch):
-                    if not held or held[-1][0].key.same != row.key.same:
-                        if count >= _ROWS:
-                            yield self._replayed(held, schema)
-                            held, count = [], 0
-                            gc.collect()
-                        held.append([])
-                    held[-1].append(row)
-                    count += 1
-            if schema is not None and held:
-                yield self._replayed(held, schema)
-        finally:
-            gc.enable()
+        for batch in batches:
+            schema = batch.schema
+            for row in self._rows(batch):
+                if not held or held[-1][0].key.same != row.key.same:
+                    if count >= _ROWS:
+                        yield self._replayed(held, schema)
+                        held, count = [], 0
+                    held.append([])
+                held[-1].append(row)
+                count += 1
+        if schema is not None and held:
+            yield self._replayed(held, schema)
 
     def _replayed(self, held: Sequence[Sequence[_Row]], schema: pa.Schema) -> pa.RecordBatch:
         parts = [held] if self.batches is None else [[each] for each in held]
@@ -264,6 +270,17 @@ class Replaying:
         # Sorted by arrival again, so those that are equal in it stay in this order.
         together = sorted([*events, *ends], key=lambda each: (each.batch or 0, each.passes))
         return together, batches.last
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:

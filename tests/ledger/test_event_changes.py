@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill import SlidingWindow
+from backfill import CountWindow, SlidingWindow
 from backfill.engines import engine
 from backfill.errors import ColumnError
 from backfill.ledger.changes import changes, first_changes
+from tests.frames import from_rows
 from tests.reference import instant
 
 WINDOW = SlidingWindow(size="1h")
@@ -88,6 +89,37 @@ def test_rows_are_told_by_key_time_and_id(spark: SparkSession, id: str | None) -
     first, counts = first_changes(found, 3)
     assert sum(counts.values()) == sum(wanted.values())
     assert first[0]["key"] == {"key": None}
+
+
+def test_count_windows_after_their_advance_was_changed(spark: SparkSession) -> None:
+    def of(rows: list[tuple[str, int, int]]) -> DataFrame:
+        return from_rows(spark, rows, "key string, last bigint, n bigint").selectExpr(
+            "key",
+            "timestamp_micros(last) AS window_start",
+            "timestamp_micros(last) AS window_end",
+            "last - n + 1 AS first_event",
+            "last AS last_event",
+            "n",
+            "false AS is_open",
+        )
+
+    each = [("a", last, 5) for last in range(1, 8)]
+    fifth = [("a", 5, 5), ("a", 7, 2)]
+    window = CountWindow(size=5, advance=5)
+    found = changes(of(each), of(fifth), key=["key"], window=window, rules=RULES)
+    told = Counter(
+        (row.change, row.old and row.old.last_event, row.new and row.new.last_event)
+        for row in found.collect()
+    )
+    # Of those in one place the first ones are paired.
+    assert told == Counter(
+        [
+            ("updated", 1, 5),
+            *(("deleted", last, None) for last in (2, 3, 4, 5)),
+            ("updated", 6, 7),
+            ("deleted", 7, None),
+        ]
+    )
 
 
 def test_a_table_of_other_windows_cannot_be_compared(spark: SparkSession) -> None:
