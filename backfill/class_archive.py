@@ -66,8 +66,8 @@ def archive_for(home: Path) -> Path:
     release, jars = home / "release", _spark_home() / "jars"
     about = release.read_bytes() if release.exists() else str(home).encode()
     # It only fits the jars that it was made of. Of their times, images keep whole seconds.
-    found = sorted((each.name, each.stat()) for each in jars.glob("*.jar"))
-    made = [(name, about.st_size, int(about.st_mtime)) for name, about in found]
+    facts = [(each.name, each.stat()) for each in sorted(jars.glob("*.jar"))]
+    made = [(name, file.st_size, int(file.st_mtime)) for name, file in facts]
     parts = [pyspark.__version__, _hash(about + str(jars).encode()), _hash(repr(made).encode())]
     return _folder() / f"spark-{'-'.join(parts)}.jsa"
 
