@@ -169,7 +169,7 @@ def replay(
     )
     machine = Partitioned(setup, kind) if streaming.feed == "partitions" else kind(setup)
     feed = in_batches if streaming.feed in ("batches", "bundles") else one_by_one
-    with _without_collection():
+    with without_collection():
         return feed(ordered, setup, machine)
 
 
@@ -217,8 +217,11 @@ def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """A replay makes many objects and no cycles; to look for these takes a third of its time."""
+def without_collection() -> Iterator[None]:
+    """Keeps Python from looking for garbage meanwhile; afterwards it does as before.
+
+    A replay makes many objects and no cycles; to look for these takes a third of its time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

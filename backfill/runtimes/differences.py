@@ -156,14 +156,14 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
     """The rows of both; a column that only one of them has is NULL in the other's."""
     if runtime_of(one.sparkSession).is_spark:
         return one.unionByName(other, allowMissingColumns=True)
-    frames = optional(one), optional(other)
-    types = {each.name: each.dataType for frame in frames for each in nullable(frame.schema)}
+    types = {each.name: each.dataType for frame in (one, other) for each in nullable(frame.schema)}
 
     def filled(frame: DataFrame) -> DataFrame:
         absent = [name for name in types if name not in frame.columns]
-        return frame.select("*", *(F.lit(None).cast(types[each]).alias(each) for each in absent))
+        nulls = (F.lit(None).cast(types[each]).alias(each) for each in absent)
+        return optional(frame).select("*", *nulls)
 
-    return filled(frames[0]).unionByName(filled(frames[1]))
+    return filled(one).unionByName(filled(other))
 
 
 def optional(frame: DataFrame) -> DataFrame:

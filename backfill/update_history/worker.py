@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
@@ -16,6 +14,7 @@ from backfill.columns import END, START, TIME
 from backfill.replay import Aggregated, Event, replay
 from backfill.replay.apart import Apart
 from backfill.replay.forms import hashable
+from backfill.replay.replaying import without_collection
 from backfill.update_history.arrivals import (
     AFTER,
     BEFORE,
@@ -118,12 +117,11 @@ class Replaying:
         parts = self._parts(batches)
         while True:
             # Otherwise the collector would repeatedly scan these many long-lived rows.
-            with _without_collecting():
+            with without_collection():
                 part = next(parts, None)
             if part is None:
                 return
             yield part
-            gc.collect()
 
     def _parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[list[_Row]] = []
@@ -270,17 +268,6 @@ class Replaying:
         # Sorted by arrival again, so those that are equal in it stay in this order.
         together = sorted([*events, *ends], key=lambda each: (each.batch or 0, each.passes))
         return together, batches.last
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:
