@@ -145,7 +145,7 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
             way_out="Allowed: timestamp, timestamp_ntz, date, and text or numbers with time_format",
         )
     raise ColumnError(
-        f"it is {type_.simpleString()}, and time_format does not say how {kind} are read",
+        f"it is {type_.simpleString()}, and time_format does not say how to read {kind}",
         field=time,
         way_out="Set time_format to "
         + ("epoch_s, epoch_ms or epoch_us" if kind == "numbers" else _WAY_OUT[9:]),

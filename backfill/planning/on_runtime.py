@@ -33,6 +33,8 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
         needs_spark(spark, "retention is computed", field="retention")
     if spec.lake is not None:
         needs_spark(spark, "tables in a catalog are written", field="tables.catalog")
+    if spec.entries is not None:
+        needs_spark(spark, "tables are registered in a catalog", field="tables.catalog")
     if spec.source.parts:
         needs_spark(spark, "several sources are read", field="sources")
     if spec.source.format != "parquet":

@@ -50,8 +50,21 @@ class WindowSpec:
 
 
 @dataclass(frozen=True)
+class CatalogEntries:
+    """The entries of a catalog of Spark's for Delta tables in a folder.
+
+    Attributes:
+        catalog: its name, as Spark is configured for it.
+        schema: of the catalog.
+    """
+
+    catalog: str
+    schema: str
+
+
+@dataclass(frozen=True)
 class CatalogTables:
-    """Tables of a catalog.
+    """Iceberg tables of a catalog.
 
     Attributes:
         catalog: its name, as it is configured.
@@ -82,6 +95,8 @@ class JobSpec:
         tables: the folder of the tables; where they are in a catalog, that of the outcomes of
             checks.
         lake: the tables' catalog; None for tables in the folder.
+        entries: where tables in the folder are registered; None: nowhere.
+        properties: of the tables, as their format names them.
         runtime: what a session that is started for the job runs on.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
@@ -102,6 +117,8 @@ class JobSpec:
     windows: Mapping[str, WindowSpec]
     tables: Folder
     lake: CatalogTables | None
+    entries: CatalogEntries | None
+    properties: Mapping[str, str]
     runtime: str
     stream: Stream
     checks: Checks
@@ -139,8 +156,9 @@ class JobSpec:
             TableError: they cannot be there.
         """
         if self.lake is None:
-            return DeltaStore(self.tables.uri)
-        return iceberg_store(self.lake.catalog, self.lake.schema, self.lake.options)
+            return DeltaStore(self.tables.uri, self.properties)
+        lake = self.lake
+        return iceberg_store(lake.catalog, lake.schema, lake.options, self.properties)
 
     def table_name(self, name: str) -> str:
         """Where a table is, as it is shown: its folder, or its name in the catalog."""
@@ -214,6 +232,8 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         windows=types.MappingProxyType(windows),
         tables=_tables(path, file.tables),
         lake=_lake(file.tables),
+        entries=_entries(file.tables),
+        properties=types.MappingProxyType(file.tables.properties),
         runtime=file.runtime,
         stream=_located(path, file.stream),
         checks=_checks(path, file, document, windows),
@@ -226,9 +246,15 @@ def _tables(file: Path, tables: Tables) -> Folder:
 
 
 def _lake(tables: Tables) -> CatalogTables | None:
-    if tables.catalog is None or tables.schema_ is None:
+    if tables.catalog is None or tables.schema_ is None or tables.format == "delta":
         return None
     return CatalogTables(tables.catalog, tables.schema_, types.MappingProxyType(tables.options))
+
+
+def _entries(tables: Tables) -> CatalogEntries | None:
+    if tables.catalog is None or tables.schema_ is None or tables.format != "delta":
+        return None
+    return CatalogEntries(tables.catalog, tables.schema_)
 
 
 def _source(path: Path, file: JobFile) -> SourceOptions:

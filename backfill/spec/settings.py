@@ -40,6 +40,7 @@ from backfill.spec.parts import (
     positive,
 )
 from backfill.spec.stream import Stream
+from backfill.spec.table_properties import check_properties
 from backfill.time.durations import Fixed, fixed
 from backfill.windows import (
     AnyWindow,
@@ -361,7 +362,7 @@ _TABLE_FORMATS = ("delta", "iceberg")
 class Tables(Part):
     """Where the results go: into a folder, or into a schema of a catalog.
 
-    With a catalog, the path is where the outcomes of checks and their pages go.
+    With an Iceberg catalog, the path is where the outcomes of checks and their pages go.
     """
 
     path: Annotated[Text, AfterValidator(names.check_tables)] | None = None
@@ -369,6 +370,7 @@ class Tables(Part):
     schema_: Text | None = Field(None, alias="schema")
     format: Annotated[str, one_of("format of tables", _TABLE_FORMATS)] | None = None
     options: dict[str, str] = Field(default_factory=dict, repr=False)
+    properties: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _somewhere(self) -> Tables:
@@ -396,13 +398,26 @@ class Tables(Part):
                 "is missing", field="schema", way_out="Name the schema of the catalog"
             )
         elif self.format == "delta":
-            raise JobFileError(
-                "Delta tables of a catalog are not supported yet",
-                field="format",
-                value=self.format,
-                way_out="Write format: iceberg; or path: alone, for Delta tables in a folder",
-            )
+            self._in_a_folder_too()
+        iceberg = self.catalog is not None and self.format != "delta"
+        check_properties(self.properties, iceberg=iceberg)
         return self
+
+    def _in_a_folder_too(self) -> None:
+        """Delta tables are in the folder, and the catalog only names them."""
+        if self.path is None:
+            raise JobFileError(
+                "is missing",
+                field="path",
+                way_out="Write where the tables' files go; the catalog will have the tables as "
+                "external ones",
+            )
+        if self.options:
+            raise JobFileError(
+                "has no meaning for Delta tables, whose catalog Spark is configured for",
+                field="options",
+                way_out="Leave it out",
+            )
 
 
 class JobFile(Part):

@@ -8,13 +8,16 @@ from backfill.errors import TableError
 from backfill.store.protocol import Store
 
 
-def iceberg_store(catalog: str, schema: str, options: Mapping[str, str] = {}) -> Store:
+def iceberg_store(
+    catalog: str, schema: str, options: Mapping[str, str], properties: Mapping[str, str]
+) -> Store:
     """Iceberg tables of a catalog.
 
     Args:
         catalog: its name, as pyiceberg is configured.
         schema: the namespace of the tables.
         options: further settings of the catalog.
+        properties: of the tables.
 
     Raises:
         TableError: pyiceberg is not installed.
@@ -28,4 +31,4 @@ def iceberg_store(catalog: str, schema: str, options: Mapping[str, str] = {}) ->
             value=catalog,
             way_out="pip install 'backfill[iceberg]'",
         ) from error
-    return IcebergStore(catalog, schema, options)
+    return IcebergStore(catalog, schema, options, properties)

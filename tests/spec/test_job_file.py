@@ -404,7 +404,32 @@ BAD = [
     (
         "path: out",
         "catalog: lake, schema: web, format: delta",
-        ["9: tables.format: Delta tables of a catalog are not supported yet", "format: iceberg"],
+        ["9: tables.path: is missing", "where the tables' files go"],
+    ),
+    (
+        "path: out",
+        "catalog: lake, schema: web, format: delta, path: out, options: {uri: x}",
+        ["9: tables.options: has no meaning for Delta tables"],
+    ),
+    (
+        "path: out",
+        "path: out, properties: {delta.targetFilesize: 1mb}",
+        ["9: tables.properties.delta.targetFilesize: can't be set", "'delta.targetFileSize'?"],
+    ),
+    (
+        "path: out",
+        "path: out, properties: {delta.targetFileSize: big}",
+        ["9: tables.properties.delta.targetFileSize: must be a size (got 'big')"],
+    ),
+    (
+        "path: out",
+        "catalog: lake, schema: web, properties: {format-version: 3}",
+        ["9: tables.properties.format-version: can't be set, since runs rely on it"],
+    ),
+    (
+        "path: out",
+        "catalog: lake, schema: web, properties: {write.parquet.compression-codec: zst}",
+        ["codec: no such compression (got 'zst')", "'zstd'?"],
     ),
     (
         "path: out",

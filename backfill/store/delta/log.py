@@ -57,8 +57,9 @@ class DeltaLog:
     #: The log shows every commit.
     uncertain: Collection[str] = ()
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, properties: Mapping[str, str]) -> None:
         self.folder = folder
+        self._properties = properties
         self._commits: dict[int, Commit] = {}
 
     @property
@@ -120,7 +121,12 @@ class DeltaLog:
         try:
             if below is None:
                 writing.create(self.folder, staged, properties)
+                made = open_table(self.folder)
+                assert made is not None
+                writing.set_properties(made, self._properties)
                 return 0
+            if writing.set_properties(below.table, self._properties):
+                return None
             if removed is None:
                 if writing.allow_types(below.table, staged):
                     return None

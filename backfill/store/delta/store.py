@@ -7,6 +7,7 @@ can open the tables.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from backfill.folders import Folder, folder_at
 from backfill.store.delta.log import DeltaLog
@@ -17,8 +18,9 @@ from backfill.store.files.store import FileStore
 class DeltaStore(FileStore):
     """The tables of one job, each a Delta table in a folder of its name.
 
-    Attributes:
+    Args:
         root: the folder.
+        properties: of the tables; a commit of its own sets what a table does not have of them.
     """
 
     way_to_delete = (
@@ -26,7 +28,8 @@ class DeltaStore(FileStore):
         "for the table's delta.deletedFileRetentionDuration."
     )
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], properties: Mapping[str, str] = {}) -> None:
+        super().__init__(properties)
         self.root = folder_at(root)
 
     def folder(self, name: str) -> Folder:
@@ -35,4 +38,4 @@ class DeltaStore(FileStore):
 
     def log(self, name: str) -> DeltaLog:
         """As `FileStore` has it."""
-        return DeltaLog(self.folder(name))
+        return DeltaLog(self.folder(name), self.properties)

@@ -48,6 +48,25 @@ def allow_types(table: DeltaTable, staged: StagedFiles) -> bool:
     return True
 
 
+def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> bool:
+    """Gives the table the properties that it does not have.
+
+    In making a table the library takes only those that it knows, so this comes after it.
+
+    Returns:
+        Whether that took a commit of its own, which changes no row.
+    """
+    known = table.metadata().configuration
+    missing = {name: each for name, each in properties.items() if known.get(name) != each}
+    if missing:
+        table.alter.set_table_properties(
+            missing,
+            raise_if_not_exists=False,
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+    return bool(missing)
+
+
 def additions(staged: StagedFiles, data_change: bool = True) -> list[AddAction]:
     """The actions that add the files."""
     return [

@@ -15,6 +15,7 @@ from backfill.store.files.log import Log, required
 from backfill.store.files.reading import read_files
 from backfill.store.files.record import recorded_by
 from backfill.store.files.staging import is_apart, write_files
+from backfill.store.layout import Layout
 from backfill.store.protocol import APART, DataFile
 
 # Spark's own target for a file's part of a shuffle: a date below it gains nothing from several.
@@ -22,7 +23,13 @@ _SMALL = 64 * 1024 * 1024
 
 
 def compact_files(
-    spark: SparkSession, log: Log, name: str, *, run_id: str, sort_by: tuple[str, ...]
+    spark: SparkSession,
+    log: Log,
+    name: str,
+    *,
+    run_id: str,
+    sort_by: tuple[str, ...],
+    layout: Layout,
 ) -> int | None:
     """Compacts the files of small dates; see `Store.compact`."""
     table = required(log)
@@ -42,6 +49,7 @@ def compact_files(
         run_id=run_id,
         partition_by=table.partition_by,
         sort_by=sort_by,
+        layout=layout,
         whole=True,
     )
     try:

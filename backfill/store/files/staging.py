@@ -17,6 +17,7 @@ from backfill.folders import Folder, at_once
 from backfill.session_conf import session_conf
 from backfill.store.files.schema import delta_schema, primitive_columns
 from backfill.store.files.stats import added_up, file_statistics
+from backfill.store.layout import Layout
 from backfill.store.protocol import APART
 
 # Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
@@ -100,7 +101,7 @@ def write_files(
     run_id: str,
     partition_by: tuple[str, ...],
     sort_by: tuple[str, ...],
-    task_bytes: int | None = None,
+    layout: Layout,
     whole: bool = False,
 ) -> StagedFiles:
     """Writes the frame below the table's folder, in few files of a sensible size.
@@ -117,7 +118,7 @@ def write_files(
         run_id: the run.
         partition_by: the partition columns.
         sort_by: the order within a file.
-        task_bytes: about how much a task sorts and writes; None: Spark's setting.
+        layout: of the files.
         whole: one file for each partition, whatever its size.
 
     Raises:
@@ -144,8 +145,10 @@ def write_files(
         rows = rows.sortWithinPartitions(*ordered)
     writer = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     conf = dict(_WRITE_CONF)
-    if task_bytes is not None:
-        conf["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = str(task_bytes)
+    if layout.task_bytes is not None:
+        conf["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = str(layout.task_bytes)
+    if layout.codec is not None:
+        conf["spark.sql.parquet.compression.codec"] = layout.codec
     try:
         with session_conf(frame.sparkSession, conf):
             (writer.partitionBy(*folders) if folders else writer).parquet(folder.uri)

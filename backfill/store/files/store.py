@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from backfill.store.files.restore import restore_version
 from backfill.store.files.schema import delta_schema
 from backfill.store.files.staging import STAGING, StagedFiles, write_files
 from backfill.store.files.table import FilesVersion
+from backfill.store.layout import layout_of
 from backfill.store.protocol import Cleaned, Dates, MakeRecord, Replace
 
 
@@ -31,7 +33,13 @@ class FileStore(ABC):
 
     Spark writes a run's files, which stay invisible, and one commit publishes them. Files that a
     commit replaces stay on disk: older versions remain readable.
+
+    Args:
+        properties: of the tables.
     """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = properties
 
     @property
     @abstractmethod
@@ -76,6 +84,7 @@ class FileStore(ABC):
         if isinstance(frame, StructType):
             schema = delta_schema(frame).to_json()
             return StagedFiles(name, run_id, folder / STAGING / run_id, schema, partition_by, ())
+        layout = layout_of(self.properties)
         return write_files(
             frame,
             folder,
@@ -83,7 +92,7 @@ class FileStore(ABC):
             run_id=run_id,
             partition_by=partition_by,
             sort_by=sort_by,
-            task_bytes=task_bytes,
+            layout=layout if task_bytes is None else replace(layout, task_bytes=task_bytes),
         )
 
     def read_staged(self, spark: SparkSession, staged: StagedFiles) -> DataFrame:
@@ -152,4 +161,5 @@ class FileStore(ABC):
             name,
             run_id=checked_name(run_id, "run_id"),
             sort_by=sort_by,
+            layout=layout_of(self.properties),
         )

@@ -56,11 +56,15 @@ class IcebergLog:
     Args:
         catalog: the catalog.
         identifier: the table, after its namespace.
+        properties: that commits give to the table.
     """
 
-    def __init__(self, catalog: Catalog, identifier: Identifier) -> None:
+    def __init__(
+        self, catalog: Catalog, identifier: Identifier, properties: Mapping[str, str]
+    ) -> None:
         self.catalog = catalog
         self.identifier = identifier
+        self._properties = properties
         self.uncertain: set[str] = set()
         self._known: Table | None = None
 
@@ -269,6 +273,8 @@ class IcebergLog:
     ) -> int:
         """The version that a transaction makes."""
         try:
+            if self._properties:
+                transaction.set_properties(dict(self._properties))
             change(transaction)
         except BackfillError:
             raise

@@ -29,6 +29,7 @@ class IcebergStore(FileStore):
             environment variables such as PYICEBERG_CATALOG__LAKE__URI.
         namespace: in the catalog; parts are separated by dots.
         options: further settings of the catalog, or others.
+        properties: of the tables, which each commit sets.
     """
 
     way_to_delete = (
@@ -37,7 +38,14 @@ class IcebergStore(FileStore):
         "keeps its snapshots."
     )
 
-    def __init__(self, name: str, namespace: str, options: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        name: str,
+        namespace: str,
+        options: Mapping[str, str] = {},
+        properties: Mapping[str, str] = {},
+    ) -> None:
+        super().__init__(properties)
         self.name = name
         self.namespace = tuple(namespace.split("."))
         self._options = options
@@ -60,7 +68,7 @@ class IcebergStore(FileStore):
         """
         if name not in self._logs:
             identifier = (*self.namespace, checked_name(name, "table"))
-            self._logs[name] = IcebergLog(self.catalog, identifier)
+            self._logs[name] = IcebergLog(self.catalog, identifier, self.properties)
         return self._logs[name]
 
     def fitted(self, frame: DataFrame | StructType) -> DataFrame | StructType:

@@ -1,0 +1,159 @@
+"""Delta tables in a folder as external tables of a catalog that Spark is configured for.
+
+The folder stays where the tables are, and what is published is published there; the catalog is only
+told of a table once, so that others find it by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from backfill.columns import quoted
+from backfill.errors import BackfillError, SetupError, TableError
+from backfill.folders import Folder, same_scheme
+from backfill.ledger.state import QUARANTINE
+from backfill.planning.context import Context
+from backfill.printable import first_line, shown
+from backfill.spec import JobSpec
+
+_UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+
+
+def check_entries(spec: JobSpec, spark: SparkSession) -> None:
+    """Checks that the job's tables can be registered, before anything is done.
+
+    Args:
+        spec: the job.
+        spark: the session.
+
+    Raises:
+        SetupError: Spark does not have Delta Lake.
+        TableError: the catalog has other tables of these names, or fails.
+    """
+    if spec.entries is None:
+        return
+    _check_delta(spec, spark)
+    for name in _tables(spec):
+        if "-" in name:
+            raise TableError(
+                "can't be the name of a table in a catalog",
+                field=name,
+                way_out="Use letters, digits and _",
+            )
+        known = _described(spec, spark, name)
+        wanted = spec.tables / name
+        if known is None:
+            continue
+        if known.get("Provider", "").lower() != "delta":
+            raise _other(spec, name, "not a Delta table, but", known.get("Provider"))
+        if not _is_at(known.get("Location", ""), wanted):
+            raise _other(spec, name, f"not in {wanted}, but in", known.get("Location"))
+
+
+def register(context: Context) -> None:
+    """Makes the published tables known to the catalog, if the job names one.
+
+    Args:
+        context: of the run that has published them.
+
+    Raises:
+        TableError: the catalog fails. What is published stays.
+    """
+    spec, spark = context.spec, context.spark
+    if spec.entries is None:
+        return
+    for name in _tables(spec):
+        if context.store.open(name) is None or _described(spec, spark, name) is not None:
+            continue
+        context.progress(f"registering {_shown(spec, name)}")
+        with _failures(spec, f"the table is published in {spec.tables / name}; "):
+            spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_schema(spec)}")
+            try:
+                table = f"{_schema(spec)}.{quoted(name)}"
+                spark.catalog.createTable(table, (spec.tables / name).uri, "delta")
+            except AnalysisException as error:
+                # Another run has registered it at the same time.
+                if error.getCondition() != "TABLE_OR_VIEW_ALREADY_EXISTS":
+                    raise
+
+
+def _tables(spec: JobSpec) -> list[str]:
+    return [*spec.windows, QUARANTINE]
+
+
+def _check_delta(spec: JobSpec, spark: SparkSession) -> None:
+    """Asks for a table that need not exist: without Delta Lake, Spark does not get as far."""
+    try:
+        _ = spark.read.format("delta").load(spec.tables.uri).schema
+    except Exception as error:
+        # Classic Spark raises Py4J's own exception, which has no condition.
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            raise SetupError(
+                "this Spark does not have Delta Lake, which it needs to register tables",
+                field="tables.format",
+                value="delta",
+                way_out="Start it with the jars, as docs/catalogs.md says, or leave out catalog, "
+                "schema and format: the tables in the folder need no jar",
+            ) from None
+        if not isinstance(error, AnalysisException):
+            raise
+
+
+def _described(spec: JobSpec, spark: SparkSession, name: str) -> dict[str, str] | None:
+    """What the catalog says of a table; None if it does not have it."""
+    with _failures(spec):
+        try:
+            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_schema(spec)}.{quoted(name)}").collect()
+        except AnalysisException as error:
+            if error.getCondition() in _UNKNOWN:
+                return None
+            raise
+    # The table's columns come first, and can have these names.
+    texts = [(row[0], row[1]) for row in rows]
+    start = next((n for n, (text, _) in enumerate(texts) if text.startswith("# Detailed")), 0)
+    return dict(texts[start:])
+
+
+def _schema(spec: JobSpec) -> str:
+    assert spec.entries is not None
+    parts = [spec.entries.catalog, *spec.entries.schema.split(".")]
+    return ".".join(map(quoted, parts))
+
+
+def _shown(spec: JobSpec, name: str) -> str:
+    assert spec.entries is not None
+    return f"{spec.entries.catalog}.{spec.entries.schema}.{name}"
+
+
+def _is_at(location: str, folder: Folder) -> bool:
+    """Whether a location is the folder; not every catalog shows it escaped, as a URL is."""
+    bare = re.sub("^file:/+", "/", same_scheme(location)).rstrip("/")
+    return same_scheme(folder.uri) in (bare, unquote(bare))
+
+
+def _other(spec: JobSpec, name: str, what: str, found: str | None) -> BackfillError:
+    return TableError(
+        f"the catalog has a table of this name which is {what} {shown(found or '?')}",
+        field=_shown(spec, name),
+        way_out="Drop it there, or choose another schema",
+    )
+
+
+@contextmanager
+def _failures(spec: JobSpec, before: str = "") -> Iterator[None]:
+    """Makes what the catalog fails with one line."""
+    try:
+        yield
+    except PySparkException as error:
+        assert spec.entries is not None
+        raise TableError(
+            f"{before}Spark's catalog fails: {first_line(error)}",
+            field="tables.catalog",
+            value=spec.entries.catalog,
+        ) from error

@@ -1,0 +1,42 @@
+"""What a table's properties say of the files that are written for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: About how large a file is, for Delta and for Iceberg.
+FILE_SIZES = ("delta.targetFileSize", "write.target-file-size-bytes")
+#: How files are compressed.
+CODECS = ("delta.parquet.compression.codec", "write.parquet.compression-codec")
+
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files are written.
+
+    Attributes:
+        task_bytes: about how much a task sorts and writes; None: Spark's setting. A task writes
+            one file, which is smaller, since Parquet compresses better than what Spark exchanges.
+        codec: as Spark's Parquet writer names it; None: Spark's setting.
+    """
+
+    task_bytes: int | None = None
+    codec: str | None = None
+
+
+def layout_of(properties: Mapping[str, str]) -> Layout:
+    """The layout of a table with these properties."""
+    sizes = [properties[each] for each in FILE_SIZES if each in properties]
+    codecs = [properties[each].lower() for each in CODECS if each in properties]
+    return Layout(size_in_bytes(sizes[0]) if sizes else None, codecs[0] if codecs else None)
+
+
+def size_in_bytes(text: str) -> int | None:
+    """A size such as `134217728` or `128mb`, as Delta writes them; None for another text."""
+    match = _SIZE.fullmatch(text.strip())
+    return int(match[1]) * _UNITS[match[2].lower()] if match else None

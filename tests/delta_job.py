@@ -1,0 +1,82 @@
+"""A job whose tables a catalog of Spark's names, beside Delta Lake's own SQL, as a program.
+
+`python -m tests.delta_job FOLDER` prints what was found as JSON. In the folder are `job.yaml`,
+`other.yaml`, which is the same job in another folder, and `late.csv`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from backfill.errors import BackfillError
+from backfill.job import Job
+from backfill.spark import session
+from tests.jars import DELTA_CONF
+
+TABLE = "spark_catalog.web.sessions"
+
+
+def life(folder: Path, spark: SparkSession) -> dict[str, Any]:
+    """The job's runs and what others do to its tables, in turn."""
+    job, found = Job.load(folder / "job.yaml"), dict[str, Any]()
+
+    def rows(name: str) -> dict[str, list[str]]:
+        ours = job.table(name, spark)
+        theirs = spark.table(f"spark_catalog.web.{name}").select(ours.columns)
+        theirs, ours = (sorted(map(str, frame.collect())) for frame in (theirs, ours))
+        return {"theirs": theirs, "ours": ours}
+
+    def failure(call: Any) -> str:
+        try:
+            call()
+        except BackfillError as error:
+            return str(error)
+        return ""
+
+    # A table that its users make before the first run, as they like it.
+    spark.sql("CREATE SCHEMA web")
+    spark.sql(
+        "CREATE TABLE web.hourly (user STRING, date DATE) USING delta PARTITIONED BY (date) "
+        f"LOCATION '{folder}/my out/hourly' TBLPROPERTIES ('delta.checkpointInterval' = '7', "
+        "'mine' = 'x')"
+    )
+    job.run(spark)
+    found["tables"] = [row.tableName for row in spark.sql("SHOW TABLES IN web").collect()]
+    found["first"] = {name: rows(name) for name in ("sessions", "hourly", "quarantine")}
+    found["properties"] = {
+        row[0]: row[1] for row in spark.sql("SHOW TBLPROPERTIES web.hourly").collect()
+    }
+    found["other"] = failure(lambda: Job.load(folder / "other.yaml").run(spark))
+    spark.sql(f"OPTIMIZE {TABLE}")
+    spark.sql(f"DELETE FROM {TABLE} WHERE user = 'gone'")
+    job.recompute(spark, late=folder / "late.csv")
+    found["late"] = rows("sessions")
+    spark.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    job.run(spark, date="2026-01-11")
+    spark.sql(f"DELETE FROM {TABLE} WHERE user = 'b' AND date = '2026-01-10'")
+    found["beside"] = failure(lambda: job.table("sessions", spark))
+    spark.sql(f"REORG TABLE {TABLE} APPLY (PURGE)")
+    found["purged"] = rows("sessions")
+    job.run(spark, date="2026-01-10")
+    found["again"] = rows("sessions")
+    found["kinds"] = [each["kind"] for each in job.history()]
+    job.restore(job.history()[-1]["run_id"])
+    found["restored"] = rows("sessions")
+    return found
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    conf = {
+        **DELTA_CONF,
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.warehouse.dir": f"{place}/warehouse",
+    }
+    print(json.dumps(life(place, session(conf=conf))))

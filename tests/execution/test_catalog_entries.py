@@ -1,0 +1,85 @@
+"""Delta tables that a catalog of Spark's names, which Delta Lake's own SQL reads and writes too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.errors import SetupError
+from backfill.job import Job
+from tests.jars import DELTA, SPARK, run_module
+
+JOB = """\
+source: {path: events, format: csv, schema: "user string, at string"}
+events: {key: user, time: at, time_format: iso}
+windows:
+  sessions: {session: {gap: 30m}, aggregates: {events: count}}
+  hourly: {tumbling: {size: 1h}, aggregates: {events: count}}
+tables:
+  {catalog: spark_catalog, schema: web, format: delta, path: my out,
+   properties: {delta.logRetentionDuration: interval 60 days}}
+checks: {builtin: {quarantined_share: off}}
+"""
+EVENTS = """\
+user,at
+a,2026-01-10T10:00:00Z
+a,2026-01-10T10:10:00Z
+b,2026-01-10T11:00:00Z
+gone,2026-01-10T12:00:00Z
+a,2026-01-11T10:00:00Z
+,2026-01-11T10:00:00Z
+nobody,yesterday
+"""
+LATE = "user,at\nb,2026-01-10T11:20:00Z\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.csv").write_text(EVENTS)
+    (tmp_path / "late.csv").write_text(LATE)
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "other.yaml").write_text(JOB.replace("path: my out", "path: elsewhere"))
+    return tmp_path
+
+
+@pytest.mark.skipif(
+    not pyspark.__version__.startswith(f"{SPARK}."), reason=f"{DELTA} is for pyspark {SPARK}"
+)
+def test_both_write_the_same_tables(folder: Path) -> None:
+    found = json.loads(run_module("tests.delta_job", folder))
+    assert sorted(found["tables"]) == ["hourly", "quarantine", "sessions"]
+    for rows in (*found["first"].values(), *(found[each] for each in ("late", "purged", "again"))):
+        assert rows["ours"] == rows["theirs"]
+    assert len(found["first"]["sessions"]["ours"]) == 4
+    assert len(found["first"]["quarantine"]["ours"]) == 2
+    assert found["properties"]["delta.checkpointInterval"] == "7"
+    assert found["properties"]["mine"] == "x"
+    assert found["properties"]["delta.logRetentionDuration"] == "interval 60 days"
+    assert (
+        "spark_catalog.web.sessions: the catalog has a table of this name which is not in"
+        in (found["other"])
+    )
+    assert not (folder / "elsewhere").exists()
+    late = found["late"]["ours"]
+    assert len(late) == 3
+    assert not any("'gone'" in row for row in late)
+    assert any("'b'" in row and "events=2" in row for row in late)
+    assert "has deleted rows without writing their files again" in found["beside"]
+    assert "REORG TABLE" in found["beside"]
+    assert len(found["purged"]["ours"]) == 2
+    # The run of the date counts the events that are there, and so brings back all three of it.
+    assert len(found["again"]["ours"]) == 4
+    assert found["kinds"] == ["run", "run", "recompute", "run"]
+    assert found["restored"]["ours"] == found["first"]["sessions"]["ours"]
+    assert found["restored"]["theirs"] == found["restored"]["ours"]
+
+
+def test_a_spark_without_delta_lake_is_refused_first(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises(SetupError, match=r"tables\.format: this Spark does not have Delta Lake"):
+        Job.load(folder / "job.yaml").run(spark)
+    assert not (folder / "my out").exists()

@@ -1,0 +1,99 @@
+"""Properties of tables that a job file gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.store import DeltaStore
+from backfill.store.files.store import FileStore
+from backfill.store.iceberg.store import IcebergStore
+from backfill.store.layout import size_in_bytes
+from tests.lake import options
+from tests.store.by_hand import by_hand, day, publish_to
+from tests.tables import commits_of, folder_of, paths_of, rows_of
+
+DAY, TUESDAY, WEDNESDAY = (f"2024-01-0{number}" for number in (1, 2, 3))
+#: Of both formats: one that a library knows, and one that is the users' own.
+KNOWN = {"delta": "delta.checkpointInterval", "iceberg": "history.expire.min-snapshots-to-keep"}
+SIZE = {"delta": "delta.targetFileSize", "iceberg": "write.target-file-size-bytes"}
+CODEC = {"delta": "delta.parquet.compression.codec", "iceberg": "write.parquet.compression-codec"}
+
+Open = Callable[[Mapping[str, str]], FileStore]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def opened(kind: str, tmp_path: Path) -> Open:
+    def open_(properties: Mapping[str, str]) -> FileStore:
+        if kind == "delta":
+            return DeltaStore(tmp_path / "out", properties)
+        return IcebergStore("lake", "web", options(tmp_path / "lake"), properties)
+
+    return open_
+
+
+def properties_of(store: FileStore) -> Mapping[str, str]:
+    if isinstance(store, IcebergStore):
+        return store.catalog.load_table("web.sessions").properties
+    return DeltaTable(folder_of(store)).metadata().configuration
+
+
+def test_they_are_set_and_changed_and_others_stay(kind: str, opened: Open) -> None:
+    first = opened({KNOWN[kind]: "20", "owner": "web"})
+    publish_to(first, by_hand(first, "r1", DAY))
+    found = properties_of(first)
+    assert (found[KNOWN[kind]], found["owner"]) == ("20", "web")
+    changed = opened({KNOWN[kind]: "30"})
+    publish_to(changed, by_hand(changed, "r2", TUESDAY), [], dates=day(TUESDAY))
+    found = properties_of(changed)
+    assert (found[KNOWN[kind]], found["owner"]) == ("30", "web")
+    runs = [each.metadata.get("run_id") for each in commits_of(changed, "sessions")]
+    assert [each for each in runs if each] == ["r2", "r1"]
+    # A run that began before the properties changed goes on top of them.
+    late = by_hand(changed, "r3", WEDNESDAY)
+    publish_to(opened({}), late, [], base=0, dates=day(WEDNESDAY))
+    assert properties_of(changed)[KNOWN[kind]] == "30"
+
+
+def test_files_are_compressed_and_cut_as_they_say(
+    kind: str, opened: Open, spark: SparkSession, windows: Callable[..., DataFrame]
+) -> None:
+    seed = windows(("a", DAY, f"{DAY} 10:00:00"))
+    many = seed.drop("user_id").crossJoin(
+        spark.range(0, 60_000, 1, 4).selectExpr("sha1(string(id)) AS user_id")
+    )
+    for number, properties in enumerate(({}, {SIZE[kind]: "500kb", CODEC[kind]: "zstd"})):
+        store = opened(properties)
+        frame = store.stage(
+            "sessions",
+            many.select(*seed.columns),
+            run_id=f"r{number}",
+            partition_by=("date",),
+            sort_by=("user_id",),
+        )
+        publish_to(store, frame)
+        paths = paths_of(store, "sessions")
+        assert (len(paths) > 1) is bool(properties)
+        footer = pq.read_metadata(folder_of(store) / paths[0])
+        codec = footer.row_group(0).column(0).compression
+        assert codec == ("ZSTD" if properties else "SNAPPY")
+        assert rows_of(store, spark, "sessions").count() == 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("134217728", 1 << 27), ("128MB", 1 << 27), ("104857600b", 104857600), ("2g", 1 << 31)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert size_in_bytes(text) == size
+    assert size_in_bytes(f"{text} or so") is None
