@@ -154,18 +154,29 @@ def test_a_compaction_by_others_is_in_the_way_of_its_files_only(
     assert content(store) == ["r5 2024-01-04"]
 
 
-def test_rows_by_others_are_in_everybodys_way(store: DeltaStore, publish: Publish) -> None:
-    publish(by_hand(store, "r1", MONDAY))
+def test_rows_by_others_are_in_the_way_of_runs_of_their_dates(
+    store: DeltaStore, publish: Publish
+) -> None:
+    publish(by_hand(store, "r1", MONDAY, TUESDAY))
     folder = folder_of(store, "sessions")
-    row = DeltaTable(folder).to_pyarrow_table()
-    write_deltalake(str(folder), row, mode="append")
-    for staged, dates in (
-        (by_hand(store, "r2", TUESDAY), day(TUESDAY)),
-        (by_hand(store, "r3"), []),
-    ):
+    DeltaTable(folder).delete(f"date = '{MONDAY}'")
+    rows = DeltaTable(folder).to_pyarrow_table()
+    write_deltalake(str(folder), rows, mode="append")
+    for version, met in ((1, MONDAY), (2, TUESDAY)):
+        with pytest.raises(TableError, match=f"another writer .* {version} .* replace {met}"):
+            publish(by_hand(store, f"m{version}", met), [], dates=day(met), base=0)
+    with pytest.raises(TableError, match=r"another writer .* this run replaces everything"):
+        publish(by_hand(store, "all", MONDAY), base=1)
+    assert publish(by_hand(store, "r4", WEDNESDAY), [], dates=day(WEDNESDAY), base=0) == 3
+    assert content(store) == [f"r1 {TUESDAY}", f"r1 {TUESDAY}", f"r4 {WEDNESDAY}"]
+
+
+def test_rows_by_others_without_a_date_are_in_everybodys_way() -> None:
+    commit = Commit(1, datetime.now(timezone.utc), {})
+    for path in ("part-1.parquet", "date=__HIVE_DEFAULT_PARTITION__/1.parquet", "date=2024-01-01"):
+        changes = FileChanges(frozenset([path]), frozenset(), True)
         with pytest.raises(TableError, match=r"another writer .* it replaced everything"):
-            publish(staged, [], dates=dates, base=0)
-    assert publish(by_hand(store, "r4", TUESDAY), [], dates=day(TUESDAY), base=1) == 2
+            check_conflict("t", commit, changes, day(MONDAY), [])
 
 
 def test_the_library_alone_lets_two_first_writers_of_a_date_double_its_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from datetime import date, timedelta
 
@@ -11,6 +12,7 @@ from backfill.store.files.log import CLOSURE, FileChanges, writer
 from backfill.store.protocol import Commit, Dates, Replace
 
 _NAMED = 3
+_DATE = re.compile(r"(?:^|/)date=(\d{4}-\d\d-\d\d)/")
 
 
 def closure_text(dates: Dates) -> str:
@@ -52,13 +54,20 @@ def check_conflict(
 
 
 def _dates(commit: Commit, changes: FileChanges) -> Dates:
-    """The dates that a commit says it replaced; all, where it does not say."""
+    """The dates that a commit says it replaced; of another writer's, those of its files."""
     if not commit.metadata:
-        return None if changes.data else ()
+        return _touched(changes.added | changes.removed) if changes.data else ()
     ranges = json.loads(commit.metadata.get(CLOSURE, "null"))
     if ranges is None:
         return None
     return [(date.fromisoformat(start), date.fromisoformat(end)) for start, end in ranges]
+
+
+def _touched(paths: Collection[str]) -> Dates:
+    """The dates of the folders that files are in; all, where one is in none."""
+    found = [_DATE.search(path) for path in paths]
+    days = {date.fromisoformat(match[1]) for match in found if match is not None}
+    return None if None in found else [(day, day + timedelta(days=1)) for day in days]
 
 
 def _meeting(
