@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -105,6 +107,32 @@ def test_files_of_other_writers(store: DeltaStore, publish: Publish) -> None:
         assert file.rows == 1
         assert file.minimum["date"] == date(2024, 1, 1)
         assert file.minimum["window_start"] <= start <= file.maximum["window_start"]
+
+
+@pytest.mark.parametrize(
+    ("features", "refused"),
+    [
+        (["timestampNtz", "v2Checkpoint", "columnMapping", "deletionVectors"], None),
+        (["vacuumProtocolCheck", "typeWidening"], "(got 'typeWidening, vacuumProtocolCheck')"),
+    ],
+)
+def test_features_that_others_have_given_a_table(
+    store: DeltaStore, publish: Publish, features: list[str], refused: str | None
+) -> None:
+    publish(by_hand(store, "r1", "2024-01-01"))
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features,
+        "writerFeatures": [*features, "appendOnly", "invariants"],
+    }
+    commit = folder_of(store) / "_delta_log" / f"{1:020}.json"
+    commit.write_text(json.dumps({"protocol": protocol}))
+    if refused is None:
+        assert len(files_of(store, "sessions")) == 1
+        return
+    with pytest.raises(TableError, match=re.escape(refused)):
+        files_of(store, "sessions")
 
 
 def test_thousands_of_files(store: DeltaStore, publish: Publish) -> None:

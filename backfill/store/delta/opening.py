@@ -14,7 +14,7 @@ from backfill.printable import one_line
 from backfill.store.delta.entries import versions
 
 # Features that other writers can give to a table and that change nothing about its files' rows.
-_HARMLESS = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_HARMLESS = frozenset({"timestampNtz", "v2Checkpoint"})
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
