@@ -86,8 +86,7 @@ class IcebergLog:
         Raises:
             TableError: it is where no table can be, or the catalog does not answer.
         """
-        table = self._loaded()
-        location = self._new().table_metadata.location if table is None else table.location()
+        location = self._place()
         path = local_path(location)
         if path is None and "://" in location:
             return folder_at(location, self.name)
@@ -244,8 +243,29 @@ class IcebergLog:
 
         return self._committed(_without_retries(table).transaction(), change, metadata)
 
+    def _place(self) -> str:
+        """Where the table is, or will be."""
+        table = self._loaded()
+        if table is None:
+            try:
+                return self._new().table_metadata.location
+            except CommitFailedError as error:
+                # Another run has made it meanwhile.
+                table = self._loaded()
+                if table is None:
+                    raise TableError(
+                        f"the catalog does not make the table: {error}",
+                        field=self.name,
+                        way_out="Publish into another schema, or remove what has its name",
+                    ) from None
+        return table.location()
+
     def _new(self, staged: StagedFiles | None = None) -> Transaction:
-        """What would make the table, and makes its namespace."""
+        """What would make the table, and makes its namespace.
+
+        Raises:
+            CommitFailedError: there is one of this name: some catalogs look at once.
+        """
         namespace = self.identifier[:-1]
         with answering(self.name, self.catalog):
             if not self.catalog.namespace_exists(namespace):
@@ -255,15 +275,19 @@ class IcebergLog:
                     # How a catalog fails where another run has just made it is its own affair.
                     if not self.catalog.namespace_exists(namespace):
                         raise
-            if staged is None:
-                return self.catalog.create_table_transaction(self.identifier, Schema())
-            schema = iceberg_schema(staged.schema)
-            return self.catalog.create_table_transaction(
-                self.identifier,
-                schema,
-                location=_location(self.folder),
-                partition_spec=partitioning(schema, staged.partition_by),
-            )
+            try:
+                if staged is None:
+                    return self.catalog.create_table_transaction(self.identifier, Schema())
+                schema = iceberg_schema(staged.schema)
+                return self.catalog.create_table_transaction(
+                    self.identifier,
+                    schema,
+                    location=_location(self.folder),
+                    partition_spec=partitioning(schema, staged.partition_by),
+                )
+            except TableAlreadyExistsError as error:
+                known = said(error, self.catalog)
+        raise CommitFailedError(known)
 
     def _committed(
         self,
