@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from backfill.spark import session as of_backfill
 from tests import jvm
+from tests.catalog_servers import CatalogServers
 from tests.connect import Programs
 from tests.interpreted import SETTINGS
+from tests.lake import SERVED
 from tests.on_sail import ON_SAIL
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
@@ -141,6 +143,28 @@ def over_connect() -> Iterator[Programs]:
     programs = Programs()
     yield programs
     programs.close()
+
+
+@pytest.fixture(scope="session")
+def catalog_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogServers]:
+    """Servers of catalogs."""
+    servers = CatalogServers(tmp_path_factory.mktemp("catalogs"))
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def reach(
+    catalog_servers: CatalogServers, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Leads a test to the server of a catalog, if that is what it asks for."""
+
+    def lead(kind: str) -> None:
+        if kind in SERVED:
+            for name, value in catalog_servers.environment(kind).items():
+                monkeypatch.setenv(name, value)
+
+    return lead
 
 
 @pytest.fixture

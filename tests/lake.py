@@ -1,12 +1,16 @@
-"""A catalog of Iceberg tables in a folder."""
+"""Catalogs of Iceberg tables: one in a folder, and those that are servers."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 from backfill.store import DeltaStore
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.store import IcebergStore
+
+#: Those that are servers: `tests.catalog_servers`.
+SERVED = ("rest", "glue", "hive")
 
 
 def options(folder: Path) -> dict[str, str]:
@@ -25,7 +29,13 @@ def lake(folder: Path) -> IcebergStore:
 
 
 def store_in(folder: Path | str) -> FileStore:
-    """Iceberg tables in a folder named lake, Delta tables in others and at URLs."""
+    """Iceberg tables in a folder named lake, or like a server; Delta tables in others, and at URLs.
+
+    Those of a server are in a namespace of the folder's own, and not in the folder.
+    """
     if isinstance(folder, Path) and folder.name == "lake":
         return lake(folder)
+    if isinstance(folder, Path) and folder.name in SERVED:
+        own = sha256(str(folder).encode()).hexdigest()[:12]
+        return IcebergStore(folder.name, f"web_{own}")
     return DeltaStore(folder)

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks S3; as a program, the server itself."""
+"""A server on loopback that speaks S3 and Glue; as a program, the server itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import boto3
 
@@ -85,9 +87,36 @@ def _serve(port: int, files: int) -> None:
         store.create_bucket(MANY, "us-east-1")
         for name in names(files):
             store.put_object(MANY, name, b"x")
+    _refuse_old_versions()
     ThreadedMotoServer("127.0.0.1", port).start()
     while True:
         time.sleep(60)
+
+
+def _refuse_old_versions() -> None:
+    """Lets Glue refuse to change a table that has changed meanwhile, as Amazon's does.
+
+    That is what runs that publish at once rely on: https://docs.aws.amazon.com/glue/latest/
+    webapi/API_UpdateTable.html. moto takes every change, and a table twice in the same moment.
+    """
+    from moto.core.exceptions import JsonRESTError
+    from moto.glue.responses import GlueResponse
+
+    one_at_a_time, create, update = Lock(), GlueResponse.create_table, GlueResponse.update_table
+
+    def create_table(self: GlueResponse) -> Any:
+        with one_at_a_time:
+            return create(self)
+
+    def update_table(self: GlueResponse) -> Any:
+        name, began_from = self.parameters["TableInput"]["Name"], self.parameters.get("VersionId")
+        with one_at_a_time:
+            table = self.glue_backend.get_table(self.parameters["DatabaseName"], name)
+            if began_from not in (None, table.as_dict()["VersionId"]):
+                raise JsonRESTError("ConcurrentModificationException", f"{name} has changed")
+            return update(self)
+
+    GlueResponse.create_table, GlueResponse.update_table = create_table, update_table
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
-from backfill.store import APART, FILE, DeltaStore, Store, Table
-from tests.lake import lake
+from backfill.store import APART, FILE, Store, Table
+from tests.lake import SERVED, store_in
 from tests.memory_store import MemoryStore
 
 MONDAY, TUESDAY = (
@@ -24,11 +24,12 @@ OTHER = ("b", "2024-01-02", "2024-01-02 12:00:00")
 Windows = Callable[..., DataFrame]
 
 
-@pytest.fixture(params=["delta", "iceberg", "memory"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    folder = tmp_path / "any"
-    stores = {"delta": lambda: DeltaStore(folder), "iceberg": lambda: lake(folder)}
-    return {**stores, "memory": MemoryStore}[request.param]()
+@pytest.fixture(params=["delta", "lake", *SERVED, "memory"])
+def any_store(
+    request: pytest.FixtureRequest, tmp_path: Path, reach: Callable[[str], None]
+) -> Store:
+    reach(request.param)
+    return MemoryStore() if request.param == "memory" else store_in(tmp_path / request.param)
 
 
 def publish(store: Store, frame: DataFrame | StructType, run: str, **options: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 from backfill.errors import BackfillError
 from backfill.store import StagedFiles
 from backfill.store.files.store import FileStore
-from tests.lake import store_in
-from tests.store.by_hand import by_hand, content, day
+from tests.lake import SERVED, store_in
+from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.store.processes import check_first_runs
 from tests.tables import commits_of, folder_of, paths_of, record_of
 
@@ -23,13 +24,29 @@ Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
 
 #: Of Delta tables, and of an Iceberg catalog.
-PLACES = ["out", "lake"]
+LOCAL = ["out", "lake"]
+#: On a disk often, since each time is different; with servers once, for they take longer.
+OFTEN = pytest.mark.parametrize("place", [*LOCAL * 5, *SERVED], indirect=True)
 DAYS = [f"2024-01-{number:02}" for number in range(1, 32)]
 
 
-@pytest.fixture(params=PLACES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
-    return store_in(tmp_path / request.param)
+@pytest.fixture(params=[*LOCAL, *SERVED])
+def place(request: pytest.FixtureRequest, tmp_path: Path, reach: Callable[[str], None]) -> Path:
+    reach(request.param)
+    return tmp_path / str(request.param)
+
+
+@pytest.fixture
+def store(place: Path) -> FileStore:
+    return store_in(place)
+
+
+@pytest.fixture
+def publish(store: FileStore, place: Path) -> Publish:
+    if place.name != "hive":
+        return partial(publish_to, store)
+    # Its client has one connection, which two threads can't use at once.
+    return lambda *arguments, **more: publish_to(store_in(place), *arguments, **more)
 
 
 def race(
@@ -51,10 +68,8 @@ def race(
 
 
 @pytest.mark.parametrize("exists", [False, True])
-@pytest.mark.parametrize("round", range(5))
-def test_disjoint_runs_all_succeed(
-    store: FileStore, publish: Publish, exists: bool, round: int
-) -> None:
+@OFTEN
+def test_disjoint_runs_all_succeed(store: FileStore, publish: Publish, exists: bool) -> None:
     base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
     runs = [(by_hand(store, f"r{d}", d), [], day(d)) for d in DAYS[:6]]
     results = race(publish, runs, base)
@@ -71,9 +86,9 @@ def test_disjoint_runs_all_succeed(
 
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("everything", [False, True])
-@pytest.mark.parametrize("round", range(5))
+@OFTEN
 def test_of_runs_that_meet_on_an_empty_date_one_wins(
-    store: FileStore, publish: Publish, exists: bool, everything: bool, round: int
+    store: FileStore, publish: Publish, exists: bool, everything: bool
 ) -> None:
     base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
     replace: Any = "all" if everything else []
@@ -101,6 +116,6 @@ def test_of_runs_that_replace_the_same_file_one_wins(store: FileStore, publish: 
     assert [type(each) for each in results].count(int) == 1
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_processes(tmp_path: Path, place: str) -> None:
-    check_first_runs(store_in(tmp_path / place), tmp_path / place, DAYS[:4])
+@pytest.mark.parametrize("place", LOCAL, indirect=True)
+def test_processes(store: FileStore, place: Path) -> None:
+    check_first_runs(store, place, DAYS[:4])
