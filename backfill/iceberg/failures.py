@@ -7,10 +7,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NoSuchTableError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
 
 from backfill.errors import BackfillError, TableError
 from backfill.printable import first_line, shown
 
+#: What a REST catalog does not do, for a reason that it gives.
+_REFUSALS = (
+    BadRequestError,
+    ForbiddenError,
+    NoSuchTableError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
 #: Settings that can be shown.
 _HARMLESS = ("type", "warehouse", "py-catalog-impl", "py-io-impl")
 #: What a setting is made of, such as the parts of an address.
@@ -35,6 +50,18 @@ def answering(field: str, catalog: Catalog) -> Iterator[None]:
 def said(error: Exception, catalog: Catalog) -> str:
     """What an error says, without the settings of the catalog."""
     return without(first_line(error), catalog.properties)
+
+
+def refused(error: Exception) -> bool:
+    """Whether a catalog has answered that it does not make a commit, so that none is under way."""
+    if isinstance(error, _REFUSALS):
+        return True
+    # As the errors of Amazon's library have it, which may not be installed.
+    answer = getattr(error, "response", None)
+    if not isinstance(answer, dict):
+        return False
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return 400 <= int(status) < 500
 
 
 def without(text: str, settings: Mapping[str, str]) -> str:

@@ -26,13 +26,14 @@ from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import BackfillError, TableError
 from backfill.folders import Folder, LocalFolder, folder_at
-from backfill.iceberg.failures import answering, said
+from backfill.iceberg.failures import answering, refused, said
 from backfill.iceberg.schema import iceberg_schema, store_schema
 from backfill.iceberg.snapshots import local_path, number, snapshots
 from backfill.printable import shown
 from backfill.store.files.commit import check_partitions
 from backfill.store.files.log import RECORD, RUN_ID, CommitFailedError, FileChanges
 from backfill.store.files.staging import StagedFiles
+from backfill.store.iceberg.once import once
 from backfill.store.iceberg.snapshots import (
     DATA_CHANGE,
     PREFIX,
@@ -205,7 +206,7 @@ class IcebergLog:
         def change(transaction: Transaction) -> None:
             _overwrite(transaction, back, gone, metadata, True)
 
-        return self._committed(_without_retries(below.table).transaction(), change, metadata)
+        return self._committed(once(below.table).transaction(), change, metadata)
 
     def _create(self, staged: StagedFiles, metadata: Mapping[str, str]) -> int:
         table = self._loaded()
@@ -241,7 +242,7 @@ class IcebergLog:
             added = self._added(staged, transaction)
             _overwrite(transaction, added, removed, metadata, data_change)
 
-        return self._committed(_without_retries(table).transaction(), change, metadata)
+        return self._committed(once(table).transaction(), change, metadata)
 
     def _place(self) -> str:
         """Where the table is, or will be."""
@@ -311,6 +312,8 @@ class IcebergLog:
         except (CommitFailedException, ValidationException, TableAlreadyExistsError) as error:
             raise CommitFailedError(said(error, self.catalog)) from None
         except Exception as error:
+            if refused(error):
+                raise CommitFailedError(said(error, self.catalog)) from None
             self.uncertain.add(metadata[RUN_ID])
             raise TableError(
                 f"it is not known whether the commit was made: {said(error, self.catalog)}",
@@ -384,13 +387,3 @@ def _overwrite(
     assert made is not None
     record = json.dumps({"run": metadata[RECORD], "version": number(made)})
     transaction.set_properties({RECORD_PROPERTY: record})
-
-
-def _without_retries(table: Table) -> Table:
-    """The table without the library's retries, which go on top of commits that contradict this one.
-
-    They are a property of the table, for other writers too, so it is set in this copy alone.
-    """
-    once = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    metadata = table.metadata.model_copy(update={"properties": once})
-    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
