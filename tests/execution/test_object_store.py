@@ -1,4 +1,4 @@
-"""A whole job whose events, late events and tables are in an object store, as on a disk."""
+"""A whole job in an object store, or with tables in a catalog, as on a disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from backfill.folders import Folder, folder_at
 from backfill.job import Job
+from tests.lake import SERVED
 from tests.object_job import life
 from tests.objects import SECRET, make_bucket, served
 
@@ -28,7 +31,7 @@ windows:
   sessions:
     session: {{gap: 30m}}
     aggregates: {{events: count, revenue: sum(amount), pages: count_distinct(page)}}
-tables: {{path: {root}/{out}}}
+tables: {{{tables}}}
 """
 _DAY_US = 86_400_000_000
 _START = 1_768_003_200_000_000  # 2026-01-10
@@ -49,21 +52,24 @@ def _write(folder: Folder, path: str, numbers: range) -> None:
     pq.write_table(pa.table(columns), folder.path(path), filesystem=folder.filesystem)
 
 
-def _prepare(root: str, home: Path) -> Path:
+def _prepare(root: str, home: Path, tables: str = "") -> Path:
     folder = folder_at(root)
     _write(folder, "events/a.parquet", range(200))
     _write(folder, "events/b c+d.parquet", range(190, 300))
     _write(folder, "late/x.parquet", range(300, 330))
     home.mkdir()
     source = f"path: {root}/events, format: parquet"
-    job = JOB.format(root=root, source=source, out="out")
+    job = JOB.format(source=source, tables=tables or f"path: {root}/out")
     (home / "job.yaml").write_text(job)
     (home / "retaining.yaml").write_text(f"{job}retention: 2d\n")
     return home / "job.yaml"
 
 
 def _in_tables(root: str, home: Path, environment: dict[str, str]) -> list[Path]:
-    """Jobs whose events are those of the first run, in a Delta and in an Iceberg table."""
+    """Jobs whose events are those of the first run.
+
+    They are in a Delta and in an Iceberg table; and in files, with tables in Glue.
+    """
     bucket = folder_at(root)
     files = [bucket.path(f"events/{each}.parquet") for each in ("a", "b c+d")]
     events = ds.dataset(files, filesystem=bucket.filesystem).to_table()
@@ -79,15 +85,48 @@ def _in_tables(root: str, home: Path, environment: dict[str, str]) -> list[Path]
     jobs = []
     for name, source in sources.items():
         path = home / f"{name}.yaml"
-        path.write_text(JOB.format(root=root, source=source, out=f"of_{name}"))
+        path.write_text(JOB.format(source=source, tables=f"path: {root}/of_{name}"))
         jobs.append(path)
-    return jobs
+    glue = {"type": "glue", "glue.endpoint": environment["AWS_ENDPOINT_URL"], "warehouse": root}
+    path = home / "glue.yaml"
+    tables = f"catalog: lake, schema: web, options: {glue}"
+    path.write_text(JOB.format(source=f"path: {root}/events, format: parquet", tables=tables))
+    return [*jobs, path]
+
+
+@pytest.fixture(scope="module")
+def expected(
+    spark: SparkSession, interpreted: None, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What the job makes on a disk."""
+    folder = tmp_path_factory.mktemp("disk")
+    job = _prepare(str(folder / "data"), folder / "home")
+    made: dict[str, Any] = json.loads(
+        json.dumps(life(Job.load(job), spark, str(folder / "data" / "late")))
+    )
+    return made
 
 
 @pytest.mark.slow
-def test_as_on_a_disk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    local = _prepare(str(tmp_path / "data"), tmp_path / "local")
-    expected = life(Job.load(local), spark, str(tmp_path / "data" / "late"))
+@pytest.mark.parametrize("kind", SERVED)
+def test_tables_in_a_catalog(
+    spark: SparkSession,
+    tmp_path: Path,
+    expected: dict[str, Any],
+    reach: Callable[[str], None],
+    kind: str,
+) -> None:
+    reach(kind)
+    tables = f"catalog: {kind}, schema: {tmp_path.name}"
+    job = _prepare(str(tmp_path / "data"), tmp_path / "home", tables)
+    found = life(Job.load(job), spark, str(tmp_path / "data" / "late"))
+    assert json.loads(json.dumps(found)) == expected
+
+
+@pytest.mark.slow
+def test_in_an_object_store(
+    tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with served() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -99,7 +138,7 @@ def test_as_on_a_disk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.M
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr[-5000:]
         found = json.loads(done.stdout.splitlines()[-1])
-        for name, value in json.loads(json.dumps(expected)).items():
+        for name, value in expected.items():
             assert found[name] == value, name
         assert found["others"] == [found["first"]] * len(others)
         bucket = folder_at(root)

@@ -7,13 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyspark
 import pytest
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.expressions import EqualTo, NotEqualTo
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
@@ -192,6 +194,38 @@ def test_rows_that_were_deleted(spark: SparkSession, job: Job, table: Table) -> 
     result = job.recompute(spark)
     assert result is not None
     assert result.read == 0
+
+
+def test_a_table_of_a_rest_catalog(
+    spark: SparkSession, tmp_path: Path, reach: Callable[[str], None]
+) -> None:
+    reach("rest")
+    catalog = load_catalog("rest")
+    catalog.create_namespace(tmp_path.name)
+    table = catalog.create_table((tmp_path.name, "events"), EVENTS)
+    job_file = tmp_path / "job.yaml"
+    of_rest = JOB.replace("catalog: lake", "catalog: rest").replace("raw.", f"{tmp_path.name}.")
+    job_file.write_text(of_rest % "token: marker-s3cret")
+    job = Job.load(job_file)
+    table.append(given(("a", at(1, 1), 1), ("b", at(2, 1), 1)))
+    job.run(spark)
+    with table.update_schema() as update:
+        update.update_column("value", LongType())
+        update.add_column("note", StringType())
+    table.append(given(("a", at(1, 1, 10), 1)))
+    result = job.recompute(spark)
+    assert result is not None
+    assert result.accepted == 1
+    assert rows(job) == {("a", at(1, 1), at(1, 1, 10), 2, 2), ("b", at(2, 1), at(2, 1), 1, 1)}
+    table.delete(EqualTo("user", "b"))
+    with pytest.raises(SourceError, match="an input that was counted is missing"):
+        job.recompute(spark)
+    job.run(spark, date="2026-01-03")
+    assert rows(job) == {("a", at(1, 1), at(1, 1, 10), 2, 2)}
+    job_file.write_text(of_rest % 'uri: "http://me:marker-s3cret@127.0.0.1:9"')
+    with pytest.raises(SourceError, match=r"^source\.catalog: the catalog fails: .") as failed:
+        Job.load(job_file).run(spark)
+    assert "marker-s3cret" not in "".join(traceback.format_exception(failed.value))
 
 
 def expire(table: Table) -> None:

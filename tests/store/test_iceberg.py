@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from backfill.errors import TableError
 from backfill.store import Cleaned, StagedFile, look_up
 from backfill.store.iceberg.store import IcebergStore
-from tests.lake import lake, options
+from tests.lake import SERVED, lake, options, store_in
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.store.iceberg_spark import PACKAGES
 from tests.tables import commits_of, files_of, folder_of, paths_of, record_of, rows_of, version_of
@@ -39,8 +39,18 @@ MONDAY, TUESDAY = "2024-01-01 10:00:00", "2024-01-02 09:00:00"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> IcebergStore:
-    return lake(tmp_path / "lake")
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, reach: Callable[[str], None]
+) -> IcebergStore:
+    kind = getattr(request, "param", "lake")
+    reach(kind)
+    found = store_in(tmp_path / kind)
+    assert isinstance(found, IcebergStore)
+    return found
+
+
+#: In SQLite, and those that are servers.
+EVERY_CATALOG = pytest.mark.parametrize("store", ["lake", *SERVED], indirect=True)
 
 
 def table_of(store: IcebergStore, name: str = "sessions") -> Any:
@@ -71,6 +81,7 @@ def test_a_table_as_its_readers_see_it(store: IcebergStore) -> None:
     assert len(table_of(store).snapshots()) == 1
 
 
+@EVERY_CATALOG
 def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: Windows) -> None:
     frame = windows(("a", DAYS[0], MONDAY))
     publish(store, frame, "r1")
@@ -95,6 +106,7 @@ def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: 
         publish(store, text, "r6")
 
 
+@EVERY_CATALOG
 def test_types(store: IcebergStore, spark: SparkSession) -> None:
     frame = spark.sql(
         """
@@ -141,6 +153,7 @@ def test_look_ups_open_no_file_that_they_need_not(
         look_up(store.dataset("sessions"))
 
 
+@EVERY_CATALOG
 def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     publish_to(store, by_hand(store, "r2", DAYS[1]), [])
@@ -160,6 +173,7 @@ def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None
         publish_to(store, by_hand(store, "r4", DAYS[2]), [], dates=day(DAYS[2]), base=1)
 
 
+@EVERY_CATALOG
 def test_what_was_rolled_back_is_kept(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     publish_to(store, by_hand(store, "r2", DAYS[1]), [])
@@ -180,6 +194,7 @@ def test_what_was_rolled_back_is_kept(store: IcebergStore) -> None:
     assert table_of(store).scan(snapshot_id=second).to_arrow().num_rows == 2
 
 
+@EVERY_CATALOG
 def test_partitions_that_have_changed(store: IcebergStore, spark: SparkSession) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     table = table_of(store)
@@ -239,11 +254,12 @@ def test_rows_by_others_are_in_the_way_of_runs_of_their_dates(store: IcebergStor
     assert content(store) == [f"r1 {DAYS[0]}"] * 2 + [f"r3 {DAYS[1]}"]
 
 
+@EVERY_CATALOG
 def test_a_table_that_somebody_has_made(store: IcebergStore) -> None:
     catalog, note = store.catalog, ("note", pa.string())
     schema = pa.schema([pa.field("date", pa.date32(), nullable=False), note])
-    catalog.create_namespace("web")
-    table = catalog.create_table(("web", "sessions"), schema, properties={"owner": "us"})
+    catalog.create_namespace(store.namespace)
+    table = catalog.create_table((*store.namespace, "sessions"), schema, properties={"owner": "us"})
     assert store.open("sessions") is None, "an empty table is none"
     with pytest.raises(TableError, match="the table is partitioned by other columns: none"):
         publish_to(store, by_hand(store, "r1", DAYS[0]))
@@ -371,6 +387,7 @@ def test_columns_that_others_have_renamed(store: IcebergStore) -> None:
         store.dataset("sessions")
 
 
+@EVERY_CATALOG
 def test_columns_that_others_have_added(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     with table_of(store).update_schema() as update:
