@@ -51,10 +51,14 @@ _EVERYWHERE = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # What is held is held for seconds: packing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # pyspark notes the caller's line at every step of building a query, which takes longer than
-    # the step, and Spark its own stack, for errors that we tell in our own words.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # At every step of building a query Spark notes its own stack, for errors that we tell in our
+    # own words.
     "spark.sql.dataFrameQueryContext.enabled": "false",
+}
+# Those that can be set only as Spark starts: a server that is there refuses them, with a warning.
+_AT_START = {
+    # pyspark notes the caller's line at every such step, which takes longer than the step.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 
@@ -90,7 +94,7 @@ def session(
             way_out=did_you_mean(runtime, RUNTIMES),
         )
     if runtime == "sail" and remote is None and SparkSession.getActiveSession() is None:
-        started = _start({**_EVERYWHERE, **conf, "spark.remote": sail.address()})
+        started = _start({**_EVERYWHERE, **_AT_START, **conf, "spark.remote": sail.address()})
         is_of_this_process(started)
         return started
     if remote is not None:
@@ -99,14 +103,14 @@ def session(
     elif SparkSession.getActiveSession() is not None:
         settings = dict(conf)
     elif "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM, and us
-        settings = {**_EVERYWHERE, **conf}
+        settings = {**_EVERYWHERE, **_AT_START, **conf}
     else:
         home = _use_java()
         # Workers are of the Python that runs this: it has the packages that they need.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = with_object_stores(conf, paths)
         options = {_JVM_OPTIONS: _jvm_options(home, conf)}
-        settings = {**_EVERYWHERE, **_in_this_process(), **conf, **options}
+        settings = {**_EVERYWHERE, **_AT_START, **_in_this_process(), **conf, **options}
     return _start(settings)
 
 
