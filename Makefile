@@ -45,7 +45,7 @@ test: .venv/ready ## the whole test suite, on the newest Spark
 test-fast: .venv/ready ## the tests that are not slow
 	$(call with_java,.venv) .venv/bin/$(PYTEST) -m 'not slow'
 
-test-kills: .venv/ready ## kill 200 runs at random moments
+test-kills: .venv/ready ## kill 200 runs at random moments, and 200 whose tables are in an object store
 	$(call with_java,.venv) .venv/bin/backfill prepare
 	$(call with_java,.venv) BACKFILL_KILLS=200 .venv/bin/python -m pytest tests/execution/test_kill.py
 

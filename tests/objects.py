@@ -27,9 +27,7 @@ def served(files: int = 0) -> Iterator[dict[str, str]]:
     Args:
         files: so many are in the bucket MANY.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.objects", str(port), str(files)],
         cwd=Path(__file__).parent.parent,
@@ -49,22 +47,39 @@ def served(files: int = 0) -> Iterator[dict[str, str]]:
         server.wait()
 
 
+def free_port() -> int:
+    """A port on loopback that nothing listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 def make_bucket(environment: dict[str, str], name: str) -> str:
     """A new bucket; its URL."""
-    client = boto3.client(
+    _client(environment).create_bucket(Bucket=name)
+    return f"s3://{name}"
+
+
+def everything_in(environment: dict[str, str], bucket: str) -> list[str]:
+    """All objects of a bucket, those that stand for folders among them."""
+    pages = _client(environment).get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    return [each["Key"] for page in pages for each in page["Contents"]]
+
+
+def names(files: int) -> list[str]:
+    """The files in MANY."""
+    return [f"sessions/date=2024-01-{n % 28 + 1:02}/{n:05}.parquet" for n in range(files)]
+
+
+def _client(environment: dict[str, str]) -> Any:
+    return boto3.client(
         "s3",
         endpoint_url=environment["AWS_ENDPOINT_URL"],
         aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
         region_name=environment["AWS_REGION"],
     )
-    client.create_bucket(Bucket=name)
-    return f"s3://{name}"
-
-
-def names(files: int) -> list[str]:
-    """The files in MANY."""
-    return [f"sessions/date=2024-01-{n % 28 + 1:02}/{n:05}.parquet" for n in range(files)]
 
 
 def _wait_for(port: int) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.execution.world import EVERY, World, at
+from tests.objects import everything_in, make_bucket, served
+from tests.on_sail import spark_only
 from tests.reference import Event
+from tests.tables import files_of, version_of
 
 #: More of them: BACKFILL_KILLS=200.
-KILLS = int(os.environ.get("BACKFILL_KILLS", "8"))
+KILLS = int(os.environ.get("BACKFILL_KILLS", "0"))
+#: What a kill waits for, by turns: that work begins, a staged file, a commit to one of the tables.
+SIGNS = ("", "/_staging/", "/_delta_log/")
 
 
 @pytest.mark.slow
@@ -28,67 +33,120 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
     world = World(tmp_path, spark, windows=("sessions", "hopping"), gate=True)
     world.write("zero", [Event("a", at(0, 23, 40), 1), Event("b", at(0, 12), None)])
     world.run(0, 1)
-    world.write("one", [Event("a", at(1, 0, 5), 1), Event("b", at(0, 12, 10), 3)])
-    world.write("two", [Event("a", at(3, 0, 5), 1), Event("c", at(1, 23, 50), 3)])
-    world.write("bad", [Event(None, at(1, 5), 1), Event("b", at(2, 0, 10), 1)])
-
-    begun, seconds = _victim(world.folder, None)
-    assert begun
-    chance = random.Random(7)
-    moments: Counter[str] = Counter()
-    for number in range(KILLS):
-        # New late events every time, so that each rerun has something to do.
-        late = [Event("a", at(number % 4, 1 + number % 22), number), Event(None, at(1), number)]
-        world.write(f"late{number}", late)
-        begun, _ = _victim(world.folder, chance.uniform(0, seconds))
-        moments["in time" if begun else "too early"] += 1
-        for name in world.windows:
-            _check_readable(world.folder / "out" / name)
-    assert moments["in time"] >= 0.9 * KILLS, moments
-
-    _victim(world.folder, None)
-    world.counted = {name: set(EVERY) for name in world.files}
+    _write_more(world)
+    _, seconds = _victim(world, [1])
+    kills = KILLS or 8
+    _kill(world, kills, seconds, ("",))
     world.check()
     for name in world.windows:
         assert world.job.table(name, spark).count() == len(world.rows(name))
     quarantined = world.job.table("quarantine", spark).groupBy("source", "raw").count().collect()
-    assert len(quarantined) == 1 + KILLS
+    assert len(quarantined) == 1 + kills
     assert {row["count"] for row in quarantined} == {1}
     world.job.clean("0s", spark)
     assert not list((world.folder / "out").glob("*/_staging/*"))
     world.check()
 
 
-def _victim(folder: Path, after: float | None) -> tuple[bool, float]:
-    """Runs, and kills after some seconds of work; whether it was at work, and for how long."""
-    command = [sys.executable, "-m", "tests.execution.victim", str(folder / "job.yaml")]
-    root = Path(__file__).parents[2]
+@pytest.mark.slow
+@spark_only
+def test_killed_runs_leave_no_trace_in_an_object_store(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        root = make_bucket(environment, "shop")
+        world = World(tmp_path, spark, windows=("sessions", "hopping"), gate=True, root=root)
+        world.write("zero", [Event("a", at(0, 23, 40), 1), Event("b", at(0, 12), None)])
+        _write_more(world)
+        _, seconds = _victim(world, [0, 1])
+        kills = KILLS or 3
+        _kill(world, kills, seconds, SIGNS)
+        world.check()
+        assert len(world.rows("quarantine")) == 1 + kills
+        store = world.job.store
+        wanted = set()
+        for name in (*world.windows, "quarantine"):
+            # Of the store's clock and ours, either may be ahead.
+            store.clean(name, older_than_s=-60)
+            newest = version_of(store, name)
+            assert newest is not None
+            files = {f.path for v in range(newest + 1) for f in files_of(store, name, v)}
+            wanted |= {f"out/{name}/{each}" for each in files}
+        # An empty object stands for a folder.
+        left = {each for each in everything_in(environment, "shop") if each[-1] != "/"}
+        # In the other folders that begin with an underscore are logs, records and checks.
+        assert {each for each in left if re.match("out/[^_]*/[^_]", each)} == wanted
+        assert not [each for each in left if "/_staging/" in each or "/_temporary" in each]
+        world.check()
+
+
+def _write_more(world: World) -> None:
+    world.write("one", [Event("a", at(1, 0, 5), 1), Event("b", at(0, 12, 10), 3)])
+    world.write("two", [Event("a", at(3, 0, 5), 1), Event("c", at(1, 23, 50), 3)])
+    world.write("bad", [Event(None, at(1, 5), 1), Event("b", at(2, 0, 10), 1)])
+
+
+def _kill(world: World, kills: int, seconds: float, signs: tuple[str, ...]) -> None:
+    """Kills so many runs, of some seconds each, and reruns the last one."""
+    chance = random.Random(7)
+    killed = 0
+    for number in range(kills):
+        # New late events every time, so that each rerun has something to do.
+        late = [Event("a", at(number % 4, 1 + number % 22), number), Event(None, at(1), number)]
+        world.write(f"late{number}", late)
+        sign = signs[number % len(signs)]
+        ended, _ = _victim(world, [1], sign, chance.uniform(0, seconds / 10 if sign else seconds))
+        killed += not ended
+        for name in world.windows:
+            _check_readable(world, name)
+    assert killed >= kills / 2, "the test must kill runs, not what ended before"
+    _victim(world, [1])
+    world.counted = {name: set(EVERY) for name in world.files}
+
+
+def _victim(
+    world: World, days: Iterable[int], sign: str = "", after_s: float | None = None
+) -> tuple[bool, float]:
+    """Runs days, and kills so long after a file at a path with the sign in it has come.
+
+    Returns:
+        Whether it came to its end, and how long it was at work.
+    """
+    before = set(world.place("out").files())
+    command = [sys.executable, "-m", "tests.execution.victim", str(world.folder / "job.yaml")]
     with subprocess.Popen(
-        command,
-        cwd=root,
+        [*command, *map(str, days)],
+        cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     ) as process:
         assert process.stdout is not None
-        begun = process.stdout.readline().strip() == "begins"
+        assert process.stdout.readline().strip() == "begins"
         began = time.monotonic()
-        killer = None
-        if after is not None:
-            # The whole group: a JVM that outlives Python could go on writing.
-            killer = threading.Timer(after, os.killpg, (process.pid, signal.SIGKILL))
-            killer.start()
+        if after_s is not None:
+            while sign and process.poll() is None and not _has_come(world, sign, before):
+                time.sleep(0.02)
+            try:
+                process.wait(after_s)
+            except subprocess.TimeoutExpired:
+                # The whole group: a JVM that outlives Python could go on writing.
+                os.killpg(process.pid, signal.SIGKILL)
         ended = process.stdout.readline().strip() == "ends"
-        process.wait()
-        if killer is not None:
-            killer.cancel()
-    assert ended or after is not None, "a run that nobody killed failed"
-    return begun, time.monotonic() - began
+    assert ended or after_s is not None, "a run that nobody killed failed"
+    return ended, time.monotonic() - began
 
 
-def _check_readable(folder: Path) -> None:
+def _has_come(world: World, sign: str, before: set[str]) -> bool:
+    return any(sign in f"/{each}" for each in world.place("out").files() if each not in before)
+
+
+def _check_readable(world: World, name: str) -> None:
     """Each window once, and every file of the newest version there."""
-    table = DeltaTable(folder).to_pyarrow_table(columns=["user", "window_start"])
-    rows = [(row["user"], row["window_start"]) for row in table.to_pylist()]
-    assert len(rows) == len(set(rows))
+    place = world.place("out") / name
+    table = DeltaTable(place.uri, storage_options=dict(place.options))
+    rows = table.to_pyarrow_table(columns=["user", "window_start"]).to_pylist()
+    assert len({(row["user"], row["window_start"]) for row in rows}) == len(rows)

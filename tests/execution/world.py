@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from backfill import CountWindow, Job, SessionWindow
 from backfill.execution.run_result import RunResult
+from backfill.folders import Folder, folder_at
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore, Store
@@ -142,7 +143,8 @@ class World:
         gate: runs pass the built-in checks before they publish, which takes as long again as a
             window.
         bots: rules for bots as in a job file; `where` is `value = -3`.
-        store: of the tables; None: Delta's, in the folder.
+        store: of the tables; None: Delta's, at the root.
+        root: the folder or URL that the source and the tables are in; None: the folder.
         files: the source's events by file.
         counted: the days, by file, whose events in it are in the windows.
         old: days on which windows still hold what replaced files held.
@@ -156,13 +158,19 @@ class World:
     gate: bool = False
     bots: str | None = None
     store: Store | None = None
+    root: str | None = None
     files: dict[str, list[Event]] = field(default_factory=dict)
     counted: dict[str, set[int]] | None = None
     old: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        (self.folder / "src").mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.place("src").make()
         self.write_job()
+
+    def place(self, inside: str) -> Folder:
+        """A folder at the root."""
+        return folder_at(self.root or self.folder) / inside
 
     def copied(self, folder: Path) -> World:
         """The same in another folder, without running anything again."""
@@ -193,22 +201,26 @@ class World:
         if len(self.metrics) + len(joins) == len(self.windows):
             lines.remove("windows:")
         text = "\n".join(lines).replace("JOINS", joined.text_of(joins))
+        if self.root is not None:
+            text = re.sub(r"path: (src|out)\b", rf"path: {self.root}/\1", text)
         (self.folder / "job.yaml").write_text(text)
         spec = JobSpec.load(self.folder / "job.yaml")
-        self.job = Job(spec, self.store or DeltaStore(spec.tables))
+        self.job = Job(spec, self.store or DeltaStore(spec.tables.uri))
 
     def write(self, name: str, events: list[Event]) -> None:
         """Puts a file into the source, or another in its place."""
         if self.files.get(name) != events:
             self._forget(name)
         self.files[name] = events
-        self.write_to(self.folder / "src" / f"{name}.parquet", events)
+        place = self.place("src")
+        table = _table_of(events)
+        pq.write_table(table, place.path(f"{name}.parquet"), filesystem=place.filesystem)
 
     def remove(self, name: str) -> None:
         """Takes a file out of the source."""
         self._forget(name)
         del self.files[name]
-        (self.folder / "src" / f"{name}.parquet").unlink()
+        self.place("src").delete([f"{name}.parquet"])
 
     def _forget(self, name: str) -> None:
         if self.counted is not None and name in self.counted:
@@ -217,17 +229,8 @@ class World:
             self.old |= self.counted.pop(name) & held
 
     def write_to(self, path: Path, events: list[Event]) -> None:
-        """A file of events."""
-        table = pa.table(
-            {
-                "user": pa.array([e.key for e in events], pa.string()),
-                "at": pa.array([e.time for e in events], pa.timestamp("us", "UTC")),
-                "value": pa.array([e.value for e in events], pa.int64()),
-                "id": pa.array([e.id for e in events], pa.string()),
-                "offset": pa.array([offset_of(e) for e in events], pa.int64()),
-            }
-        )
-        pq.write_table(table, path)
+        """A file of events on the disk."""
+        pq.write_table(_table_of(events), path)
 
     def write_alike(self, name: str, events: list[Event]) -> None:
         """Writes a file in which copies of events are alike, those of earlier files too.
@@ -511,7 +514,8 @@ class World:
 
     def _table(self, name: str) -> pa.Table:
         if self.store is None:
-            return DeltaTable(self.folder / "out" / name).to_pyarrow_table()
+            place = self.place("out") / name
+            return DeltaTable(place.uri, storage_options=dict(place.options)).to_pyarrow_table()
         if isinstance(self.store, IcebergStore):
             table = self.store.catalog.load_table((*self.store.namespace, name))
             return table.scan().to_arrow()
@@ -524,6 +528,18 @@ class World:
             if parts
             else pa.table({each: [] for each in table.schema.names})
         )
+
+
+def _table_of(events: list[Event]) -> pa.Table:
+    return pa.table(
+        {
+            "user": pa.array([e.key for e in events], pa.string()),
+            "at": pa.array([e.time for e in events], pa.timestamp("us", "UTC")),
+            "value": pa.array([e.value for e in events], pa.int64()),
+            "id": pa.array([e.id for e in events], pa.string()),
+            "offset": pa.array([offset_of(e) for e in events], pa.int64()),
+        }
+    )
 
 
 def offset_of(event: Event) -> int:
