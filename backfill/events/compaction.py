@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
@@ -27,7 +30,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
 
     Returns:
         The commits all of whose files are marked as no change of data; one that changes data too
-        is not one of them.
+        is not one of them, nor one that rewrote a file of which rows were deleted since `since`.
 
     Raises:
         SourceError: the log has not every commit of the range any more (Delta keeps them for 30
@@ -44,7 +47,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
     root = table_root(path)
     try:
         files = PyFileSystem(DeltaStorageHandler(root, delta_options()))
-        found = [_rewrite(files, root, version) for version in range(since + 1, until + 1)]
+        commits = [_commit(files, root, version) for version in range(since + 1, until + 1)]
     except FileNotFoundError as error:
         raise SourceError(
             f"the log of the Delta table no longer has every version after {since}, so new "
@@ -59,16 +62,41 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
             field="source.path",
             value=shown(path),
         ) from error
-    return tuple(each for each in found if each is not None)
+    found, deleted_of = [], set[str]()
+    for each in commits:
+        if each.rewrite is not None and not each.rewrite.removed & deleted_of:
+            found.append(each.rewrite)
+        deleted_of |= each.deleted_of
+    return tuple(found)
 
 
-def _rewrite(files: PyFileSystem, root: str, version: int) -> Rewrite | None:
-    added: set[str] = set()
-    removed: set[str] = set()
+@dataclass(frozen=True)
+class _Commit:
+    """A commit of a Delta log.
+
+    Attributes:
+        rewrite: what it did to files, if it changed no data.
+        deleted_of: files that it gave other deletion vectors.
+    """
+
+    rewrite: Rewrite | None
+    deleted_of: set[str]
+
+
+def _commit(files: PyFileSystem, root: str, version: int) -> _Commit:
     with files.open_input_file(commit_name(version)) as commit:
         lines = commit.read().decode().split("\n")
+    moved: dict[str, dict[str, Any]] = {"add": {}, "remove": {}}
+    changed = False
     for kind, action in actions(lines, ("add", "remove")):
-        if action.get("dataChange", True):
-            return None
-        (added if kind == "add" else removed).add(file_path(root, action["path"]))
-    return Rewrite(version, frozenset(added), frozenset(removed)) if added or removed else None
+        changed |= action.get("dataChange", True)
+        moved[kind][file_path(root, action["path"])] = action.get("deletionVector")
+    added, removed = moved["add"], moved["remove"]
+    # A file with other deletions is removed as it was, and added as it is.
+    stay = added.keys() & removed.keys()
+    deleted_of = {path for path in stay if added[path] != removed[path]}
+    new = added.keys() - stay
+    deletes = any(added[path] is not None for path in new)
+    rewrite = Rewrite(version, frozenset(new), frozenset(removed.keys() - stay))
+    moves = not (changed or deleted_of or deletes) and (rewrite.added or rewrite.removed)
+    return _Commit(rewrite if moves else None, deleted_of)

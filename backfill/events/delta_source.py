@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -20,13 +21,15 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 
 from backfill.columns import column
 from backfill.errors import SourceError
-from backfill.events.files import for_spark, local_path, place
-from backfill.events.model import InputFile, Statistics, whole_rows
+from backfill.events.deletions import Deletions, Places, table_rows
+from backfill.events.files import for_spark, local_path
+from backfill.events.model import InputFile, Statistics
 from backfill.folders import delta_options
 from backfill.printable import shown
 
-# Reader features that change nothing about how a live file is read.
-_HARMLESS = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_DELETIONS = "deletionVectors"
+# Reader features that are applied, or change nothing about how a live file is read.
+_KNOWN = frozenset({_DELETIONS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class DeltaFiles:
         statistics: as in Source.
         repairs: per partition column, the values that Spark reads from the names of folders and
             that the log says should read otherwise.
+        deletions: of rows of the files.
     """
 
     version: int
@@ -49,6 +53,7 @@ class DeltaFiles:
     folders: Mapping[str, Mapping[str, str | None]]
     statistics: Mapping[str, Statistics]
     repairs: Mapping[str, Mapping[str, str]]
+    deletions: Deletions
 
 
 def open_delta(path: str) -> DeltaFiles:
@@ -58,19 +63,22 @@ def open_delta(path: str) -> DeltaFiles:
         path: the table's folder.
 
     Raises:
-        SourceError: there is no table, or it has features that are not applied: deletion vectors,
-            column mapping, type widening and whatever else a reader must know of, by name.
+        SourceError: there is no table, or it has features that are not applied: column mapping,
+            type widening and whatever else a reader must know of, by name.
     """
     root = table_root(path)
     try:
         table = DeltaTable(root, storage_options=delta_options())
         protocol, metadata = table.protocol(), table.metadata()
-        features = set(protocol.reader_features or ()) - _HARMLESS - {"columnMapping"}
+        features = set(protocol.reader_features or ()) - _KNOWN - {"columnMapping"}
         if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
             features.add("columnMapping")
         if not features:
             actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
             schema = StructType.fromJson(json.loads(table.schema().to_json()))
+            deleted = (
+                _deleted(table, root) if _DELETIONS in (protocol.reader_features or ()) else {}
+            )
     except (DeltaError, OSError) as error:
         raise SourceError(
             f"there is no Delta table that can be read: {reason(error)}",
@@ -82,24 +90,46 @@ def open_delta(path: str) -> DeltaFiles:
             f"the Delta table has features that are not applied: {', '.join(sorted(features))}",
             field="source.path",
             value=shown(path),
-            way_out="Rewrite it without them (deletion vectors: REORG TABLE ... APPLY (PURGE), "
-            "then drop the feature)",
+            way_out="Rewrite it without them, then drop the features",
         )
     if not actions:
         raise SourceError("the Delta table is empty", field="source.path", value=shown(path))
     repairs: dict[str, dict[str, str]] = {name: {} for name in metadata.partition_columns}
+    deletions = Deletions(deleted)
+    digests = deletions.digests(deleted)
     files, folders, statistics = [], {}, {}
     for action in actions:
         full = file_path(root, action["path"])
-        files.append(InputFile(full, action["size_bytes"], action["modification_time"]))
+        size, modified = action["size_bytes"], action["modification_time"]
+        files.append(InputFile(full, size, modified, digests.pop(full, None)))
         partition = {name: action["partition"][name] for name in repairs}
         for name, value in partition.items():
             type_ = schema[name].dataType
             repairs[name].update(_repair(unquote(action["path"]), name, type_, value))
         folders[full] = {n: None if v is None else str(v) for n, v in partition.items()}
         statistics[full] = _statistics(action)
+    if digests:
+        raise SourceError(
+            "the Delta table deletes rows of a file that is not found among its files",
+            field="source.path",
+            value=shown(next(iter(digests))),
+        )
     ordered = tuple(sorted(files, key=lambda file: file.path))
-    return DeltaFiles(table.version(), ordered, schema, folders, statistics, repairs)
+    return DeltaFiles(table.version(), ordered, schema, folders, statistics, repairs, deletions)
+
+
+def _deleted(table: DeltaTable, root: str) -> dict[str, Places]:
+    """The places of rows that deletion vectors delete, by the path of the file."""
+    found = {}
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for location, kept in zip(*batch.columns, strict=True):
+            # Masks of a file's rows, which can end before the file does.
+            mask = kept.values.to_numpy(zero_copy_only=False)
+            path = file_path(root, location.as_py().removeprefix(table.table_uri))
+            places = np.flatnonzero(~mask.astype(bool))
+            if len(places):
+                found[path] = places.astype(np.int64)
+    return found
 
 
 def table_root(path: str) -> str:
@@ -135,16 +165,19 @@ def read_delta(
     where: Column | None,
 ) -> DataFrame:
     """Some live files, with the table's columns in the table's order, `_corrupt` and `_source`."""
+
+    def scan(files: tuple[InputFile, ...], schema: StructType) -> DataFrame:
+        rows = spark.read.schema(schema).options(**settings).parquet(*for_spark(files))
+        columns = []
+        for name in schema.names:
+            value = column(name)
+            for wrong, right in table.repairs.get(name, {}).items():
+                value = F.when(column(name) == wrong, right).otherwise(value)
+            columns.append(value.alias(name))
+        return rows.select(*columns)
+
     schema = StructType([StructField(f.name, f.dataType) for f in table.schema.fields])
-    reader = spark.read.schema(schema).options(**settings)
-    rows = reader.parquet(*for_spark(files))
-    columns = []
-    for name in schema.names:
-        value = column(name)
-        for wrong, right in table.repairs.get(name, {}).items():
-            value = F.when(column(name) == wrong, right).otherwise(value)
-        columns.append(value.alias(name))
-    return whole_rows(rows.select(*columns), schema.names, place(), where)
+    return table_rows(scan, schema, table.deletions, files, where)
 
 
 def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, str]:

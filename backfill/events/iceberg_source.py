@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import IdentityTransform
@@ -17,15 +17,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from backfill.errors import SourceError, TableError
-from backfill.events.files import for_spark, place
-from backfill.events.model import InputFile, Rewrite, SourceOptions, whole_rows
+from backfill.events.deletions import Deletions, table_rows
+from backfill.events.files import for_spark
+from backfill.events.iceberg_deletions import deletions_of
+from backfill.events.model import InputFile, Rewrite, SourceOptions
 from backfill.folders import folder_at, in_s3
 from backfill.iceberg.catalog import open_catalog
 from backfill.iceberg.failures import answering
 from backfill.iceberg.schema import store_schema
 from backfill.iceberg.snapshots import (
-    data_files,
+    live_entries,
     local_path,
+    located,
     moved_files,
     number,
     renamed_column,
@@ -47,23 +50,29 @@ class IcebergFiles:
         version: the sequence number of its snapshot, less one.
         files: in order of path.
         schema: the table's, all of whose columns can be NULL.
+        deletions: of rows of the files.
     """
 
     table: Table
     version: int
     files: tuple[InputFile, ...]
     schema: StructType
+    deletions: Deletions
 
     def rewrites(self, since: int) -> tuple[Rewrite, ...]:
         """As `Source.rewrites`: the compactions; none where snapshots in between have expired."""
         found: list[Rewrite] = []
         with answering("source.path", self.table.catalog):
             for each in snapshots(self.table):
-                if number(each) <= since:
+                if number(each) == since:
                     return tuple(reversed(found))
+                if number(each) < since:
+                    # The table was rolled back, and what was deleted until then is not any more.
+                    return ()
                 if each.summary is not None and each.summary.operation == Operation.REPLACE:
                     moved = moved_files(self.table, each)
-                    # With fewer rows it has applied deletions that lay beside the files.
+                    # With fewer rows it has applied deletions that lay beside the files. So with as
+                    # many there were none, neither then nor before.
                     if moved.removed and not moved.rows:
                         paths = _paths(moved.added), _paths(moved.removed)
                         found.append(Rewrite(number(each), *paths))
@@ -79,7 +88,7 @@ def open_iceberg(source: SourceOptions) -> IcebergFiles:
 
     Raises:
         SourceError: the catalog fails; there is no such table, or it is empty; files are not on a
-            local disk, or not Parquet, or have rows that are deleted elsewhere; or their columns'
+            local disk, or not Parquet; deletions of their rows can't be read; or their columns'
             names are not the table's.
     """
     if source.catalog is None:
@@ -127,11 +136,21 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
         spark_schema = StructType.fromJson(json.loads(store_schema(schema)))
     except TableError as error:
         raise _problem(source, f"column {error.field}: {error.problem}", _SPARK) from None
-    files = [_file(source, table, each) for each in data_files(table, snapshot)]
+    entries = live_entries(table, snapshot)
+    files = [
+        _file(source, table, each.data_file)
+        for each in entries
+        if each.data_file.content == DataFileContent.DATA
+    ]
     if not files:
         raise _problem(source, "the Iceberg table is empty")
-    ordered = tuple(sorted(files, key=lambda file: file.path))
-    return IcebergFiles(table, number(snapshot), ordered, spark_schema)
+    deletions = deletions_of(table, spark_schema, entries)
+    digests = deletions.digests(each.path for each in files)
+    ordered = tuple(
+        replace(each, deletions=digests.get(each.path))
+        for each in sorted(files, key=lambda file: file.path)
+    )
+    return IcebergFiles(table, number(snapshot), ordered, spark_schema, deletions)
 
 
 def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
@@ -182,7 +201,7 @@ def _partitions(table: Table, file: DataFile) -> list[str]:
 
 
 def _paths(locations: frozenset[str]) -> frozenset[str]:
-    return frozenset(local_path(each) or each for each in locations)
+    return frozenset(located(each) for each in locations)
 
 
 def _problem(source: SourceOptions, problem: str, way_out: str | None = None) -> SourceError:
@@ -197,6 +216,10 @@ def read_iceberg(
     where: Column | None,
 ) -> DataFrame:
     """Some files, with the table's columns in the table's order, `_corrupt` and `_source`."""
-    # No folder's name is a column.
-    reader = spark.read.schema(table.schema).options(**settings, recursiveFileLookup="true")
-    return whole_rows(reader.parquet(*for_spark(files)), table.schema.names, place(), where)
+
+    def scan(files: tuple[InputFile, ...], schema: StructType) -> DataFrame:
+        # No folder's name is a column.
+        reader = spark.read.schema(schema).options(**settings, recursiveFileLookup="true")
+        return reader.parquet(*for_spark(files))
+
+    return table_rows(scan, table.schema, table.deletions, files, where)

@@ -75,11 +75,14 @@ class InputFile:
         path: decoded, without `file:` for a local file.
         size: bytes.
         modified_ms: time of the last change, milliseconds since the epoch.
+        deletions: of a table's file, what changes with the deletions of rows beside it; None where
+            it has none.
     """
 
     path: str
     size: int
     modified_ms: int
+    deletions: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,12 @@ class Snapshot:
 class Rewrite:
     """A commit to a source's table whose added files hold exactly the rows of its removed ones.
 
+    Between the version that it is asked from and the commit no row of its removed files was deleted
+    beside them.
+
     Attributes:
         version: that the commit made.
-        added: paths, written as in InputFile.
+        added: paths, written as in InputFile; the commit itself deletes none of their rows.
         removed: the same.
     """
 

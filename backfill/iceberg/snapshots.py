@@ -59,6 +59,12 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
         yield from (entry.data_file for entry in entries)
 
 
+def live_entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
+    """The files of a snapshot, and those that delete rows of them."""
+    manifests = snapshot.manifests(table.io)
+    return [entry for each in manifests for entry in each.fetch_manifest_entry(table.io)]
+
+
 def renamed_column(table: Table, schema: Schema) -> tuple[str, str] | None:
     """A column that files written before have by another name: its name, and the other one."""
     names: dict[int, set[str]] = {}
@@ -128,6 +134,11 @@ def moved_files(table: Table, snapshot: Snapshot) -> Moved:
 def same_place(location: str) -> str:
     """A location in one way of several that writers have for it: of a local file its path."""
     return local_path(location) or same_scheme(location)
+
+
+def located(location: str) -> str:
+    """A location as sources name their inputs: of a local file its path."""
+    return local_path(location) or location
 
 
 def local_path(location: str) -> str | None:

@@ -32,5 +32,6 @@ def carried_over(
             del inputs[path]
         for path in rewrite.added:
             now = current.get(path, Input(0, 0, None, None))
-            inputs[path] = replace(now, counted=old[0].counted)
+            # What has been deleted of it since is a change.
+            inputs[path] = replace(now, counted=old[0].counted, deletions=None)
     return replace(record, inputs=inputs)

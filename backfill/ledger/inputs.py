@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import types as T
 
@@ -25,7 +26,8 @@ def inputs_of(
     if not files:
         return arrived(source, spec.source.path, spec.arrival, known)
     same = {
-        file.path: known[file.path]
+        # What was found out of the file holds, whatever is deleted beside it.
+        file.path: replace(known[file.path], deletions=file.deletions)
         for file in files
         if file.path in known
         and (known[file.path].size, known[file.path].modified_ms) == (file.size, file.modified_ms)
@@ -37,7 +39,13 @@ def inputs_of(
     return {
         **same,
         **{
-            file.path: Input(file.size, file.modified_ms, content[file.path], bounds[file.path])
+            file.path: Input(
+                file.size,
+                file.modified_ms,
+                content[file.path],
+                bounds[file.path],
+                deletions=file.deletions,
+            )
             for file in new
         },
     }

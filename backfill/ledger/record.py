@@ -27,6 +27,7 @@ class Input:
         bounds: its least and largest event time, µs, where they are known.
         counted: the dates whose events in this file are in the windows.
         arrived: of a span, (after, up to] as whole numbers; None for a file.
+        deletions: as in InputFile.
     """
 
     size: int
@@ -35,12 +36,16 @@ class Input:
     bounds: tuple[int, int] | None
     counted: Dates = ALL
     arrived: tuple[int | None, int] | None = None
+    deletions: str | None = None
 
     def same_content(self, other: Input) -> bool:
         """Whether another look at this path found the content that was counted.
 
-        Without a digest, of files that are not local, a file that was written again has changed.
+        Without a digest, of files that are not local, a file that was written again has changed. So
+        has one of whose rows others are deleted than were.
         """
+        if self.deletions != other.deletions:
+            return False
         if self.digest is None or other.digest is None:
             return (self.size, self.modified_ms) == (other.size, other.modified_ms)
         return (self.size, self.digest) == (other.size, other.digest)
@@ -110,6 +115,7 @@ class Record:
                     each.bounds,
                     each.counted.json(),
                     each.arrived,
+                    *([] if each.deletions is None else [each.deletions]),
                 ]
                 for path, each in self.inputs.items()
             },
@@ -135,6 +141,7 @@ class Record:
                     None if bounds is None else tuple(bounds),
                     Dates.from_json(counted),
                     None if arrived is None else tuple(arrived),
+                    *deletions,
                 )
                 for path, (
                     size,
@@ -143,6 +150,7 @@ class Record:
                     bounds,
                     counted,
                     arrived,
+                    *deletions,
                 ) in value["inputs"].items()
             },
         )

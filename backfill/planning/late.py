@@ -119,7 +119,8 @@ def unseen_inputs(context: Context) -> tuple[str, ...]:
     return tuple(
         path
         for path, each in context.inputs.items()
-        if path not in known or known[path].digest != each.digest
+        if path not in known
+        or (known[path].digest, known[path].deletions) != (each.digest, each.deletions)
     )
 
 

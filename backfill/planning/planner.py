@@ -221,7 +221,7 @@ def _chunks(dates: Range, days: int | None) -> Iterable[Range]:
 def _key(context: Context, part: Range) -> str:
     """The same for the same dates, job file and snapshot."""
     inputs = context.source.snapshot.inputs
-    files = [[each.path, each.size, each.modified_ms] for each in inputs]
+    files = [[each.path, each.size, each.modified_ms, each.deletions] for each in inputs]
     own = {name: settings(context.spec, name) for name in context.definitions}
     text = json.dumps([str(part[0]), str(part[1]), own, files], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

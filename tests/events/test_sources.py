@@ -327,7 +327,6 @@ def test_delta_columns_that_came_later(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("feature", "configuration"),
     [
-        ("deletionVectors", {"delta.enableDeletionVectors": "true"}),
         ("columnMapping", {"delta.columnMapping.mode": "name"}),
         ("typeWidening", {}),
         ("newerThanUs", {}),

@@ -1,0 +1,210 @@
+"""Rows that a table deletes without writing their files again: by their places, or by values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from backfill.columns import column
+from backfill.events.files import place
+from backfill.events.model import SOURCE, InputFile, whole_rows
+
+Places = npt.NDArray[np.int64]
+"""Of rows in a file, counted from 0, in order and each once."""
+
+Scan = Callable[[tuple[InputFile, ...], StructType], DataFrame]
+"""Reads files, and of them these columns."""
+
+#: Of a row: its place, as one number for all files, and what is known of its file.
+_PLACE, _FILE = "_backfill_place", "_backfill_file"
+#: Of rows that are deleted by their values: these, and what is known of the file that names them.
+_VALUES, _BY = "_backfill_values", "_backfill_by"
+#: No file has so many rows.
+_ROWS = 1 << 40
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Of a file of rows, what deletions by values go by; of a file of these, which rows it reaches.
+
+    Attributes:
+        sequence: when it was added. Rows are reached that were added before.
+        partition: a number for each; None of deletions in every partition.
+    """
+
+    sequence: int
+    partition: int | None
+
+    def reaches(self, rows: Scope) -> bool:
+        """Whether deletions of this scope can delete rows of that one."""
+        within = self.partition is None or self.partition == rows.partition
+        return rows.sequence < self.sequence and within
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Files that name rows by their values, all in the same columns; NULL equals NULL.
+
+    Attributes:
+        schema: of these columns, as the table has them.
+        files: what each reaches.
+    """
+
+    schema: StructType
+    files: Mapping[InputFile, Scope]
+
+
+@dataclass(frozen=True)
+class Deletions:
+    """All of one version of a table; paths are written as in InputFile.
+
+    Attributes:
+        places: of deleted rows, by the path of their file; of files without any there is nothing.
+        equality: deletions by values.
+        scopes: of files of rows, by path; {} where nothing is deleted by values.
+    """
+
+    places: Mapping[str, Places] = field(default_factory=dict)
+    equality: tuple[Equality, ...] = ()
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
+
+    def reaching(self, paths: Iterable[str]) -> list[Equality]:
+        """The deletions by values that can delete rows of some files."""
+        rows = {self.scopes[path] for path in paths if path in self.scopes}
+        found = (
+            Equality(
+                each.schema, {f: s for f, s in each.files.items() if any(map(s.reaches, rows))}
+            )
+            for each in self.equality
+        )
+        return [each for each in found if each.files]
+
+    def digests(self, paths: Iterable[str]) -> dict[str, str]:
+        """What changes with the deletions in each of some files; nothing of files without any.
+
+        Which rows have the values of deletions is not looked at: all files count that they reach.
+        """
+        named: dict[Scope | None, list[str]] = {}
+        found = {}
+        for path in paths:
+            scope = self.scopes.get(path)
+            if scope not in named:
+                named[scope] = sorted(
+                    file.path for each in self.reaching([path]) for file in each.files
+                )
+            if path in self.places or named[scope]:
+                places = self.places.get(path, np.empty(0, np.int64))
+                text = "\n".join(named[scope]).encode()
+                hashed = hashlib.blake2b(places.astype("<i8").tobytes(), digest_size=16)
+                hashed.update(len(places).to_bytes(8, "little") + text)
+                found[path] = hashed.hexdigest()
+        return found
+
+
+def table_rows(
+    scan: Scan,
+    schema: StructType,
+    deletions: Deletions,
+    files: tuple[InputFile, ...],
+    where: Column | None,
+) -> DataFrame:
+    """The rows of some of a table's files that are not deleted.
+
+    Args:
+        scan: reads the table's files, and those of deletions by values.
+        schema: of the table.
+        deletions: in this version of it.
+        files: of the table, as it was opened.
+        where: as in `Source.only`.
+
+    Returns:
+        The columns of the schema, `_corrupt` and `_source`. Files without deletions are read as if
+        no file had any.
+    """
+    whole = tuple(each for each in files if each.deletions is None)
+    others = tuple(each for each in files if each.deletions is not None)
+    frames = []
+    if whole:
+        frames.append(whole_rows(scan(whole, schema), schema.names, place(), where))
+    if others:
+        paths = [each.path for each in others]
+        found = _with_places(scan(others, schema), schema.names, deletions, paths, where)
+        deleted = _places(deletions, paths)
+        if len(deleted):
+            table = pa.table({_PLACE: deleted})
+            found = found.join(found.sparkSession.createDataFrame(table), _PLACE, "left_anti")
+        for each in deletions.reaching(paths):
+            found = _without(found, each, scan(tuple(each.files), each.schema))
+        frames.append(whole_rows(found, schema.names, F.col(SOURCE), None))
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _with_places(
+    rows: DataFrame,
+    names: Sequence[str],
+    deletions: Deletions,
+    paths: Sequence[str],
+    where: Column | None,
+) -> DataFrame:
+    kept = rows if where is None else rows.where(where)
+    # Of the file, so that it is right where a file is read in parts and where parts are left out.
+    index = kept.metadataColumn("_metadata").getField("row_index")
+    own = [column(name) for name in names]
+    found = kept.select(*own, place().alias(SOURCE), index.alias(_PLACE))
+    scopes = [deletions.scopes.get(each, Scope(0, None)) for each in paths]
+    found = found.join(_by_path(rows.sparkSession, paths, scopes, _FILE), SOURCE, "left")
+    # A row of a file that is not known would not be deleted, and nobody would notice.
+    unknown = F.raise_error(F.concat(F.lit("rows of another file: "), F.col(SOURCE)))
+    number = F.coalesce(F.col(_FILE)["number"], unknown)
+    return found.withColumn(_PLACE, number * F.lit(_ROWS) + F.col(_PLACE))
+
+
+def _places(deletions: Deletions, paths: Sequence[str]) -> Places:
+    found = [
+        deletions.places[path] + number * _ROWS
+        for number, path in enumerate(paths)
+        if path in deletions.places
+    ]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _without(rows: DataFrame, equality: Equality, named: DataFrame) -> DataFrame:
+    """The rows without those that have the values of other rows, as far as these reach."""
+    names, paths = equality.schema.names, [each.path for each in equality.files]
+    values = F.struct(*map(column, names)).alias(_VALUES)
+    by = _by_path(rows.sparkSession, paths, list(equality.files.values()), _BY)
+    deleted = named.select(values, place().alias(SOURCE)).join(by, SOURCE).select(_VALUES, _BY)
+    same = [column(each).eqNullSafe(F.col(_VALUES)[each]) for each in names]
+    within = F.col(_BY)["partition"]
+    reached = (F.col(_FILE)["sequence"] < F.col(_BY)["sequence"]) & (
+        within.isNull() | (within == F.col(_FILE)["partition"])
+    )
+    return rows.join(deleted, reduce(and_, same) & reached, "left_anti")
+
+
+def _by_path(
+    spark: SparkSession, paths: Sequence[str], scopes: Sequence[Scope], name: str
+) -> DataFrame:
+    """What is known of files, in a struct of this name, with `_source`."""
+    # By Arrow: rows in Python would be unpacked by workers in Python.
+    table = pa.table(
+        {
+            SOURCE: pa.array(paths, pa.string()),
+            "number": pa.array(range(len(paths)), pa.int64()),
+            "sequence": pa.array([each.sequence for each in scopes], pa.int64()),
+            "partition": pa.array([each.partition for each in scopes], pa.int64()),
+        }
+    )
+    known = spark.createDataFrame(table)
+    about = F.struct("number", "sequence", "partition").alias(name)
+    return F.broadcast(known.select(SOURCE, about))

@@ -1,0 +1,127 @@
+"""Deletions beside the files of an Iceberg table: its position and equality delete files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.schema import index_name_by_id
+from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
+from pyspark.sql.types import StructType
+
+from backfill.errors import TableError
+from backfill.events.deletions import Deletions, Equality, Places, Scope
+from backfill.events.model import InputFile
+from backfill.folders import at_once
+from backfill.iceberg.snapshots import located
+from backfill.printable import first_line
+
+_APPLY = (
+    "Have the table's own engine write them into the files; in Spark: CALL "
+    "system.rewrite_data_files(table => …, options => map('rewrite-all', 'true', "
+    "'remove-dangling-deletes', 'true'))"
+)
+
+
+def deletions_of(table: Table, schema: StructType, entries: Sequence[ManifestEntry]) -> Deletions:
+    """What is deleted of a table's rows; files that say it by position are read.
+
+    Args:
+        table: loaded.
+        schema: its columns.
+        entries: of all files of a snapshot.
+
+    Raises:
+        TableError: deletions can't be read, or are by values of columns that the table has not.
+    """
+    kinds: dict[DataFileContent, list[ManifestEntry]] = {each: [] for each in DataFileContent}
+    for entry in entries:
+        kinds[entry.data_file.content].append(entry)
+    by_place = kinds[DataFileContent.POSITION_DELETES]
+    by_value = kinds[DataFileContent.EQUALITY_DELETES]
+    for entry in (*by_place, *by_value):
+        format = entry.data_file.file_format
+        if format != FileFormat.PARQUET:
+            raise _problem(table, f"deletions are read from Parquet files, and one is {format}")
+    rows = kinds[DataFileContent.DATA]
+    places = _places(table, by_place, rows)
+    if not by_value:
+        return Deletions(places)
+    partitions: dict[tuple[int, Any], int] = {}
+
+    def number(file: DataFile) -> int:
+        return partitions.setdefault((file.spec_id, file.partition), len(partitions))
+
+    def reach(file: DataFile) -> int | None:
+        fields = table.specs()[file.spec_id].fields
+        # Deletions that belong to no partition are of all of them.
+        whole = all(isinstance(each.transform, VoidTransform) for each in fields)
+        return None if whole else number(file)
+
+    scopes = {
+        located(each.data_file.file_path): Scope(_sequence(each), number(each.data_file))
+        for each in rows
+    }
+    files: dict[tuple[int, ...], dict[InputFile, Scope]] = {}
+    for each in by_value:
+        file = each.data_file
+        named = InputFile(located(file.file_path), file.file_size_in_bytes, 0)
+        ids = tuple(sorted(file.equality_ids or ()))
+        files.setdefault(ids, {})[named] = Scope(_sequence(each), reach(file))
+    equality = tuple(Equality(_columns(table, schema, ids), each) for ids, each in files.items())
+    return Deletions(places, equality, scopes)
+
+
+def _sequence(entry: ManifestEntry) -> int:
+    # Files of the time when a table had format 1 have none, and are the oldest.
+    return entry.sequence_number or 0
+
+
+def _columns(table: Table, schema: StructType, ids: Sequence[int]) -> StructType:
+    names = [str(table.schema().find_column_name(each)) for each in ids]
+    if not names or not set(names) <= set(schema.names):
+        known = [index_name_by_id(each) for each in table.schemas().values()]
+        wanted = [next((n[each] for n in known if each in n), str(each)) for each in ids]
+        raise _problem(
+            table,
+            "rows are deleted by values of columns that the table no longer has, or that are "
+            f"inside others: {', '.join(wanted)}",
+        )
+    return StructType([schema[name] for name in names])
+
+
+def _places(
+    table: Table, deletes: Sequence[ManifestEntry], rows: Iterable[ManifestEntry]
+) -> dict[str, Places]:
+    added = {each.data_file.file_path: _sequence(each) for each in rows}
+    found: dict[str, list[Places]] = {}
+    read = at_once(lambda each: _read(table, each.data_file), deletes)
+    for entry, places in zip(deletes, read, strict=True):
+        for location, each in places.items():
+            # Files that are no longer there can still have deletions.
+            if location in added and added[location] <= _sequence(entry):
+                found.setdefault(located(location), []).append(each)
+    return {path: np.unique(np.concatenate(each)) for path, each in found.items()}
+
+
+def _read(table: Table, file: DataFile) -> Mapping[str, Places]:
+    try:
+        with table.io.new_input(file.file_path).open() as stream:
+            rows = pq.ParquetFile(stream).read(columns=["file_path", "pos"])
+    except (pa.ArrowException, OSError) as error:
+        problem = f"deletions cannot be read: {first_line(error)}: {file.file_path}"
+        raise _problem(table, problem) from error
+    files = rows.group_by("file_path").aggregate([("pos", "list")])
+    return {
+        location.as_py(): places.values.to_numpy()
+        for location, places in zip(files["file_path"], files["pos_list"], strict=True)
+    }
+
+
+def _problem(table: Table, problem: str) -> TableError:
+    return TableError(problem, field=".".join(table.name()), way_out=_APPLY)
