@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
+from tests import deletion_vectors
 from tests.connect import Programs
 
 SCRIPT = """
@@ -46,6 +48,8 @@ found["bounds"] = list(time_bounds(some, rules, paths).values())
 near = time_condition(some.frame.schema, rules, 0, 10**15)
 found["parts"] = [some.only(paths[1:], near).count(), some.only([]).count(), some.frame.count()]
 found["within"] = within(some.frame, rules, 0, 10**15).count()
+deleted = open_source(spark, SourceOptions(format="delta", path=folder + "/f"))
+found["deleted"] = sorted(row.n for row in deleted.frame.collect())
 print(json.dumps(found))
 """
 
@@ -62,6 +66,10 @@ def test_spark_connect(over_connect: Programs, tmp_path: Path) -> None:
     for name, moment in (("d", datetime(1970, 1, 2)), ("e", datetime(2024, 7, 1))):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table({"t": [moment]}), tmp_path / name / "x.parquet")
+    for n in range(2):
+        write_deltalake(str(tmp_path / "f"), pa.table({"n": [n, n + 10]}), mode="append")
+    name = deletion_vectors.live(tmp_path / "f").popitem()[0]
+    deletion_vectors.delete_places(tmp_path / "f", "u", {name: [1]})
     found = over_connect.last_line("-c", SCRIPT, str(tmp_path))
     moved = 1711848600000000  # 02:30 does not exist that day in Berlin: 03:30 in summer time
     assert found == {
@@ -72,6 +80,7 @@ def test_spark_connect(over_connect: Programs, tmp_path: Path) -> None:
         "bounds": [[82_800_000_000] * 2, [1_719_784_800_000_000] * 2],
         "parts": [0, 0, 2],
         "within": 1,
+        "deleted": [0, 1, 10],
         "error": f"{tmp_path}/c.csv.gz: the file cannot be decompressed: it is truncated or "
         "corrupt. Fetch it again, or remove it from the source",
     }
