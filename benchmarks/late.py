@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-import duckdb
-import yaml
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from backfill import Job
 from benchmarks import data
-from benchmarks.data import FOLDER, Dataset
+from benchmarks.data import Dataset
 from benchmarks.measure import Measured, in_turns, timed
+from benchmarks.published import Published, Table
 
-_LATE = 20_000
-_FOLDER = FOLDER / "jobs"
 _SESSIONS = {
     "windows": {
         "sessions": {
@@ -38,27 +29,6 @@ _METRICS = {
         for name, value in (("views", "count"), ("pages", "count_distinct(page)"))
     }
 }
-_COMMON = {"events": {"key": ["user_id"], "time": "event_time"}, "tables": {"path": "out"}}
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table of a job, to be compared.
-
-    Attributes:
-        job: the settings of the job file that differ.
-        name: of the table.
-        place: the columns that say which row it is.
-        exact: those that have to be equal.
-        near: those that may differ by rounding.
-    """
-
-    job: Mapping[str, object]
-    name: str
-    place: tuple[str, ...]
-    exact: tuple[str, ...]
-    near: tuple[str, ...] = ()
-
 
 SESSIONS = Table(
     _SESSIONS,
@@ -84,12 +54,14 @@ class Work:
         dataset: the events that are published already, but for those that are to come.
         act: what is timed.
         newest: the newest day is to come, rather than late events.
+        iceberg: the tables are in an Iceberg catalog, rather than Delta tables in a folder.
     """
 
     name: str
     dataset: Dataset
     act: Callable[[Job, SparkSession], object]
     newest: bool = False
+    iceberg: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,6 +149,38 @@ UPKEEP = (
         same=(True,),
         table=METRICS,
     ),
+    Upkeep(
+        name="iceberg-full",
+        title="a full run into an Iceberg catalog",
+        works=(
+            Work("Iceberg", data.VISITS, _rebuild, iceberg=True),
+            Work("Delta", data.VISITS, _rebuild),
+        ),
+        at_least=(1 / 1.3,),
+        same=(True,),
+    ),
+    Upkeep(
+        name="iceberg-late",
+        title="20,000 late events of one day in an Iceberg catalog",
+        works=(
+            Work("merged", data.VISITS, _recompute, iceberg=True),
+            Work("full rebuild", data.VISITS, _rebuild, iceberg=True),
+        ),
+        at_least=(5,),
+        same=(True,),
+    ),
+    Upkeep(
+        name="iceberg-year",
+        title="a new day in an Iceberg catalog, a year of history",
+        works=(
+            Work("run --missing", data.YEAR, _newest, newest=True, iceberg=True),
+            Work(
+                "run --missing, a month of history", data.MONTH, _newest, newest=True, iceberg=True
+            ),
+        ),
+        at_least=(1 / 1.2,),
+        same=(False,),
+    ),
 )
 
 
@@ -185,113 +189,29 @@ def measure(spark: SparkSession, upkeep: Upkeep, *, factor: float, runs: int) ->
 
     Every run begins with the tables as they were before.
     """
+    table = upkeep.table
     everyone = []
     for number, work in enumerate(upkeep.works):
         dataset = work.dataset.scaled(factor)
         dataset.make(spark)
-        folder = _prepared(spark, upkeep.table, work, dataset, data.VISITS.scaled(factor))
+        tables = Published(table, dataset, newest=work.newest, iceberg=work.iceberg)
+        tables.prepare(spark, data.VISITS.scaled(factor))
         wanted = upkeep.at_least[number - 1] if number else None
-        everyone.append((work, folder, Measured(work.name, at_least=wanted)))
-    kept = _FOLDER / "first"
-    for number, (work, folder, result) in enumerate(everyone):
-        _act(spark, work, folder)
-        files = _files(folder, upkeep.table)
-        result.rows = _count(files)
+        act = partial(_act, spark, work, tables)
+        everyone.append((tables, act, Measured(work.name, at_least=wanted)))
+    for number, (tables, act, result) in enumerate(everyone):
+        act()
+        files = tables.files()
+        result.rows = table.count(files)
         if number == 0:
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(folder / "out", kept, copy_function=os.link)
-            first = [each.replace(str(folder / "out"), str(kept)) for each in files]
+            first = tables.kept()
         elif upkeep.same[number - 1]:
-            result.differs = _difference(upkeep.table, first, files)
-    alike = [each for each in everyone if each[2].differs is None]
-    in_turns([(result, partial(_act, spark, work, folder)) for work, folder, result in alike], runs)
+            result.differs = table.difference(first, files)
+    in_turns([(result, act) for _, act, result in everyone if result.differs is None], runs)
     return [result for _, _, result in everyone]
 
 
-def _prepared(
-    spark: SparkSession, table: Table, work: Work, dataset: Dataset, like: Dataset
-) -> Path:
-    """A job's folder: `before` has its tables without what is to come, `to-come` that."""
-    kind = "newest" if work.newest else "late"
-    folder = _FOLDER / f"{dataset.name}-{dataset.events}-{kind}-{table.name}"
-    job = folder / "job.yaml"
-    if (folder / "before").exists():
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "events").mkdir(parents=True)
-    (folder / "to-come").mkdir()
-    source = {"path": "events", "format": "parquet"}
-    job.write_text(yaml.safe_dump({"source": source, **_COMMON, **table.job}))
-    files = sorted(dataset.path.rglob("*.parquet"))
-    newest = files.pop() if work.newest else None
-    for number, file in enumerate(files):
-        os.link(file, folder / "events" / f"{number:04}.parquet")
-    if newest is not None:
-        _write_newest(spark, newest, folder / "to-come")
-    else:
-        _write_late(spark, like if dataset.days == like.days else dataset, folder / "to-come")
-    Job.load(job).run(spark)
-    (folder / "out").rename(folder / "before")
-    return folder
-
-
-def _write_newest(spark: SparkSession, file: Path, folder: Path) -> None:
-    """The events of a file's last date: those of earlier ones in it are late, and wait."""
-    events = spark.read.parquet(str(file))
-    (last,) = events.agg(F.max(F.to_date("event_time"))).collect()[0]
-    own = events.where(F.to_date("event_time") == F.lit(last))
-    own.coalesce(1).write.mode("overwrite").parquet(str(folder))
-
-
-def _write_late(spark: SparkSession, dataset: Dataset, folder: Path) -> None:
-    """Events of the middle of the time, a little later than events that there are."""
-    events = spark.read.parquet(str(dataset.path))
-    low, high = events.agg(F.min("event_time"), F.max("event_time")).collect()[0]
-    day = (low + (high - low) / 2).date()
-    edges = [F.lit(day + dt.timedelta(days=each)).cast("timestamp") for each in (0, 1)]
-    later = F.col("event_time") + F.make_dt_interval(mins=F.lit(3), secs=F.lit(7))
-    own = events.drop("received_date").withColumn("event_time", later)
-    inside = own.where((F.col("event_time") >= edges[0]) & (F.col("event_time") < edges[1]))
-    rows = inside.orderBy(F.xxhash64("event_id")).limit(_LATE)
-    rows.coalesce(1).write.mode("overwrite").parquet(str(folder))
-
-
-def _act(spark: SparkSession, work: Work, folder: Path) -> float:
+def _act(spark: SparkSession, work: Work, tables: Published) -> float:
     """Seconds, from the tables as they were."""
-    shutil.rmtree(folder / "out", ignore_errors=True)
-    shutil.copytree(folder / "before", folder / "out", copy_function=os.link)
-    for each in (folder / "to-come").glob("*.parquet"):
-        target = folder / "events" / f"new-{each.name}"
-        if not target.exists():
-            os.link(each, target)
-    job = Job.load(folder / "job.yaml")
+    job = tables.restored()
     return timed(lambda: work.act(job, spark))
-
-
-def _files(folder: Path, table: Table) -> list[str]:
-    return DeltaTable(folder / "out" / table.name).file_uris()
-
-
-def _count(files: Sequence[str]) -> int:
-    with duckdb.connect() as connection:
-        ((count,),) = connection.execute(
-            "select count(*) from read_parquet($1, hive_partitioning = false)", [list(files)]
-        ).fetchall()
-    return int(count)
-
-
-def _difference(table: Table, ours: Sequence[str], theirs: Sequence[str]) -> str | None:
-    """How two tables differ, or None."""
-    wrong = [f"a.{each} is distinct from b.{each}" for each in (*table.place, *table.exact)]
-    wrong += [f"abs(a.{each} - b.{each}) > 1e-9 * abs(a.{each})" for each in table.near]
-    same = " and ".join(f"a.{each} = b.{each}" for each in table.place)
-    with duckdb.connect() as connection:
-        ((rows, differ),) = connection.execute(
-            f"""
-            select count(*), count(*) filter ({" or ".join(wrong)})
-            from read_parquet($1, hive_partitioning = false) a
-            full join read_parquet($2, hive_partitioning = false) b on {same}
-            """,
-            [list(ours), list(theirs)],
-        ).fetchall()
-    return f"{differ:,} of {rows:,} rows differ" if differ else None
