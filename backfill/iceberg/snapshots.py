@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.schema import Schema, index_name_by_id, make_compatible_name
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from backfill.errors import TableError
-from backfill.folders import same_scheme
+from backfill.folders import at_once, same_scheme
 
 
 def snapshots(table: Table) -> list[Snapshot]:
@@ -43,10 +49,10 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
     Raises:
         TableError: rows of files are deleted by other files.
     """
-    for manifest in snapshot.manifests(table.io):
-        if manifest.content == ManifestContent.DELETES and (
-            manifest.existing_files_count or manifest.added_files_count
-        ):
+    # Manifests of removed files alone are for those who ask what has changed.
+    live = [each for each in snapshot.manifests(table.io) if has_files(each)]
+    for manifest in live:
+        if manifest.content == ManifestContent.DELETES:
             raise TableError(
                 "another writer has deleted rows without writing their files again, and such "
                 "deletions are not read",
@@ -55,7 +61,7 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
                 "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')), and set "
                 "write.delete.mode and write.update.mode to copy-on-write",
             )
-        entries: list[ManifestEntry] = manifest.fetch_manifest_entry(table.io)
+    for entries in at_once(lambda each: each.fetch_manifest_entry(table.io), live):
         yield from (entry.data_file for entry in entries)
 
 
@@ -63,6 +69,11 @@ def live_entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
     """The files of a snapshot, and those that delete rows of them."""
     manifests = snapshot.manifests(table.io)
     return [entry for each in manifests for entry in each.fetch_manifest_entry(table.io)]
+
+
+def has_files(manifest: ManifestFile) -> bool:
+    """Whether it has files that are part of the snapshot, rather than removed ones only."""
+    return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 
 def renamed_column(table: Table, schema: Schema) -> tuple[str, str] | None:

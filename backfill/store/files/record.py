@@ -8,7 +8,7 @@ the version below them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backfill.errors import TableError
@@ -28,13 +28,18 @@ def recorded_by(log: Log, version: int) -> str | None:
     Raises:
         TableError: there is no such version, the log is damaged, or nobody knows any more.
     """
-    earlier = [each for each in log.versions() if each < version]
-    for each in (version, *reversed(earlier)):
+    for each in _down_from(log, version):
         run_id = log.commit(each).metadata.get(RECORD)
         if run_id is not None:
             # Empty for a version restored from before all records: it has none.
             return run_id or None
     return log.forgotten(version)
+
+
+def _down_from(log: Log, version: int) -> Iterator[int]:
+    """Most versions name a record themselves, so the others are listed only if one does not."""
+    yield version
+    yield from (each for each in reversed(log.versions()) if each < version)
 
 
 def read_record(folder: Folder, run_id: str) -> dict[str, Any]:

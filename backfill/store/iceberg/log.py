@@ -34,6 +34,7 @@ from backfill.store.files.commit import check_partitions
 from backfill.store.files.log import RECORD, RUN_ID, CommitFailedError, FileChanges
 from backfill.store.files.staging import StagedFiles
 from backfill.store.iceberg.once import once
+from backfill.store.iceberg.overwriting import Overwrite
 from backfill.store.iceberg.snapshots import (
     DATA_CHANGE,
     PREFIX,
@@ -68,6 +69,7 @@ class IcebergLog:
         self._properties = properties
         self.uncertain: set[str] = set()
         self._known: Table | None = None
+        self._opened: IcebergVersion | None = None
 
     @property
     def name(self) -> str:
@@ -159,11 +161,19 @@ class IcebergLog:
         return (set(), set()) if table is None else mentioned(table)
 
     def open(self, version: int | None = None) -> IcebergVersion | None:
-        """As `Log` has it; a table that nothing was ever published into is none."""
+        """As `Log` has it; a table that nothing was ever published into is none.
+
+        A run opens it twice, at its begin and to publish. Where nothing has changed in between, the
+        manifests are read once.
+        """
         table = self._loaded()
         if table is None or (current := table.current_snapshot()) is None:
             return None
-        return IcebergVersion(table, current if version is None else self._snapshot(version))
+        snapshot = current if version is None else self._snapshot(version)
+        last = self._opened
+        if last is None or (last.table, last.snapshot) != (table, snapshot):
+            self._opened = last = IcebergVersion(table, snapshot)
+        return last
 
     def write(
         self,
@@ -246,7 +256,7 @@ class IcebergLog:
 
     def _place(self) -> str:
         """Where the table is, or will be."""
-        table = self._loaded()
+        table = self._known or self._loaded()
         if table is None:
             try:
                 return self._new().table_metadata.location
@@ -378,7 +388,7 @@ def _overwrite(
     named = {f"{PREFIX}{name}": value for name, value in metadata.items()}
     if not data_change:
         named[DATA_CHANGE] = "false"
-    with transaction.update_snapshot(snapshot_properties=named).overwrite() as snapshot:
+    with Overwrite(transaction, named) as snapshot:
         for each in added:
             snapshot.append_data_file(each)
         for each in removed:

@@ -28,10 +28,17 @@ class OnceTable(Table):
 
 
 def once(table: Table) -> OnceTable:
-    """The table without the library's retries, which go on top of commits that contradict this one.
+    """The table as the library is to see it during a commit, which is made on the whole table.
 
-    They are a property of the table, for other writers too, so it is set in this copy alone.
+    Without its retries, which go on top of commits that contradict this one: they are a property of
+    the table, for other writers too. And without older snapshots: the library copies them some
+    twenty times a commit.
     """
-    properties = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    metadata = table.metadata.model_copy(update={"properties": properties})
+    current = table.current_snapshot()
+    changed = {
+        "properties": {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"},
+        "snapshots": [] if current is None else [current],
+        "snapshot_log": [],
+    }
+    metadata = table.metadata.model_copy(update=changed)
     return OnceTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)

@@ -25,7 +25,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.datetime import date_str_to_days
 
 from backfill.errors import TableError
-from backfill.folders import Folder
+from backfill.folders import Folder, at_once
 from backfill.iceberg.schema import iceberg_schema, store_schema
 from backfill.store.files.names import partition_values
 from backfill.store.files.staging import StagedFiles
@@ -37,8 +37,11 @@ def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> 
     plan = compute_statistics_plan(schema, metadata.properties)
     columns = parquet_path_to_id_mapping(schema)
     location = metadata.location.rstrip("/")
-    for file in staged.files:
-        footer = pq.read_metadata(folder.path(file.path), filesystem=folder.filesystem)
+    footers = at_once(
+        lambda each: pq.read_metadata(folder.path(each.path), filesystem=folder.filesystem),
+        staged.files,
+    )
+    for file, footer in zip(staged.files, footers, strict=True):
         statistics = data_file_statistics_from_parquet_metadata(footer, plan, columns)
         _leave_out(statistics, footer, columns)
         yield DataFile.from_args(
