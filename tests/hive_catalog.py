@@ -28,7 +28,7 @@ def served(warehouse: Path) -> Iterator[str]:
         conf.set("datanucleus.connectionPoolingType", "HikariCP")
         conf.set("hive.metastore.schema.verification", "false")
         conf.set("hive.metastore.warehouse.dir", f"file://{warehouse}")
-        # A table's columns come and go. So do those of Hive 4 have to.
+        # As docs/catalogs.md says, for tables whose columns come and go.
         conf.set("hive.metastore.disallow.incompatible.col.type.changes", "false")
         # The tables of its locks.
         hive.metastore.txn.TxnDbUtil.setConfValues(conf)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo, NotEqualTo
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from backfill import Job
 from backfill.errors import JobFileError, SourceError
 from backfill.events import SourceOptions, open_source
+from backfill.iceberg.catalog import open_catalog
 from tests.execution.world import at
 from tests.lake import lake, options
 from tests.store import iceberg_spark
@@ -200,7 +201,7 @@ def test_a_table_of_a_rest_catalog(
     spark: SparkSession, tmp_path: Path, reach: Callable[[str], None]
 ) -> None:
     reach("rest")
-    catalog = load_catalog("rest")
+    catalog = open_catalog("rest", {}, field="catalog")
     catalog.create_namespace(tmp_path.name)
     table = catalog.create_table((tmp_path.name, "events"), EVENTS)
     job_file = tmp_path / "job.yaml"
