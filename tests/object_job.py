@@ -1,12 +1,14 @@
 """A job from its first run to its clean-up, as a program: on a disk and in an object store alike.
 
-`python -m tests.object_job JOB LATE JOB...` prints what it makes as JSON; the last jobs only run.
-Beside JOB is the same with a retention.
+`python -m tests.object_job JOBS LATE` prints what jobs make as JSON. JOBS, as JSON, has the paths
+of job files by what is to be done with them: `life`, `youth` over Spark Connect, or `first`. In the
+folder `retaining` beside them is each with a retention.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ from pyspark.sql import functions as F
 
 from backfill.job import Job
 from backfill.spark import session
+from tests.objects import free_port
 
 
-def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
-    """What the steps give, and what is in the tables at the end."""
+def youth(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
+    """What the first steps give, and what is in the tables then."""
     found: dict[str, Any] = {"first": _counts(job.run(spark))}
     found["planned"] = _planned(job, spark, recompute=True, late=late)
     merged = job.recompute(spark, late=late)
@@ -29,6 +32,13 @@ def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     found["changes"] = job.changes("sessions", None, spark).count()
     found["planned date"] = _planned(job, spark, date="2026-01-11")
     found["date"] = _counts(job.run(spark, date="2026-01-11"))
+    found["young"] = _rows(job)
+    return found
+
+
+def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
+    """What all steps give, and what is in the tables at the end."""
+    found = youth(job, spark, late)
     found["valid"] = [(str(each.check), each.success) for each in job.validate(spark=spark)]
     assert all(success for _, success in found["valid"])
     assert found["valid"]
@@ -41,8 +51,7 @@ def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     found["history"] = [each["kind"] for each in job.history()]
     for name in job.spec.windows:
         assert job.table(name, spark).count() > 0
-        rows = job.store.dataset(name).to_table().to_pylist()
-        found[name] = sorted(str(sorted(each.items())) for each in rows)
+    found["old"] = _rows(job)
     found["looked_up"] = job.fetch("sessions", {"user": "u2"}).num_rows
     found["page"] = job.docs().exists()
     retaining = Job.load(_retaining(job))
@@ -54,7 +63,7 @@ def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
 
 
 def _retaining(job: Job) -> Path:
-    return job.spec.path.with_name("retaining.yaml")
+    return job.spec.path.parent / "retaining" / job.spec.path.name
 
 
 def _planned(job: Job, spark: SparkSession, **selection: Any) -> list[str]:
@@ -74,15 +83,56 @@ def _reconciled(job: Job, spark: SparkSession, streamed: str) -> dict[str, Any]:
     return {"matched": result.matched, "causes": result.causes}
 
 
+def _rows(job: Job) -> dict[str, list[str]]:
+    found = {}
+    for name in job.spec.windows:
+        rows = job.store.dataset(name).to_table().to_pylist()
+        found[name] = sorted(str(sorted(each.items())) for each in rows)
+    return found
+
+
 def _counts(result: Any) -> dict[str, Any]:
     windows = {name: (each.rows, each.events) for name, each in result.windows.items()}
     return {"read": result.read, "accepted": result.accepted, "windows": windows}
 
 
-if __name__ == "__main__":
-    loaded = Job.load(sys.argv[1])
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"}
-    started = session(conf=conf, paths=loaded.spec.paths)
-    made = life(loaded, started, sys.argv[2])
-    made["others"] = [_counts(Job.load(each).run(started)) for each in sys.argv[3:]]
+def _over_connect(jobs: list[str], late: str, address: str) -> Any:
+    """Youths in another process, which has no Spark, nor the jars; and says nothing."""
+    program = [sys.executable, "-W", "error::UserWarning", "-m", __spec__.name]
+    command = [*program, json.dumps({"youth": jobs}), late, address]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)["youth"]
+
+
+def main(of_text: str, late: str, address: str | None = None) -> None:
+    """Does what is to be done with the jobs.
+
+    Args:
+        of_text: their paths.
+        late: the path of late events.
+        address: of a Spark to connect to; None: one in this process, which others connect to.
+    """
+    jobs: dict[str, list[str]] = json.loads(of_text)
+    if address is not None:
+        spark = session(remote=address)
+        print(json.dumps({"youth": [youth(Job.load(each), spark, late) for each in jobs["youth"]]}))
+        return
+    port = free_port()
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.master": "local[2]",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    spark = session(conf=conf, paths=[late])
+    made: dict[str, Any] = {
+        "life": [life(Job.load(each), spark, late) for each in jobs["life"]],
+        "youth": _over_connect(jobs["youth"], late, f"sc://127.0.0.1:{port}"),
+        "first": [_counts(Job.load(each).run(spark)) for each in jobs["first"]],
+    }
     print(json.dumps(made))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -97,7 +97,7 @@ def _kill(world: World, kills: int, seconds: float, signs: tuple[str, ...]) -> N
         late = [Event("a", at(number % 4, 1 + number % 22), number), Event(None, at(1), number)]
         world.write(f"late{number}", late)
         sign = signs[number % len(signs)]
-        ended, _ = _victim(world, [1], sign, chance.uniform(0, seconds / 10 if sign else seconds))
+        ended, _ = _victim(world, [1], sign, chance.uniform(0, seconds / 20 if sign else seconds))
         killed += not ended
         for name in world.windows:
             _check_readable(world, name)

@@ -53,23 +53,31 @@ def _write(folder: Folder, path: str, numbers: range) -> None:
 
 
 def _prepare(root: str, home: Path, tables: str = "") -> Path:
+    """The job, and its events."""
     folder = folder_at(root)
     _write(folder, "events/a.parquet", range(200))
     _write(folder, "events/b c+d.parquet", range(190, 300))
     _write(folder, "late/x.parquet", range(300, 330))
     home.mkdir()
-    source = f"path: {root}/events, format: parquet"
-    job = JOB.format(source=source, tables=tables or f"path: {root}/out")
-    (home / "job.yaml").write_text(job)
-    (home / "retaining.yaml").write_text(f"{job}retention: 2d\n")
-    return home / "job.yaml"
+    return _job(home, "job", _files(root), tables or f"path: {root}/out")
 
 
-def _in_tables(root: str, home: Path, environment: dict[str, str]) -> list[Path]:
-    """Jobs whose events are those of the first run.
+def _files(root: str) -> str:
+    return f"path: {root}/events, format: parquet"
 
-    They are in a Delta and in an Iceberg table; and in files, with tables in Glue.
-    """
+
+def _job(home: Path, name: str, source: str, tables: str) -> Path:
+    """A job file, and one with a retention in a folder beside it."""
+    path = home / f"{name}.yaml"
+    path.write_text(JOB.format(source=source, tables=tables))
+    retaining = home / "retaining" / path.name
+    retaining.parent.mkdir(exist_ok=True)
+    retaining.write_text(f"{path.read_text()}retention: 2d\n")
+    return path
+
+
+def _in_tables(root: str, home: Path, environment: dict[str, str]) -> dict[str, list[str]]:
+    """Further jobs, by what is to be done: with events or tables in tables of other kinds."""
     bucket = folder_at(root)
     files = [bucket.path(f"events/{each}.parquet") for each in ("a", "b c+d")]
     events = ds.dataset(files, filesystem=bucket.filesystem).to_table()
@@ -78,20 +86,23 @@ def _in_tables(root: str, home: Path, environment: dict[str, str]) -> list[Path]
     catalog = load_catalog("lake", **options, **{"s3.endpoint": environment["AWS_ENDPOINT_URL"]})
     catalog.create_namespace("raw")
     catalog.create_table("raw.events", events.schema).append(events)
-    sources = {
-        "delta": f"path: {root}/delta, format: delta",
-        "iceberg": f"catalog: lake, format: iceberg, path: raw.events, options: {options}",
-    }
-    jobs = []
-    for name, source in sources.items():
-        path = home / f"{name}.yaml"
-        path.write_text(JOB.format(source=source, tables=f"path: {root}/of_{name}"))
-        jobs.append(path)
+    delta = f"path: {root}/delta, format: delta"
+    iceberg = f"catalog: lake, format: iceberg, path: raw.events, options: {options}"
+
+    def lake(schema: str) -> str:
+        return f"catalog: lake, schema: {schema}, path: {root}/{schema}, options: {options}"
+
     glue = {"type": "glue", "glue.endpoint": environment["AWS_ENDPOINT_URL"], "warehouse": root}
-    path = home / "glue.yaml"
-    tables = f"catalog: lake, schema: web, options: {glue}"
-    path.write_text(JOB.format(source=f"path: {root}/events, format: parquet", tables=tables))
-    return [*jobs, path]
+    jobs = {
+        "life": [_job(home, "lake", _files(root), lake("web"))],
+        "youth": [_job(home, "connect", _files(root), f"path: {root}/over_connect")],
+        "first": [
+            _job(home, "of_delta", delta, f"path: {root}/of_delta"),
+            _job(home, "of_iceberg", iceberg, lake("of_iceberg")),
+            _job(home, "in_glue", _files(root), f"catalog: glue, schema: web, options: {glue}"),
+        ],
+    }
+    return {name: [str(each) for each in paths] for name, paths in jobs.items()}
 
 
 @pytest.fixture(scope="module")
@@ -131,21 +142,24 @@ def test_in_an_object_store(
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         root = make_bucket(environment, "shop")
-        job = _prepare(root, tmp_path / "remote")
-        others = _in_tables(root, job.parent, environment)
-        arguments = [job, f"{root}/late", *others]
-        command = [sys.executable, "-m", "tests.object_job", *map(str, arguments)]
+        home = tmp_path / "remote"
+        job = _prepare(root, home)
+        jobs = _in_tables(root, home, environment)
+        jobs["life"].insert(0, str(job))
+        command = [sys.executable, "-m", "tests.object_job", json.dumps(jobs), f"{root}/late"]
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr[-5000:]
         found = json.loads(done.stdout.splitlines()[-1])
-        for name, value in expected.items():
-            assert found[name] == value, name
-        assert found["others"] == [found["first"]] * len(others)
+        for each in (*found["life"], *found["youth"]):
+            for name, value in each.items():
+                assert value == expected[name], name
+        assert all(each.keys() == expected.keys() for each in found["life"])
+        assert found["first"] == [expected["first"]] * len(jobs["first"])
         bucket = folder_at(root)
         left = {each: bucket.read(each) for each in bucket.files()}
-    pages = [each.read_bytes() for each in job.parent.rglob("*") if each.is_file()]
-    assert any(each.startswith("out/sessions/_delta_log/") for each in left)
-    assert any(each.startswith("out/_quality/") for each in left)
+    pages = [each.read_bytes() for each in home.rglob("*") if each.is_file()]
+    for folder in ("out/sessions/_delta_log/", "out/_quality/", "web/_quality/", "lake/web"):
+        assert any(each.startswith(folder) for each in left), folder
     assert not [each for each in left if "_staging/" in each or "_temporary" in each]
     everything = [done.stdout.encode(), done.stderr.encode(), *left.values(), *pages]
     assert not [each for each in everything if SECRET.encode() in each]
