@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -42,10 +42,9 @@ def served(warehouse: Path) -> Iterator[str]:
         server = thrift.server.TThreadPoolServer(arguments)
 
         def serve() -> None:
-            try:
+            # The JVM ends while it serves.
+            with suppress(Py4JError):
                 server.serve()
-            except Py4JError:
-                "The JVM is ended where the server goes on."
 
         Thread(target=serve, daemon=True).start()
         yield f"thrift://127.0.0.1:{socket.getServerSocket().getLocalPort()}"

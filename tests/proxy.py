@@ -88,8 +88,9 @@ class _Connection(socketserver.BaseRequestHandler):
         head = f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(answer)}\r\n"
         self.request.sendall(f"{head}Connection: close\r\n\r\n".encode() + answer)
         self.request.shutdown(socket.SHUT_WR)
+        # Where something of the request is left unread, the answer does not get through.
         while self.request.recv(1 << 16):
-            "What else of the request is under way."
+            continue
 
 
 @contextmanager
