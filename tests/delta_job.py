@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import BackfillError
 from backfill.job import Job
 from backfill.spark import session
-from tests.jars import DELTA_CONF
+from tests.spark_sql import DELTA_CONF
 
 TABLE = "spark_catalog.web.sessions"
 
@@ -76,7 +76,6 @@ if __name__ == "__main__":
         **DELTA_CONF,
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "1",
-        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.warehouse.dir": f"{place}/warehouse",
     }
     print(json.dumps(life(place, session(conf=conf))))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import SetupError
 from backfill.job import Job
-from tests.jars import DELTA, SPARK, run_module
+from tests.spark_sql import DELTA, DELTA_EXCLUDES, ICEBERG, SPARK, run_module, with_jars
 
 JOB = """\
 source: {path: events, format: csv, schema: "user string, at string"}
@@ -47,11 +46,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.skipif(
-    not pyspark.__version__.startswith(f"{SPARK}."), reason=f"{DELTA} is for pyspark {SPARK}"
-)
+@with_jars
 def test_both_write_the_same_tables(folder: Path) -> None:
-    found = json.loads(run_module("tests.delta_job", folder))
+    found = json.loads(run_module("tests.delta_job", str(folder)))
     assert sorted(found["tables"]) == ["hourly", "quarantine", "sessions"]
     for rows in (*found["first"].values(), *(found[each] for each in ("late", "purged", "again"))):
         assert rows["ours"] == rows["theirs"]
@@ -83,3 +80,10 @@ def test_a_spark_without_delta_lake_is_refused_first(spark: SparkSession, folder
     with pytest.raises(SetupError, match=r"tables\.format: this Spark does not have Delta Lake"):
         Job.load(folder / "job.yaml").run(spark)
     assert not (folder / "my out").exists()
+
+
+def test_the_documentation_has_the_versions() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "catalogs.md").read_text()
+    for each in (DELTA, DELTA_EXCLUDES, f"pyspark {SPARK}", f"({ICEBERG.rpartition(':')[2]}, on"):
+        assert each in text, each
+    assert f"Delta Lake {DELTA.rpartition(':')[2]}, on pyspark {SPARK}" in text

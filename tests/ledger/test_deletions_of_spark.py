@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,13 +11,9 @@ from backfill.errors import SourceError
 from backfill.events import SourceOptions, open_source
 from tests.lake import lake, options
 from tests.rebuilt import caught_up, job_of, same_as_rebuilt
+from tests.spark_sql import delta, iceberg, with_jars
 
-pytestmark = [
-    pytest.mark.usefixtures("interpreted"),
-    pytest.mark.skipif(
-        not pyspark.__version__.startswith("4.1."), reason="the jars are for pyspark 4.1"
-    ),
-]
+pytestmark = [pytest.mark.usefixtures("interpreted"), with_jars]
 
 COLUMNS = "user string, at timestamp, value bigint"
 #: Twenty events on as many hours, of three users, in a file for each partition.
@@ -45,15 +37,6 @@ def filled(create: str, table: str) -> list[str]:
     return [create, *(INSERT.format(table, day, day * 20) for day in (1, 3))]
 
 
-def run(module: str, *arguments: str) -> list[list[str]]:
-    """What a Spark of its own prints for each statement."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-    call = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [sorted(each.strip("\n").split("\n")) for each in done.stdout.split("--\n")[:-1]]
-
-
 def read(spark: SparkSession, source: SourceOptions) -> list[str]:
     rows = open_source(spark, source).frame.selectExpr("user", "unix_micros(at)", "value")
     return sorted("|".join(map(str, row)) for row in rows.collect())
@@ -65,11 +48,9 @@ def deleted(spark: SparkSession, source: SourceOptions) -> int:
 
 
 def test_delta(spark: SparkSession, tmp_path: Path) -> None:
-    module = "tests.store.delta_spark"
     whole, parted = (f"delta.`{tmp_path}/{name}`" for name in ("whole", "parted"))
     how = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    run(
-        module,
+    delta(
         *filled(f"CREATE TABLE {whole} ({COLUMNS}) USING delta {how}", whole),
         *filled(
             f"CREATE TABLE {parted} ({COLUMNS}) USING delta PARTITIONED BY (user) {how}", parted
@@ -82,23 +63,23 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     job = job_of(tmp_path, source)
     job.run(spark)
     changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
-    *_, first, second = run(module, *changes, READ.format(whole), READ.format(parted))
+    *_, first, second = delta(*changes, READ.format(whole), READ.format(parted))
     assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
-    assert read(spark, of_whole) == first
-    assert read(spark, of_parted) == second
+    assert read(spark, of_whole) == sorted(first)
+    assert read(spark, of_parted) == sorted(second)
     caught_up(job, spark)
     same_as_rebuilt(job, spark, source)
     # Purged and compacted, and then deleted of: the files are known, and have changed.
     before = open_source(spark, of_parted).snapshot
     assert before.version is not None
     tended = [f"REORG TABLE {parted} APPLY (PURGE)", f"OPTIMIZE {parted}", LATER.format(parted)]
-    *_, third = run(module, *tended, READ.format(parted))
+    *_, third = delta(*tended, READ.format(parted))
     after = open_source(spark, of_parted)
     assert after.rewrites(before.version)
     assert not {e.path for e in before.inputs} & {
         e.path for e in after.snapshot.inputs if e.deletions
     }
-    assert read(spark, of_parted) == third
+    assert read(spark, of_parted) == sorted(third)
     with pytest.raises(SourceError, match="has changed"):
         job.recompute(spark)
     caught_up(job, spark)
@@ -107,15 +88,14 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
     lake(tmp_path / "lake").catalog.create_namespace("raw")
-    module, folder = ("tests.store.iceberg_spark", str(tmp_path / "lake"))
+    folder = tmp_path / "lake"
     whole, parted = "lake.raw.whole", "lake.raw.parted"
     modes = ", ".join(
         f"'write.{each}.mode' = 'merge-on-read'" for each in ("delete", "update", "merge")
     )
     # Deletions of all files of a partition in one file, and a file of them for each file.
     how = "TBLPROPERTIES ('format-version' = '2', 'write.delete.granularity' = '{}', " + modes + ")"
-    run(
-        module,
+    iceberg(
         folder,
         *filled(f"CREATE TABLE {whole} ({COLUMNS}) {how.format('partition')}", whole),
         *filled(
@@ -132,22 +112,22 @@ def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
     job = job_of(tmp_path, source)
     job.run(spark)
     changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
-    *_, first, second = run(module, folder, *changes, READ.format(whole), READ.format(parted))
+    *_, first, second = iceberg(folder, *changes, READ.format(whole), READ.format(parted))
     assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
-    assert read(spark, of_whole) == first
-    assert read(spark, of_parted) == second
+    assert read(spark, of_whole) == sorted(first)
+    assert read(spark, of_parted) == sorted(second)
     caught_up(job, spark)
     same_as_rebuilt(job, spark, source)
     # The same deletions in other files are no change.
     before = open_source(spark, of_parted).snapshot
     call = "CALL lake.system.rewrite_{} options => map('rewrite-all', 'true'))"
-    run(module, folder, call.format("position_delete_files(table => 'raw.parted',"))
+    iceberg(folder, call.format("position_delete_files(table => 'raw.parted',"))
     assert open_source(spark, of_parted).snapshot.inputs == before.inputs
     assert job.recompute(spark) is None
     # Applied, they are in files that replace the old ones; nobody knows which rows are counted.
     applied = call.format("data_files(table => 'raw.parted',")
-    *_, third = run(module, folder, applied, LATER.format(parted), READ.format(parted))
-    assert read(spark, of_parted) == third
+    *_, third = iceberg(folder, applied, LATER.format(parted), READ.format(parted))
+    assert read(spark, of_parted) == sorted(third)
     with pytest.raises(SourceError, match="is missing"):
         job.recompute(spark)
     caught_up(job, spark)

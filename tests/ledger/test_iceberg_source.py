@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyspark
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo, NotEqualTo
@@ -30,7 +26,7 @@ from backfill.events import SourceOptions, open_source
 from backfill.iceberg.catalog import open_catalog
 from tests.execution.world import at
 from tests.lake import lake, options
-from tests.store import iceberg_spark
+from tests.spark_sql import iceberg, with_jars
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -370,22 +366,11 @@ APPLIED = (
 )
 
 
-@pytest.mark.skipif(
-    not pyspark.__version__.startswith("4.1"),
-    reason=f"{iceberg_spark.PACKAGES} is for pyspark 4.1",
-)
+@with_jars
 def test_tables_of_sparks_own_iceberg(
     spark: SparkSession, tmp_path: Path, catalog: Catalog
 ) -> None:
-    command = [sys.executable, "-m", "tests.store.iceberg_spark", str(tmp_path / "lake")]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-
-    def run(*statements: str) -> None:
-        call = [*command, *statements]
-        done = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-
-    run(*TENDED)
+    iceberg(tmp_path / "lake", *TENDED)
     opened = open_source(spark, source(tmp_path, "raw.tended"))
     found = opened.frame.selectExpr("user", "unix_micros(at)").collect()
     assert sorted(map(tuple, found)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
@@ -396,7 +381,7 @@ def test_tables_of_sparks_own_iceberg(
     )
     beside = open_source(spark, source(tmp_path, "raw.beside"))
     assert [row.user for row in beside.frame.collect()] == ["b"]
-    run(*APPLIED)
+    iceberg(tmp_path / "lake", *APPLIED)
     applied = open_source(spark, source(tmp_path, "raw.beside"))
     assert [row.user for row in applied.frame.collect()] == ["b"]
     assert applied.rewrites(0) == ()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.expressions import EqualTo
@@ -28,8 +25,8 @@ from backfill.errors import TableError
 from backfill.store import Cleaned, StagedFile, look_up
 from backfill.store.iceberg.store import IcebergStore
 from tests.lake import SERVED, lake, options, store_in
+from tests.spark_sql import iceberg, with_jars
 from tests.store.by_hand import by_hand, content, day, publish_to
-from tests.store.iceberg_spark import PACKAGES
 from tests.tables import commits_of, files_of, folder_of, paths_of, record_of, rows_of, version_of
 
 Windows = Callable[..., DataFrame]
@@ -483,9 +480,7 @@ TENDED = (
 )
 
 
-@pytest.mark.skipif(
-    not pyspark.__version__.startswith("4.1."), reason=f"{PACKAGES} is for pyspark 4.1"
-)
+@with_jars
 def test_sparks_own_iceberg_tends_the_table(
     store: IcebergStore, spark: SparkSession, windows: Windows, tmp_path: Path
 ) -> None:
@@ -500,16 +495,7 @@ def test_sparks_own_iceberg_tends_the_table(
     orphan.write_bytes(b"")
     for path in folder.rglob("*"):
         os.utime(path, (0, 0))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.store.iceberg_spark", tmp_path / "lake", *TENDED],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    first, _, _, operations, orphans, *_ = (each.split() for each in done.stdout.split("--"))
+    first, _, _, operations, orphans, *_ = iceberg(tmp_path / "lake", *TENDED)
     assert [each.rpartition("/")[2] for each in orphans] == ["orphan.parquet"]
     assert not orphan.exists()
     assert (folder / "_record" / "r1.json").exists()
@@ -519,15 +505,7 @@ def test_sparks_own_iceberg_tends_the_table(
     with pytest.raises(TableError, match="another writer has deleted rows without writing") as told:
         files_of(store, "beside")
     [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
-    compacted = "CALL lake." + call.replace("…", "'web.beside'")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.store.iceberg_spark", tmp_path / "lake", compacted],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    iceberg(tmp_path / "lake", "CALL lake." + call.replace("…", "'web.beside'"))
     assert rows_of(store, spark, "beside").count() == 2
     # A run that began before: the compaction is not in its way, the deletion on its date is.
     staged = by_hand(store, "r2", DAYS[0])

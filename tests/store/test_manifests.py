@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestFile
 
 from backfill.store.iceberg.store import IcebergStore
 from tests.lake import lake
+from tests.spark_sql import iceberg, with_jars
 from tests.store.by_hand import by_hand, content, day, publish_to
-from tests.store.iceberg_spark import PACKAGES
 from tests.tables import record_of
 
 MOST = 5
@@ -128,9 +124,7 @@ def test_threads_do_not_mix_them_up(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert content(store) == [f"r0 {_day(0)}", f"r3 {_day(3)}"]
 
 
-@pytest.mark.skipif(
-    not pyspark.__version__.startswith("4.1."), reason=f"{PACKAGES} is for pyspark 4.1"
-)
+@with_jars
 def test_spark_reads_them(folder: Path) -> None:
     store = lake(folder)
     for number in range(1, 9):
@@ -142,15 +136,7 @@ def test_spark_reads_them(folder: Path) -> None:
         "SELECT count(*) FROM lake.web.sessions.manifests WHERE existing_data_files_count > 2",
         "CALL lake.system.rewrite_manifests('web.sessions')",
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.store.iceberg_spark", folder, *statements],
-        env={k: v for k, v in os.environ.items() if not k.startswith("SPARK_")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    now, then, joined, *_ = (each.split() for each in done.stdout.split("--"))
+    now, then, joined, *_ = iceberg(folder, *statements)
     assert now == [f"r{min(each + 1, 8)}|{_day(each)}" for each in range(9)]
     assert then == ["r1", "r2", "r2"]
     assert joined == ["1"]
