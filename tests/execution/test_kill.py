@@ -24,8 +24,9 @@ from tests.tables import files_of, version_of
 
 #: More of them: BACKFILL_KILLS=200.
 KILLS = int(os.environ.get("BACKFILL_KILLS", "0"))
-#: What a kill waits for, by turns: that work begins, a staged file, a commit to one of the tables.
-SIGNS = ("", "/_staging/", "/_delta_log/")
+#: What a kill waits for, by turns: that work begins, a staged file, a commit to one of the tables;
+#: and within which share of a run's time it comes then.
+SIGNS = {"": 1.0, "/_staging/": 0.1, "/_delta_log/": 0.01}
 
 
 @pytest.mark.slow
@@ -36,7 +37,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
     _write_more(world)
     _, seconds = _victim(world, [1])
     kills = KILLS or 8
-    _kill(world, kills, seconds, ("",))
+    _kill(world, kills, seconds, [""])
     world.check()
     for name in world.windows:
         assert world.job.table(name, spark).count() == len(world.rows(name))
@@ -62,7 +63,7 @@ def test_killed_runs_leave_no_trace_in_an_object_store(
         _write_more(world)
         _, seconds = _victim(world, [0, 1])
         kills = KILLS or 3
-        _kill(world, kills, seconds, SIGNS)
+        _kill(world, kills, seconds, list(SIGNS))
         world.check()
         assert len(world.rows("quarantine")) == 1 + kills
         store = world.job.store
@@ -88,7 +89,7 @@ def _write_more(world: World) -> None:
     world.write("bad", [Event(None, at(1, 5), 1), Event("b", at(2, 0, 10), 1)])
 
 
-def _kill(world: World, kills: int, seconds: float, signs: tuple[str, ...]) -> None:
+def _kill(world: World, kills: int, seconds: float, signs: list[str]) -> None:
     """Kills so many runs, of some seconds each, and reruns the last one."""
     chance = random.Random(7)
     killed = 0
@@ -97,7 +98,7 @@ def _kill(world: World, kills: int, seconds: float, signs: tuple[str, ...]) -> N
         late = [Event("a", at(number % 4, 1 + number % 22), number), Event(None, at(1), number)]
         world.write(f"late{number}", late)
         sign = signs[number % len(signs)]
-        ended, _ = _victim(world, [1], sign, chance.uniform(0, seconds / 20 if sign else seconds))
+        ended, _ = _victim(world, [1], sign, chance.uniform(0, SIGNS[sign] * seconds))
         killed += not ended
         for name in world.windows:
             _check_readable(world, name)
