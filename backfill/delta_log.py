@@ -1,4 +1,7 @@
-"""The commits of a Delta log as text: one JSON action a line (the Delta protocol, "Actions")."""
+"""Delta logs: commits as text, one JSON action a line, and what a table asks of its readers.
+
+Source: the Delta protocol, "Actions" and "Table Features".
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from deltalake import DeltaTable
+
+#: The feature by which rows are deleted beside their files.
+DELETIONS = "deletionVectors"
+
 #: The folder of the log in that of the table.
 LOG = "_delta_log"
 
+# What changes nothing about how a live file is read.
+_HARMLESS = frozenset({"timestampNtz", "v2Checkpoint"})
+# An old protocol has this one without naming it, and a new one can name it without a use.
+_RENAMED = "columnMapping"
 _KIND = re.compile(r'\s*\{\s*"(\w+)"')
 
 
@@ -37,3 +49,11 @@ def actions(lines: Iterable[str], kinds: Collection[str]) -> Iterator[tuple[str,
         # Only what is asked for is parsed: a big run's commit has thousands of files.
         if kind[1] in kinds:
             yield kind[1], json.loads(line)[kind[1]]
+
+
+def reader_features(table: DeltaTable) -> set[str]:
+    """The features of a table that change what its files say, by the protocol's names."""
+    found = set(table.protocol().reader_features or ()) - _HARMLESS - {_RENAMED}
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        found.add(_RENAMED)
+    return found

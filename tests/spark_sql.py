@@ -22,7 +22,7 @@ SPARK = "4.1"
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
 #: Of what Delta Lake names, Spark has these, which are large.
-DELTA_EXCLUDES = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
+DELTA_EXCLUDES = "org.apache.hadoop:*,com.github.luben:*"
 
 #: What gives a session Delta Lake's tables.
 DELTA_CONF = {

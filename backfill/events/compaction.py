@@ -33,8 +33,8 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
         is not one of them, nor one that rewrote a file of which rows were deleted since `since`.
 
     Raises:
-        SourceError: the log has not every commit of the range any more (Delta keeps them for 30
-            days, unless the table says otherwise), or `since` is newer than `until`.
+        SourceError: the log no longer has every commit of the range (Delta keeps them for 30 days,
+            unless the table says otherwise), or `since` is newer than `until`.
     """
     if since > until:
         raise SourceError(
@@ -76,7 +76,7 @@ class _Commit:
 
     Attributes:
         rewrite: what it did to files, if it changed no data.
-        deleted_of: files that it gave other deletion vectors.
+        deleted_of: files that it may have given other deletion vectors.
     """
 
     rewrite: Rewrite | None
@@ -95,6 +95,9 @@ def _commit(files: PyFileSystem, root: str, version: int) -> _Commit:
     # A file with other deletions is removed as it was, and added as it is.
     stay = added.keys() & removed.keys()
     deleted_of = {path for path in stay if added[path] != removed[path]}
+    if changed:
+        # A restored file may have had other deletions when it was counted.
+        deleted_of |= added.keys()
     new = added.keys() - stay
     deletes = any(added[path] is not None for path in new)
     rewrite = Rewrite(version, frozenset(new), frozenset(removed.keys() - stay))

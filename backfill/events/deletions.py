@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -35,10 +36,13 @@ _ROWS = 1 << 40
 
 @dataclass(frozen=True)
 class Scope:
-    """Of a file of rows, what deletions by values go by; of a file of these, which rows it reaches.
+    """When and where a file was added, by which Iceberg says what deletions by values apply to.
+
+    A file that names deleted rows by their values reaches the rows that were added before it, in
+    its partition or in all of them.
 
     Attributes:
-        sequence: when it was added. Rows are reached that were added before.
+        sequence: when it was added: larger is later.
         partition: a number for each; None of deletions in every partition.
     """
 
@@ -94,21 +98,48 @@ class Deletions:
 
         Which rows have the values of deletions is not looked at: all files count that they reach.
         """
-        named: dict[Scope | None, list[str]] = {}
+        reaching = _Reaching(self.equality)
         found = {}
         for path in paths:
-            scope = self.scopes.get(path)
-            if scope not in named:
-                named[scope] = sorted(
-                    file.path for each in self.reaching([path]) for file in each.files
-                )
-            if path in self.places or named[scope]:
+            named = reaching.digest(self.scopes[path]) if path in self.scopes else b""
+            if path in self.places or named:
                 places = self.places.get(path, np.empty(0, np.int64))
-                text = "\n".join(named[scope]).encode()
                 hashed = hashlib.blake2b(places.astype("<i8").tobytes(), digest_size=16)
-                hashed.update(len(places).to_bytes(8, "little") + text)
+                hashed.update(len(places).to_bytes(8, "little") + named)
                 found[path] = hashed.hexdigest()
         return found
+
+
+class _Reaching:
+    """Which files of deletions by values reach a file of rows, as a digest of their paths.
+
+    Each digest is made from that of the files that were added later, so that many files cost no
+    more than to sort them.
+    """
+
+    def __init__(self, equality: Iterable[Equality]) -> None:
+        self._files: dict[int | None, list[tuple[int, str]]] = {}
+        for each in equality:
+            for file, scope in each.files.items():
+                self._files.setdefault(scope.partition, []).append((scope.sequence, file.path))
+        self._digests: dict[int | None, tuple[list[int], list[bytes]]] = {}
+
+    def digest(self, rows: Scope) -> bytes:
+        """Of the files that reach rows of this scope; empty if there are none."""
+        if rows.partition not in self._digests:
+            self._digests[rows.partition] = self._of(rows.partition)
+        until, digests = self._digests[rows.partition]
+        reached = bisect_left(until, -rows.sequence)
+        return digests[reached - 1] if reached else b""
+
+    def _of(self, partition: int | None) -> tuple[list[int], list[bytes]]:
+        """For each file, latest first, when it was added, negative, and the digest down to it."""
+        files = sorted([*self._files.get(None, ()), *self._files.get(partition, ())], reverse=True)
+        digest, digests = b"", []
+        for _, path in files:
+            digest = hashlib.blake2b(digest + path.encode(), digest_size=16).digest()
+            digests.append(digest)
+        return [-sequence for sequence, _ in files], digests
 
 
 def table_rows(
@@ -164,9 +195,10 @@ def _with_places(
     scopes = [deletions.scopes.get(each, Scope(0, None)) for each in paths]
     found = found.join(_by_path(rows.sparkSession, paths, scopes, _FILE), SOURCE, "left")
     # A row of a file that is not known would not be deleted, and nobody would notice.
-    unknown = F.raise_error(F.concat(F.lit("rows of another file: "), F.col(SOURCE)))
-    number = F.coalesce(F.col(_FILE)["number"], unknown)
-    return found.withColumn(_PLACE, number * F.lit(_ROWS) + F.col(_PLACE))
+    unknown = F.raise_error(F.concat(F.lit("source: rows of a file that is not known: "), SOURCE))
+    known = F.when(F.col(_FILE).isNull(), unknown).otherwise(F.col(_FILE))
+    found = found.withColumn(_FILE, known)
+    return found.withColumn(_PLACE, F.col(_FILE)["number"] * F.lit(_ROWS) + F.col(_PLACE))
 
 
 def _places(deletions: Deletions, paths: Sequence[str]) -> Places:

@@ -20,16 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
 from backfill.columns import column
+from backfill.delta_log import DELETIONS, reader_features
 from backfill.errors import SourceError
 from backfill.events.deletions import Deletions, Places, table_rows
 from backfill.events.files import for_spark, local_path
 from backfill.events.model import InputFile, Statistics
 from backfill.folders import delta_options
 from backfill.printable import shown
-
-_DELETIONS = "deletionVectors"
-# Reader features that are applied, or change nothing about how a live file is read.
-_KNOWN = frozenset({_DELETIONS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 
 
 @dataclass(frozen=True)
@@ -69,25 +66,21 @@ def open_delta(path: str) -> DeltaFiles:
     root = table_root(path)
     try:
         table = DeltaTable(root, storage_options=delta_options())
-        protocol, metadata = table.protocol(), table.metadata()
-        features = set(protocol.reader_features or ()) - _KNOWN - {"columnMapping"}
-        if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
-            features.add("columnMapping")
-        if not features:
+        metadata, features = table.metadata(), reader_features(table)
+        unknown = features - {DELETIONS}
+        if not unknown:
             actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
             schema = StructType.fromJson(json.loads(table.schema().to_json()))
-            deleted = (
-                _deleted(table, root) if _DELETIONS in (protocol.reader_features or ()) else {}
-            )
+            deleted = _deleted(table, root) if DELETIONS in features else {}
     except (DeltaError, OSError) as error:
         raise SourceError(
             f"there is no Delta table that can be read: {reason(error)}",
             field="source.path",
             value=shown(path),
         ) from error
-    if features:
+    if unknown:
         raise SourceError(
-            f"the Delta table has features that are not applied: {', '.join(sorted(features))}",
+            f"the Delta table has features that are not applied: {', '.join(sorted(unknown))}",
             field="source.path",
             value=shown(path),
             way_out="Rewrite it without them, then drop the features",
@@ -110,9 +103,11 @@ def open_delta(path: str) -> DeltaFiles:
         statistics[full] = _statistics(action)
     if digests:
         raise SourceError(
-            "the Delta table deletes rows of a file that is not found among its files",
+            "the Delta table deletes rows of a file that is not found among its files: "
+            + shown(next(iter(digests))),
             field="source.path",
-            value=shown(next(iter(digests))),
+            value=shown(path),
+            way_out="In Spark, REORG TABLE ... APPLY (PURGE) writes the files again",
         )
     ordered = tuple(sorted(files, key=lambda file: file.path))
     return DeltaFiles(table.version(), ordered, schema, folders, statistics, repairs, deletions)

@@ -37,7 +37,8 @@ def deletions_of(table: Table, schema: StructType, entries: Sequence[ManifestEnt
         entries: of all files of a snapshot.
 
     Raises:
-        TableError: deletions can't be read, or are by values of columns that the table has not.
+        TableError: deletions can't be read, or are by values of columns that the table does not
+            have.
     """
     kinds: dict[DataFileContent, list[ManifestEntry]] = {each: [] for each in DataFileContent}
     for entry in entries:
@@ -45,9 +46,9 @@ def deletions_of(table: Table, schema: StructType, entries: Sequence[ManifestEnt
     by_place = kinds[DataFileContent.POSITION_DELETES]
     by_value = kinds[DataFileContent.EQUALITY_DELETES]
     for entry in (*by_place, *by_value):
-        format = entry.data_file.file_format
-        if format != FileFormat.PARQUET:
-            raise _problem(table, f"deletions are read from Parquet files, and one is {format}")
+        kind = entry.data_file.file_format
+        if kind != FileFormat.PARQUET:
+            raise _problem(table, f"deletions are read from Parquet files, and one is {kind}")
     rows = kinds[DataFileContent.DATA]
     places = _places(table, by_place, rows)
     if not by_value:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import unquote
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from backfill.columns import quoted
@@ -42,18 +42,12 @@ def check_entries(spec: JobSpec, spark: SparkSession) -> None:
     for name in _tables(spec):
         if "-" in name:
             raise TableError(
-                "can't be the name of a table in a catalog",
-                field=name,
+                "can't be the name of a table in a catalog, because of the -",
+                field=f"windows.{name}",
                 way_out="Use letters, digits and _",
             )
-        known = _described(spec, spark, name)
-        wanted = spec.tables / name
-        if known is None:
-            continue
-        if known.get("Provider", "").lower() != "delta":
-            raise _other(spec, name, "not a Delta table, but", known.get("Provider"))
-        if not _is_at(known.get("Location", ""), wanted):
-            raise _other(spec, name, f"not in {wanted}, but in", known.get("Location"))
+        with _failures(spec):
+            _has_entry(spec, spark, name)
 
 
 def register(context: Context) -> None:
@@ -69,17 +63,19 @@ def register(context: Context) -> None:
     if spec.entries is None:
         return
     for name in _tables(spec):
-        if context.store.open(name) is None or _described(spec, spark, name) is not None:
+        if context.store.open(name) is None:
             continue
-        context.progress(f"registering {_shown(spec, name)}")
-        with _failures(spec, f"the table is published in {spec.tables / name}; "):
+        with _failures(spec, f"what was computed is published in {spec.tables}, but "):
+            if _has_entry(spec, spark, name):
+                continue
+            context.progress(f"registering {_shown(spec, name)}")
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_schema(spec)}")
             try:
                 table = f"{_schema(spec)}.{quoted(name)}"
                 spark.catalog.createTable(table, (spec.tables / name).uri, "delta")
-            except AnalysisException as error:
-                # Another run has registered it at the same time.
-                if error.getCondition() != "TABLE_OR_VIEW_ALREADY_EXISTS":
+            except AnalysisException:
+                # Another run may have registered it at the same time.
+                if not _has_entry(spec, spark, name):
                     raise
 
 
@@ -92,7 +88,8 @@ def _check_delta(spec: JobSpec, spark: SparkSession) -> None:
     try:
         _ = spark.read.format("delta").load(spec.tables.uri).schema
     except Exception as error:
-        # Classic Spark raises Py4J's own exception, which has no condition.
+        # Classic Spark raises Py4J's own exception, which has no condition. Whatever else is wrong
+        # there says nothing about Delta Lake, and what a run writes there will show it.
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise SetupError(
                 "this Spark does not have Delta Lake, which it needs to register tables",
@@ -101,23 +98,26 @@ def _check_delta(spec: JobSpec, spark: SparkSession) -> None:
                 way_out="Start it with the jars, as docs/catalogs.md says, or leave out catalog, "
                 "schema and format: the tables in the folder need no jar",
             ) from None
-        if not isinstance(error, AnalysisException):
-            raise
 
 
-def _described(spec: JobSpec, spark: SparkSession, name: str) -> dict[str, str] | None:
-    """What the catalog says of a table; None if it does not have it."""
-    with _failures(spec):
-        try:
-            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_schema(spec)}.{quoted(name)}").collect()
-        except AnalysisException as error:
-            if error.getCondition() in _UNKNOWN:
-                return None
-            raise
-    # The table's columns come first, and can have these names.
+def _has_entry(spec: JobSpec, spark: SparkSession, name: str) -> bool:
+    """Whether the catalog has a table, which must be the job's."""
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_schema(spec)}.{quoted(name)}").collect()
+    except AnalysisException as error:
+        if error.getCondition() in _UNKNOWN:
+            return False
+        raise
+    # The table's columns come first, and can have any name.
     texts = [(row[0], row[1]) for row in rows]
     start = next((n for n, (text, _) in enumerate(texts) if text.startswith("# Detailed")), 0)
-    return dict(texts[start:])
+    known = dict(texts[start:])
+    wanted = spec.tables / name
+    if known.get("Provider", "").lower() != "delta":
+        raise _other(spec, name, "not a Delta table, but", known.get("Provider"))
+    if not _is_at(known.get("Location", ""), wanted):
+        raise _other(spec, name, f"not in {wanted}, but in", known.get("Location"))
+    return True
 
 
 def _schema(spec: JobSpec) -> str:
@@ -147,13 +147,17 @@ def _other(spec: JobSpec, name: str, what: str, found: str | None) -> BackfillEr
 
 @contextmanager
 def _failures(spec: JobSpec, before: str = "") -> Iterator[None]:
-    """Makes what the catalog fails with one line."""
+    """Makes one line of what the catalog fails with."""
     try:
         yield
-    except PySparkException as error:
+    except BackfillError:
+        raise
+    except Exception as error:
+        # Of a catalog's own libraries, classic Spark raises Py4J's exception.
         assert spec.entries is not None
         raise TableError(
-            f"{before}Spark's catalog fails: {first_line(error)}",
+            f"{before}the catalog fails: {shown(first_line(error))}",
             field="tables.catalog",
             value=spec.entries.catalog,
+            way_out="Configure it as Spark reads it: spark.sql.catalog.… by --spark",
         ) from error

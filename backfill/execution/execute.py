@@ -11,7 +11,7 @@ from operator import add
 
 from backfill.errors import BackfillError
 from backfill.events import spark_errors
-from backfill.execution.catalog_entries import check_entries
+from backfill.execution.catalog_entries import check_entries, register
 from backfill.execution.change import Computed
 from backfill.execution.full import compute_full
 from backfill.execution.late import compute_late
@@ -36,11 +36,17 @@ def execute(context: Context, plan: Plan, *, anyway: str | None = None) -> RunRe
         anyway: why to publish even what fails its checks.
 
     Raises:
-        BackfillError: there is one stage only, and it failed; or the tables can't be registered in
-            their catalog.
+        BackfillError: there is one stage only, and it failed; or the catalog in which the tables
+            are registered fails, before anything is done or after everything is published.
     """
-    began = time.monotonic()
     check_entries(context.spec, context.spark)
+    result = _execute(context, plan, anyway)
+    register(context)
+    return result
+
+
+def _execute(context: Context, plan: Plan, anyway: str | None) -> RunResult:
+    began = time.monotonic()
     ranges = [each for each in plan.stages if isinstance(each, RangeStage)]
     for stage in plan.stages:
         # One of these is all that there is.

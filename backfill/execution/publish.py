@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.errors import ColumnError, TableError
-from backfill.execution.catalog_entries import register
 from backfill.execution.change import Computed, TableChange
 from backfill.execution.gate import Gate
 from backfill.execution.run_result import Dropped, RunResult, WindowResult
@@ -52,8 +51,7 @@ def publish(
 
     Raises:
         ChecksFailed: a check failed; the staged files are kept as evidence.
-        TableError: another run came between; or the catalog fails that the tables are to be
-            registered in, after they were published.
+        TableError: another run came between.
     """
     checks: tuple[Outcome, ...] = ()
     if computed.counted is not None:
@@ -90,7 +88,6 @@ def publish(
         )
     # The quarantine last: whatever was counted before it, a rerun finds what it lacks.
     _publish_quarantine(context, computed, known)
-    register(context)
     found = {each.state.name: each for each in computed.tables}
     return RunResult(
         run_id=context.run_id,

@@ -60,8 +60,10 @@ def refused(error: Exception) -> bool:
     answer = getattr(error, "response", None)
     if not isinstance(answer, dict):
         return False
-    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return 400 <= int(status) < 500
+    about = answer.get("ResponseMetadata", {})
+    # What was sent again may have been done the first time.
+    again = int(about.get("RetryAttempts", 0)) > 0
+    return 400 <= int(about.get("HTTPStatusCode", 0)) < 500 and not again
 
 
 def without(text: str, settings: Mapping[str, str]) -> str:

@@ -67,8 +67,9 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
 
 def live_entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
     """The files of a snapshot, and those that delete rows of them."""
-    manifests = snapshot.manifests(table.io)
-    return [entry for each in manifests for entry in each.fetch_manifest_entry(table.io)]
+    live = [each for each in snapshot.manifests(table.io) if has_files(each)]
+    read = at_once(lambda each: each.fetch_manifest_entry(table.io), live)
+    return [entry for entries in read for entry in entries]
 
 
 def has_files(manifest: ManifestFile) -> bool:

@@ -1,30 +1,53 @@
-"""Which properties of its tables a job file can set."""
+"""Which properties of its tables a job file can set, and what values these can have."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from backfill.errors import JobFileError, did_you_mean
-from backfill.store.layout import CODECS, FILE_SIZES, size_in_bytes
+
+_WHOLE = re.compile(r"\d+"), "a whole number, such as 10"
+_FLAG = re.compile(r"true|false", re.IGNORECASE), "true or false"
+_BYTES = re.compile(r"[1-9]\d*"), "a number of bytes, such as 134217728"
+_SIZE = re.compile(r"[1-9]\d*[kmg]?b?", re.IGNORECASE), "a size, such as 128mb"
+_SPAN = re.compile(r"interval \d+ [a-z]+", re.IGNORECASE), "an interval, such as interval 30 days"
+_CODEC = (
+    re.compile(r"zstd|snappy|gzip|uncompressed", re.IGNORECASE),
+    ("zstd, snappy, gzip or uncompressed"),
+)
+_TEXT = re.compile(r"(?s).*"), ""
 
 #: Of Delta's own those that change nothing about how a table is read and committed to.
-_DELTA = (
-    "delta.autoOptimize.autoCompact",
-    "delta.autoOptimize.optimizeWrite",
-    "delta.checkpointInterval",
-    "delta.checkpointPolicy",
-    "delta.dataSkippingNumIndexedCols",
-    "delta.dataSkippingStatsColumns",
-    "delta.deletedFileRetentionDuration",
-    "delta.logRetentionDuration",
-    "delta.parquet.compression.codec",
-    "delta.setTransactionRetentionDuration",
-    "delta.targetFileSize",
-    "delta.tuneFileSizesForRewrites",
-)
+_DELTA = {
+    "delta.autoOptimize.autoCompact": _FLAG,
+    "delta.autoOptimize.optimizeWrite": _FLAG,
+    "delta.checkpointInterval": _WHOLE,
+    "delta.dataSkippingNumIndexedCols": _WHOLE,
+    "delta.dataSkippingStatsColumns": _TEXT,
+    "delta.deletedFileRetentionDuration": _SPAN,
+    "delta.logRetentionDuration": _SPAN,
+    "delta.parquet.compression.codec": _CODEC,
+    "delta.setTransactionRetentionDuration": _SPAN,
+    "delta.targetFileSize": _SIZE,
+    "delta.tuneFileSizesForRewrites": _FLAG,
+}
+#: Of Iceberg's those that a commit reads; it takes whatever else there is.
+_ICEBERG = {
+    "commit.manifest-merge.enabled": _FLAG,
+    "commit.manifest.min-count-to-merge": _WHOLE,
+    "commit.manifest.target-size-bytes": _BYTES,
+    "commit.num-retries": _WHOLE,
+    "commit.retry.num-retries": _WHOLE,
+    "history.expire.max-snapshot-age-ms": _WHOLE,
+    "history.expire.min-snapshots-to-keep": _WHOLE,
+    "write.metadata.delete-after-commit.enabled": _FLAG,
+    "write.metadata.previous-versions-max": _WHOLE,
+    "write.parquet.compression-codec": _CODEC,
+    "write.target-file-size-bytes": _BYTES,
+}
 #: Of Iceberg's those that runs rely on, by the beginnings of their names.
 _OURS = ("backfill.", "format-version", "schema.name-mapping.", "write.format.")
-_CODECS = ("zstd", "snappy", "gzip", "uncompressed")
 
 
 def check_properties(properties: Mapping[str, str], *, iceberg: bool) -> None:
@@ -37,24 +60,17 @@ def check_properties(properties: Mapping[str, str], *, iceberg: bool) -> None:
     Raises:
         JobFileError: one would break what a run does, or has a value that it can't have.
     """
+    known = _ICEBERG if iceberg else _DELTA
     for name, value in properties.items():
         field = f"properties.{name}"
         if iceberg and name.startswith(_OURS):
             raise JobFileError(
                 "can't be set, since runs rely on it", field=field, way_out="Leave it out"
             )
-        if not iceberg and name.startswith("delta.") and name not in _DELTA:
+        if not iceberg and name.startswith("delta.") and name not in known:
             raise JobFileError(
-                "can't be set by a job file", field=field, way_out=did_you_mean(name, _DELTA)
+                "can't be set by a job file", field=field, way_out=did_you_mean(name, known)
             )
-        if name in FILE_SIZES and not size_in_bytes(value):
-            raise JobFileError(
-                "must be a size", field=field, value=value, way_out="Write a size such as 134217728"
-            )
-        if name in CODECS and value.lower() not in _CODECS:
-            raise JobFileError(
-                "no such compression",
-                field=field,
-                value=value,
-                way_out=did_you_mean(value, _CODECS),
-            )
+        form, said = known.get(name, _TEXT)
+        if not form.fullmatch(value):
+            raise JobFileError(f"must be {said}", field=field, value=value)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: About how large a file is, for Delta and for Iceberg.
-FILE_SIZES = ("delta.targetFileSize", "write.target-file-size-bytes")
-#: How files are compressed.
-CODECS = ("delta.parquet.compression.codec", "write.parquet.compression-codec")
+# About how large a file is, for Delta and for Iceberg.
+_FILE_SIZES = ("delta.targetFileSize", "write.target-file-size-bytes")
+# How files are compressed.
+_CODECS = ("delta.parquet.compression.codec", "write.parquet.compression-codec")
 
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -30,13 +30,19 @@ class Layout:
 
 
 def layout_of(properties: Mapping[str, str]) -> Layout:
-    """The layout of a table with these properties."""
-    sizes = [properties[each] for each in FILE_SIZES if each in properties]
-    codecs = [properties[each].lower() for each in CODECS if each in properties]
-    return Layout(size_in_bytes(sizes[0]) if sizes else None, codecs[0] if codecs else None)
+    """The layout of a table with these properties, which have been checked.
+
+    Raises:
+        ValueError: a size that is none.
+    """
+    sizes = [_bytes(properties[each]) for each in _FILE_SIZES if each in properties]
+    codecs = [properties[each].lower() for each in _CODECS if each in properties]
+    return Layout(sizes[0] if sizes else None, codecs[0] if codecs else None)
 
 
-def size_in_bytes(text: str) -> int | None:
-    """A size such as `134217728` or `128mb`, as Delta writes them; None for another text."""
-    match = _SIZE.fullmatch(text.strip())
-    return int(match[1]) * _UNITS[match[2].lower()] if match else None
+def _bytes(text: str) -> int:
+    """Of a number of bytes, or a size such as 128mb, as Delta has them."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a size: {text}")
+    return int(match[1]) * _UNITS[match[2].lower()]

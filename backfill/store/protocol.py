@@ -193,7 +193,8 @@ class Store(Protocol):
             run_id: the run; it can stage once for each table.
             partition_by: the partition columns; none for a table without.
             sort_by: the order of the rows within a partition's files.
-            task_bytes: about how much a task sorts and writes; None: Spark's setting.
+            task_bytes: about how much a task sorts and writes, where the table's properties do not
+                say it; None: Spark's setting.
 
         Raises:
             ColumnError: a column is missing, or has a type that the table cannot hold.

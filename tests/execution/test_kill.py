@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
     _write_more(world)
     _, seconds = _victim(world, [1])
     kills = KILLS or 8
-    _kill(world, kills, seconds, [""])
+    assert _kill(world, kills, seconds, [""])[""] >= kills / 2, "they ended before"
     world.check()
     for name in world.windows:
         assert world.job.table(name, spark).count() == len(world.rows(name))
@@ -63,7 +64,8 @@ def test_killed_runs_leave_no_trace_in_an_object_store(
         _write_more(world)
         _, seconds = _victim(world, [0, 1])
         kills = KILLS or 3
-        _kill(world, kills, seconds, list(SIGNS))
+        killed = _kill(world, kills, seconds, list(SIGNS))
+        assert all(killed[sign] for sign in SIGNS if sign), "one of these never came in time"
         world.check()
         assert len(world.rows("quarantine")) == 1 + kills
         store = world.job.store
@@ -89,22 +91,26 @@ def _write_more(world: World) -> None:
     world.write("bad", [Event(None, at(1, 5), 1), Event("b", at(2, 0, 10), 1)])
 
 
-def _kill(world: World, kills: int, seconds: float, signs: list[str]) -> None:
-    """Kills so many runs, of some seconds each, and reruns the last one."""
+def _kill(world: World, kills: int, seconds: float, signs: list[str]) -> Counter[str]:
+    """Kills so many runs, of some seconds each, and reruns the last one.
+
+    Returns:
+        How many it killed by each sign, before they ended.
+    """
     chance = random.Random(7)
-    killed = 0
+    killed = Counter[str]()
     for number in range(kills):
         # New late events every time, so that each rerun has something to do.
         late = [Event("a", at(number % 4, 1 + number % 22), number), Event(None, at(1), number)]
         world.write(f"late{number}", late)
         sign = signs[number % len(signs)]
         ended, _ = _victim(world, [1], sign, chance.uniform(0, SIGNS[sign] * seconds))
-        killed += not ended
+        killed[sign] += not ended
         for name in world.windows:
             _check_readable(world, name)
-    assert killed >= kills / 2, "the test must kill runs, not what ended before"
     _victim(world, [1])
     world.counted = {name: set(EVERY) for name in world.files}
+    return killed
 
 
 def _victim(

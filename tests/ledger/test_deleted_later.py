@@ -144,6 +144,27 @@ def test_deletions_around_a_rewrite(spark: SparkSession, tmp_path: Path, delta: 
     same_as_rebuilt(job, spark, source)
 
 
+def test_a_file_that_comes_back_whole_before_a_rewrite(
+    spark: SparkSession, tmp_path: Path, delta: Path
+) -> None:
+    source = "path: events, format: delta"
+    name = logged(delta)[8]
+    deletion_vectors.delete_places(delta, "u", {name: [1]})
+    job = job_of(tmp_path, source)
+    job.run(spark)
+    # Deleted altogether, restored as it was before its rows were deleted, and compacted.
+    add = deletion_vectors.live(delta)[name]
+    whole = {key: each for key, each in add.items() if key != "deletionVector"}
+    vector = add["deletionVector"]
+    removed = {"path": name, "dataChange": True, "deletionTimestamp": 0, "deletionVector": vector}
+    deletion_vectors.commit(delta, [{"remove": removed}])
+    deletion_vectors.commit(delta, [{"add": {**whole, "dataChange": True}}])
+    moved(delta, 8, THIRD)
+    assert rewrites(str(delta), 3, 6) == ()
+    assert caught_up(job, spark) == ("2026-01-06", "2026-01-07")
+    same_as_rebuilt(job, spark, source)
+
+
 def test_a_part_of_the_changed_dates(spark: SparkSession, tmp_path: Path, delta: Path) -> None:
     source = "path: events, format: delta"
     job = job_of(tmp_path, source)

@@ -419,7 +419,7 @@ BAD = [
     (
         "path: out",
         "path: out, properties: {delta.targetFileSize: big}",
-        ["9: tables.properties.delta.targetFileSize: must be a size (got 'big')"],
+        ["9: tables.properties.delta.targetFileSize: must be a size, such as 128mb (got 'big')"],
     ),
     (
         "path: out",
@@ -428,8 +428,8 @@ BAD = [
     ),
     (
         "path: out",
-        "catalog: lake, schema: web, properties: {write.parquet.compression-codec: zst}",
-        ["codec: no such compression (got 'zst')", "'zstd'?"],
+        "catalog: lake, schema: web, properties: {write.target-file-size-bytes: 128mb}",
+        ["bytes: must be a number of bytes, such as 134217728 (got '128mb')"],
     ),
     (
         "path: out",

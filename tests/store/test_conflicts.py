@@ -173,7 +173,11 @@ def test_rows_by_others_are_in_the_way_of_runs_of_their_dates(
 
 def test_rows_by_others_without_a_date_are_in_everybodys_way() -> None:
     commit = Commit(1, datetime.now(timezone.utc), {})
-    for path in ("part-1.parquet", "date=__HIVE_DEFAULT_PARTITION__/1.parquet", "date=2024-01-01"):
+    for path in (
+        "part-1.parquet",
+        "date=__HIVE_DEFAULT_PARTITION__/1.parquet",
+        "date=2024-02-30/1.parquet",
+    ):
         changes = FileChanges(frozenset([path]), frozenset(), True)
         with pytest.raises(TableError, match=r"another writer .* it replaced everything"):
             check_conflict("t", commit, changes, day(MONDAY), [])

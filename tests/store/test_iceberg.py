@@ -166,7 +166,7 @@ def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None
     assert store.clean("sessions", older_than_s=-1).records == 1, "that of the expired first run"
     assert publish_to(store, by_hand(store, "r3", DAYS[2]), []) == 3
     assert record_of(store, "sessions") == {"runs": ["r1", "r2", "r3"]}
-    with pytest.raises(TableError, match="version 1 is in the table's history no longer"):
+    with pytest.raises(TableError, match="version 1 is no longer in the table's history"):
         publish_to(store, by_hand(store, "r4", DAYS[2]), [], dates=day(DAYS[2]), base=1)
 
 

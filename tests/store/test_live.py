@@ -135,6 +135,26 @@ def test_features_that_others_have_given_a_table(
         files_of(store, "sessions")
 
 
+@pytest.mark.parametrize("features", [None, ["columnMapping"]])
+def test_columns_that_others_have_renamed(
+    store: DeltaStore, publish: Publish, features: list[str] | None
+) -> None:
+    publish(by_hand(store, "r1", "2024-01-01"))
+    log = folder_of(store) / "_delta_log"
+    texts = (log / f"{0:020}.json").read_text().splitlines()
+    [metadata] = [json.loads(each)["metaData"] for each in texts if "metaData" in each]
+    metadata["configuration"]["delta.columnMapping.mode"] = "name"
+    # The protocol of old tables has no names of features.
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
+    if features:
+        named = {"readerFeatures": features, "writerFeatures": features}
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **named}
+    actions = [{"protocol": protocol}, {"metaData": metadata}]
+    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(TableError, match=r"features that are not known .*\(got 'columnMapping'\)"):
+        files_of(store, "sessions")
+
+
 def test_thousands_of_files(store: DeltaStore, publish: Publish) -> None:
     staged = by_hand(store, "r1", "2024-01-01")
     (file,) = staged.files

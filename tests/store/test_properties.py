@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill.store import DeltaStore
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.store import IcebergStore
-from backfill.store.layout import size_in_bytes
+from backfill.store.layout import layout_of
 from tests.lake import options
 from tests.store.by_hand import by_hand, day, publish_to
 from tests.tables import commits_of, folder_of, paths_of, rows_of
@@ -72,7 +72,7 @@ def test_files_are_compressed_and_cut_as_they_say(
     many = seed.drop("user_id").crossJoin(
         spark.range(0, 60_000, 1, 4).selectExpr("sha1(string(id)) AS user_id")
     )
-    for number, properties in enumerate(({}, {SIZE[kind]: "500kb", CODEC[kind]: "zstd"})):
+    for number, properties in enumerate(({}, {SIZE[kind]: "500000", CODEC[kind]: "zstd"})):
         store = opened(properties)
         frame = store.stage(
             "sessions",
@@ -95,5 +95,19 @@ def test_files_are_compressed_and_cut_as_they_say(
     [("134217728", 1 << 27), ("128MB", 1 << 27), ("104857600b", 104857600), ("2g", 1 << 31)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert size_in_bytes(text) == size
-    assert size_in_bytes(f"{text} or so") is None
+    assert layout_of({"delta.targetFileSize": text}).task_bytes == size
+
+
+def test_a_merge_that_asks_for_small_tasks_follows_them_too(
+    kind: str, opened: Open, windows: Callable[..., DataFrame]
+) -> None:
+    store = opened({SIZE[kind]: "1000000"})
+    staged = store.stage(
+        "sessions",
+        windows(("a", DAY, f"{DAY} 10:00:00"), ("b", DAY, f"{DAY} 11:00:00")).repartition(2),
+        run_id="r1",
+        partition_by=("date",),
+        sort_by=("user_id",),
+        task_bytes=1,
+    )
+    assert len(staged.files) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
@@ -17,6 +18,8 @@ from backfill.store.delta.opening import live_files, open_table
 from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
+
+_log = logging.getLogger(__name__)
 
 
 class DeltaVersion:
@@ -121,9 +124,7 @@ class DeltaLog:
         try:
             if below is None:
                 writing.create(self.folder, staged, properties)
-                made = open_table(self.folder)
-                assert made is not None
-                writing.set_properties(made, self._properties)
+                self._set_properties()
                 return 0
             if writing.set_properties(below.table, self._properties):
                 return None
@@ -136,6 +137,18 @@ class DeltaLog:
         except (DeltaError, OSError) as error:
             raise CommitFailedError(one_line(error)) from error
         return below.number + 1
+
+    def _set_properties(self) -> None:
+        """Gives a new table its properties, which is no part of the run that has made it."""
+        if not self._properties:
+            return
+        try:
+            made = DeltaTable(self.folder.uri, storage_options=dict(self.folder.options))
+            writing.set_properties(made, self._properties)
+        except (DeltaError, OSError) as error:
+            _log.warning(
+                "%s: the next run sets the table's properties: %s", self.name, one_line(error)
+            )
 
     def restore(self, below: DeltaVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""

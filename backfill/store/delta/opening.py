@@ -8,13 +8,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill.delta_log import DELETIONS, reader_features
 from backfill.errors import TableError
 from backfill.folders import Folder
 from backfill.printable import one_line
 from backfill.store.delta.entries import versions
-
-# Features that other writers can give to a table and that change nothing about its files' rows.
-_HARMLESS = frozenset({"timestampNtz", "v2Checkpoint"})
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
@@ -28,6 +26,12 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
         return None
     try:
         table = DeltaTable(folder.uri, version, dict(folder.options))
+        features = reader_features(table)
+        if DELETIONS in features:
+            # What they deleted may be gone from the files by now.
+            deletions = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+            if not any(batch.num_rows for batch in deletions):
+                features.remove(DELETIONS)
     except (DeltaError, ValueError, OSError) as error:
         at = "" if version is None else f" at version {version}"
         raise TableError(
@@ -35,21 +39,12 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
             field=str(folder),
             way_out="`backfill history` lists its versions." if version is not None else None,
         ) from error
-    _check_features(folder, table)
+    _check_features(folder, features)
     return table
 
 
-def _check_features(folder: Folder, table: DeltaTable) -> None:
-    features = set(table.protocol().reader_features or ()) - _HARMLESS
-    if "deletionVectors" in features and not any(
-        batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors())
-    ):
-        # What the vectors deleted is gone from the files by now.
-        features.remove("deletionVectors")
-    # The protocol can have this one although no column was ever renamed.
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
-        features.discard("columnMapping")
-    if "deletionVectors" in features:
+def _check_features(folder: Folder, features: set[str]) -> None:
+    if DELETIONS in features:
         raise TableError(
             "another writer has deleted rows without writing their files again, and such deletions "
             "are not read",

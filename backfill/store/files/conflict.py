@@ -64,9 +64,15 @@ def _dates(commit: Commit, changes: FileChanges) -> Dates:
 
 
 def _touched(paths: Collection[str]) -> Dates:
-    """The dates of the folders that files are in; all, where one is in none."""
+    """The dates of the folders that files are in; all, where one is in none.
+
+    Neither format promises that folders are named so, but writers of both do it.
+    """
     found = [_DATE.search(path) for path in paths]
-    days = {date.fromisoformat(match[1]) for match in found if match is not None}
+    try:
+        days = {date.fromisoformat(match[1]) for match in found if match is not None}
+    except ValueError:
+        return None
     return None if None in found else [(day, day + timedelta(days=1)) for day in days]
 
 

@@ -92,7 +92,7 @@ class FileStore(ABC):
             run_id=run_id,
             partition_by=partition_by,
             sort_by=sort_by,
-            layout=layout if task_bytes is None else replace(layout, task_bytes=task_bytes),
+            layout=replace(layout, task_bytes=layout.task_bytes or task_bytes),
         )
 
     def read_staged(self, spark: SparkSession, staged: StagedFiles) -> DataFrame:

@@ -138,7 +138,7 @@ class IcebergLog:
         known = self.versions()
         if version >= 0 and version not in known:
             raise TableError(
-                f"version {version} is in the table's history no longer: its snapshot has "
+                f"version {version} is no longer in the table's history: its snapshot has "
                 "expired, or the table was rolled back",
                 field=self.name,
                 way_out="Nothing was published. Run again.",
@@ -314,7 +314,7 @@ class IcebergLog:
         except BackfillError:
             raise
         except Exception as error:
-            raise CommitFailedError(said(error, self.catalog)) from error
+            raise CommitFailedError(said(error, self.catalog)) from None
         made = transaction.table_metadata.current_snapshot()
         assert made is not None
         try:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+
+from backfill.iceberg.failures import refused
 
 
 class OnceTable(Table):
@@ -19,12 +23,18 @@ class OnceTable(Table):
     ) -> None:
         try:
             super()._do_commit(updates, requirements)
-        except CommitFailedException:
-            self.refresh()
-            added = [each for each in updates if isinstance(each, AddSnapshotUpdate)]
-            known = {each.snapshot_id for each in self.snapshots()}
-            if not added or not known.issuperset(each.snapshot.snapshot_id for each in added):
-                raise
+        except Exception as error:
+            # It is not known, either, where the catalog can't be asked.
+            with suppress(Exception):
+                self.refresh()
+                added = [each for each in updates if isinstance(each, AddSnapshotUpdate)]
+                known = {each.snapshot_id for each in self.snapshots()}
+                if added and known.issuperset(each.snapshot.snapshot_id for each in added):
+                    return
+            if refused(error):
+                # The library then deletes the manifests that it has written.
+                raise CommitFailedException(str(error)) from None
+            raise
 
 
 def once(table: Table) -> OnceTable:
