@@ -144,6 +144,11 @@ def test_columns_that_others_have_renamed(
     texts = (log / f"{0:020}.json").read_text().splitlines()
     [metadata] = [json.loads(each)["metaData"] for each in texts if "metaData" in each]
     metadata["configuration"]["delta.columnMapping.mode"] = "name"
+    schema = json.loads(metadata["schemaString"])
+    for number, field in enumerate(schema["fields"], 1):
+        own = {"id": number, "physicalName": field["name"]}
+        field["metadata"] = {f"delta.columnMapping.{name}": each for name, each in own.items()}
+    metadata["schemaString"] = json.dumps(schema)
     # The protocol of old tables has no names of features.
     protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
     if features:
