@@ -1,4 +1,4 @@
-"""Whether a table has the columns that the job file's checks are about, as far as that is known."""
+"""Whether tables have the columns that the job file names, as far as that is known."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backfill.columns import EVENT_TIME, HOLDS_FROM
-from backfill.errors import JobFileError
+from backfill.errors import JobFileError, did_you_mean
 from backfill.quality.checks import Check
-from backfill.windows import AnyWindow, JoinWindow, RollingWindow
+from backfill.windows import AnyWindow, JoinWindow, RollingWindow, key_of
 
 #: Columns of tables of other windows.
 _OF_OTHERS = frozenset({"window_start", "window_end", EVENT_TIME, "session_id"})
@@ -44,6 +44,31 @@ def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None
                 value=missing or check.expectation,
                 way_out=f"Use {instead}",
             )
+
+
+def check_order(
+    names: Iterable[str], key: tuple[str, ...], windows: Iterable[tuple[AnyWindow, Iterable[str]]]
+) -> None:
+    """Refuses columns to sort by that no table has.
+
+    Args:
+        names: of columns.
+        key: of the job.
+        windows: of its tables, with the names of their aggregates.
+
+    Raises:
+        JobFileError: no table has one of them.
+    """
+    known = {"window_start", "window_end", EVENT_TIME, HOLDS_FROM}
+    for window, aggregates in windows:
+        if isinstance(window, JoinWindow):
+            # What columns it has is known from its streams.
+            return
+        known |= {*key_of(window, key), *aggregates}
+    for name in names:
+        if name not in known:
+            way_out = did_you_mean(name, known)
+            raise JobFileError("no table has such a column", value=name, way_out=way_out)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,13 +23,14 @@ from backfill.events import NAMED, EventRules, SourceOptions
 from backfill.folders import Folder, LocalFolder, folder_at, is_url
 from backfill.quality.checks import Check
 from backfill.quality.store import PAGES
-from backfill.spec.checked_columns import check_columns
+from backfill.spec.checked_columns import check_columns, check_order
 from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
 from backfill.spec.joins import join_windows
 from backfill.spec.metrics import metric_tables
-from backfill.spec.settings import FileSource, JobFile, Source, Tables, context
+from backfill.spec.settings import FileSource, JobFile, Source, context
 from backfill.spec.stream import Stream
+from backfill.spec.tables import CatalogEntries, CatalogTables, Tables
 from backfill.store import DeltaStore, Store, iceberg_store
 from backfill.windows import AnyWindow
 
@@ -47,34 +48,6 @@ class WindowSpec:
 
     window: AnyWindow
     aggregates: Mapping[str, Aggregate]
-
-
-@dataclass(frozen=True)
-class CatalogEntries:
-    """The entries of a catalog of Spark's for Delta tables in a folder.
-
-    Attributes:
-        catalog: its name, as Spark is configured for it.
-        schema: of the catalog.
-    """
-
-    catalog: str
-    schema: str
-
-
-@dataclass(frozen=True)
-class CatalogTables:
-    """Iceberg tables of a catalog.
-
-    Attributes:
-        catalog: its name, as it is configured.
-        schema: of the catalog.
-        options: further settings of the catalog; a password may be among them.
-    """
-
-    catalog: str
-    schema: str
-    options: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +70,8 @@ class JobSpec:
         lake: the tables' catalog; None for tables in the folder.
         entries: where tables in the folder are registered; None: nowhere.
         properties: of the tables, as their format names them.
+        sort_by: columns by which rows are sorted within a file, before the key and the time, in
+            tables that have them.
         runtime: what a session that is started for the job runs on.
         stream: the streaming operator's output and settings; its path is made absolute.
         checks: what is checked before anything is published.
@@ -119,6 +94,7 @@ class JobSpec:
     lake: CatalogTables | None
     entries: CatalogEntries | None
     properties: Mapping[str, str]
+    sort_by: tuple[str, ...]
     runtime: str
     stream: Stream
     checks: Checks
@@ -140,6 +116,11 @@ class JobSpec:
         except ValidationError as error:
             raise _problems(error.errors(include_url=False), document) from None
         spec = _spec(Path(os.path.abspath(path)), file, document)
+        try:
+            own = ((each.window, each.aggregates) for each in spec.windows.values())
+            check_order(spec.sort_by, spec.key, own)
+        except JobFileError as error:
+            raise error.within(document.where(("tables", "sort_by"))) from None
         if spec.source.holds(spec.tables):
             raise JobFileError(
                 "the tables would be written into the folder that events are read from",
@@ -156,9 +137,9 @@ class JobSpec:
             TableError: they cannot be there.
         """
         if self.lake is None:
-            return DeltaStore(self.tables.uri, self.properties)
+            return DeltaStore(self.tables.uri, self.properties, self.sort_by)
         lake = self.lake
-        return iceberg_store(lake.catalog, lake.schema, lake.options, self.properties)
+        return iceberg_store(lake.catalog, lake.schema, lake.options, self.properties, self.sort_by)
 
     def table_name(self, name: str) -> str:
         """Where a table is, as it is shown: its folder, or its name in the catalog."""
@@ -231,9 +212,10 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
         retention_us=file.retention.us if file.retention else None,
         windows=types.MappingProxyType(windows),
         tables=_tables(path, file.tables),
-        lake=_lake(file.tables),
-        entries=_entries(file.tables),
+        lake=file.tables.lake,
+        entries=file.tables.entries,
         properties=types.MappingProxyType(file.tables.properties),
+        sort_by=file.tables.sort_by,
         runtime=file.runtime,
         stream=_located(path, file.stream),
         checks=_checks(path, file, document, windows),
@@ -243,18 +225,6 @@ def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
 def _tables(file: Path, tables: Tables) -> Folder:
     path = tables.path or f"{file.stem}-checks"
     return folder_at(path) if is_url(path) else LocalFolder(Path(_absolute(file, path)))
-
-
-def _lake(tables: Tables) -> CatalogTables | None:
-    if tables.catalog is None or tables.schema_ is None or tables.format == "delta":
-        return None
-    return CatalogTables(tables.catalog, tables.schema_, types.MappingProxyType(tables.options))
-
-
-def _entries(tables: Tables) -> CatalogEntries | None:
-    if tables.catalog is None or tables.schema_ is None or tables.format != "delta":
-        return None
-    return CatalogEntries(tables.catalog, tables.schema_)
 
 
 def _source(path: Path, file: JobFile) -> SourceOptions:

@@ -40,7 +40,7 @@ from backfill.spec.parts import (
     positive,
 )
 from backfill.spec.stream import Stream
-from backfill.spec.table_properties import check_properties
+from backfill.spec.tables import Tables
 from backfill.time.durations import Fixed, fixed
 from backfill.windows import (
     AnyWindow,
@@ -354,70 +354,6 @@ def _windows(
 ) -> dict[str, WindowTable]:
     """A job with metrics or joins needs no windows."""
     return value if info.context.others and not value else _some("window")(value)
-
-
-_TABLE_FORMATS = ("delta", "iceberg")
-
-
-class Tables(Part):
-    """Where the results go: into a folder, or into a schema of a catalog.
-
-    With an Iceberg catalog, the path is where the outcomes of checks and their pages go.
-    """
-
-    path: Annotated[Text, AfterValidator(names.check_tables)] | None = None
-    catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
-    schema_: Text | None = Field(None, alias="schema")
-    format: Annotated[str, one_of("format of tables", _TABLE_FORMATS)] | None = None
-    options: dict[str, str] = Field(default_factory=dict, repr=False)
-    properties: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> Tables:
-        if self.catalog is None:
-            if self.path is None:
-                raise JobFileError(
-                    "is missing",
-                    field="path",
-                    way_out="Write path: out, or catalog: lake and schema: web",
-                )
-            for name, given in (("schema", self.schema_), ("options", self.options)):
-                if given:
-                    raise JobFileError(
-                        "has no meaning without a catalog", field=name, way_out="Leave it out"
-                    )
-            if self.format == "iceberg":
-                raise JobFileError(
-                    "Iceberg tables are in a catalog",
-                    field="format",
-                    value=self.format,
-                    way_out="Write catalog: and schema:, or leave out format",
-                )
-        elif self.schema_ is None:
-            raise JobFileError(
-                "is missing", field="schema", way_out="Name the schema of the catalog"
-            )
-        elif self.format == "delta":
-            self._in_a_folder_too()
-        iceberg = self.catalog is not None and self.format != "delta"
-        check_properties(self.properties, iceberg=iceberg)
-        return self
-
-    def _in_a_folder_too(self) -> None:
-        """Delta tables are in the folder, and the catalog only names them."""
-        if self.path is None:
-            raise JobFileError(
-                "is missing",
-                field="path",
-                way_out="Write where the tables' files go; the catalog will have the tables as "
-                "external ones",
-            )
-        if self.options:
-            raise JobFileError(
-                "has no meaning for Delta tables, whose catalog Spark is configured for",
-                field="options",
-                way_out="Leave it out",
-            )
 
 
 class JobFile(Part):

@@ -9,7 +9,11 @@ from backfill.store.protocol import Store
 
 
 def iceberg_store(
-    catalog: str, schema: str, options: Mapping[str, str], properties: Mapping[str, str]
+    catalog: str,
+    schema: str,
+    options: Mapping[str, str],
+    properties: Mapping[str, str],
+    sort_by: tuple[str, ...],
 ) -> Store:
     """Iceberg tables of a catalog.
 
@@ -18,6 +22,7 @@ def iceberg_store(
         schema: the namespace of the tables.
         options: further settings of the catalog.
         properties: of the tables.
+        sort_by: as `FileStore` has it.
 
     Raises:
         TableError: pyiceberg is not installed.
@@ -31,4 +36,4 @@ def iceberg_store(
             value=catalog,
             way_out="pip install 'backfill[iceberg]'",
         ) from error
-    return IcebergStore(catalog, schema, options, properties)
+    return IcebergStore(catalog, schema, options, properties, sort_by)

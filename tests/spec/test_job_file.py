@@ -413,6 +413,11 @@ BAD = [
     ),
     (
         "path: out",
+        "path: out, sort_by: [user_id, event]",
+        ["9: tables.sort_by: no table has such a column (got 'event')", "'events'?"],
+    ),
+    (
+        "path: out",
         "path: out, properties: {delta.targetFilesize: 1mb}",
         ["9: tables.properties.delta.targetFilesize: can't be set", "'delta.targetFileSize'?"],
     ),

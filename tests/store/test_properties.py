@@ -24,7 +24,7 @@ KNOWN = {"delta": "delta.checkpointInterval", "iceberg": "history.expire.min-sna
 SIZE = {"delta": "delta.targetFileSize", "iceberg": "write.target-file-size-bytes"}
 CODEC = {"delta": "delta.parquet.compression.codec", "iceberg": "write.parquet.compression-codec"}
 
-Open = Callable[[Mapping[str, str]], FileStore]
+Open = Callable[..., FileStore]
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -34,10 +34,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def opened(kind: str, tmp_path: Path) -> Open:
-    def open_(properties: Mapping[str, str]) -> FileStore:
+    def open_(properties: Mapping[str, str], sort_by: tuple[str, ...] = ()) -> FileStore:
         if kind == "delta":
-            return DeltaStore(tmp_path / "out", properties)
-        return IcebergStore("lake", "web", options(tmp_path / "lake"), properties)
+            return DeltaStore(tmp_path / "out", properties, sort_by)
+        return IcebergStore("lake", "web", options(tmp_path / "lake"), properties, sort_by)
 
     return open_
 
@@ -111,3 +111,35 @@ def test_a_merge_that_asks_for_small_tasks_follows_them_too(
         task_bytes=1,
     )
     assert len(staged.files) == 1
+
+
+def test_rows_are_sorted_first_as_the_job_says(
+    opened: Open, spark: SparkSession, windows: Callable[..., DataFrame]
+) -> None:
+    store = opened({}, ("window_end", "user_id", "nothing"))
+    rows = [
+        ("b", DAY, f"{DAY} 12:00:00"),
+        ("c", DAY, f"{DAY} 11:00:00"),
+        ("a", DAY, f"{DAY} 12:00:00"),
+    ]
+    for number, each in enumerate(([*rows], [("a", DAY, f"{DAY} 10:00:00")])):
+        staged = store.stage(
+            "sessions",
+            windows(*each),
+            run_id=f"r{number}",
+            partition_by=("date",),
+            sort_by=("user_id", "window_start"),
+        )
+        publish_to(store, staged, [], dates=day(DAY))
+    assert _keys(store) == [["c", "a", "b"], ["a"]]
+    store.compact(spark, "sessions", run_id="compact", sort_by=("user_id", "window_start"))
+    assert _keys(store) == [["a", "c", "a", "b"]]
+
+
+def _keys(store: FileStore) -> list[list[str]]:
+    """In the order of each file, the largest first."""
+    folder = folder_of(store)
+    read = (
+        pq.read_table(folder / each)["user_id"].to_pylist() for each in paths_of(store, "sessions")
+    )
+    return sorted(read, key=len, reverse=True)

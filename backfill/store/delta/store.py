@@ -21,6 +21,7 @@ class DeltaStore(FileStore):
     Args:
         root: the folder.
         properties: of the tables; a commit of its own sets what a table does not have of them.
+        sort_by: as `FileStore` has it.
     """
 
     way_to_delete = (
@@ -28,8 +29,13 @@ class DeltaStore(FileStore):
         "for the table's delta.deletedFileRetentionDuration."
     )
 
-    def __init__(self, root: str | os.PathLike[str], properties: Mapping[str, str] = {}) -> None:
-        super().__init__(properties)
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        properties: Mapping[str, str] = {},
+        sort_by: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(properties, sort_by)
         self.root = folder_at(root)
 
     def folder(self, name: str) -> Folder:

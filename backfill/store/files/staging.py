@@ -10,6 +10,7 @@ from operator import attrgetter
 import pyarrow.dataset as ds
 from deltalake import Schema
 from pyspark.sql import DataFrame
+from pyspark.sql.types import MapType
 
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
@@ -198,6 +199,10 @@ def _check_columns(
     for name in (*partition_by, *sort_by):
         if name not in frame.columns:
             raise ColumnError("the frame to publish has no such column", field=name)
+        if isinstance(frame.schema[name].dataType, MapType):
+            raise ColumnError(
+                "is a map, which has no order", field=name, way_out="Leave it out of tables.sort_by"
+            )
 
 
 def _collect(

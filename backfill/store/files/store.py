@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pyarrow.dataset as ds
@@ -36,10 +37,12 @@ class FileStore(ABC):
 
     Args:
         properties: of the tables.
+        sort_by: columns by which rows are sorted first within a file, in tables that have them.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], sort_by: tuple[str, ...]) -> None:
         self.properties = properties
+        self._sort_by = sort_by
 
     @property
     @abstractmethod
@@ -91,7 +94,7 @@ class FileStore(ABC):
             name=name,
             run_id=run_id,
             partition_by=partition_by,
-            sort_by=sort_by,
+            sort_by=self._order(frame.columns, sort_by),
             layout=replace(layout, task_bytes=layout.task_bytes or task_bytes),
         )
 
@@ -155,11 +158,17 @@ class FileStore(ABC):
         self, spark: SparkSession, name: str, *, run_id: str, sort_by: tuple[str, ...]
     ) -> int | None:
         """As `Store` has it."""
+        log = self.log(name)
+        columns = [each["name"] for each in json.loads(required(log).schema)["fields"]]
         return compact_files(
             spark,
-            self.log(name),
+            log,
             name,
             run_id=checked_name(run_id, "run_id"),
-            sort_by=sort_by,
+            sort_by=self._order(columns, sort_by),
             layout=layout_of(self.properties),
         )
+
+    def _order(self, columns: Collection[str], own: tuple[str, ...]) -> tuple[str, ...]:
+        first = tuple(each for each in self._sort_by if each in columns)
+        return (*first, *(each for each in own if each not in first))

@@ -30,6 +30,7 @@ class IcebergStore(FileStore):
         namespace: in the catalog; parts are separated by dots.
         options: further settings of the catalog, or others.
         properties: of the tables, which each commit sets.
+        sort_by: as `FileStore` has it.
     """
 
     way_to_delete = (
@@ -44,8 +45,9 @@ class IcebergStore(FileStore):
         namespace: str,
         options: Mapping[str, str] = {},
         properties: Mapping[str, str] = {},
+        sort_by: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(properties)
+        super().__init__(properties, sort_by)
         self.name = name
         self.namespace = tuple(namespace.split("."))
         self._options = options
