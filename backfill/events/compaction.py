@@ -62,11 +62,12 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
             field="source.path",
             value=shown(path),
         ) from error
-    found, deleted_of = [], set[str]()
+    found, changed, gone = [], set[str](), set[str]()
     for each in commits:
-        if each.rewrite is not None and not each.rewrite.removed & deleted_of:
+        if each.rewrite is not None and not each.rewrite.removed & changed:
             found.append(each.rewrite)
-        deleted_of |= each.deleted_of
+        changed |= each.deleted_of | (each.back & gone)
+        gone |= each.gone
     return tuple(found)
 
 
@@ -76,11 +77,15 @@ class _Commit:
 
     Attributes:
         rewrite: what it did to files, if it changed no data.
-        deleted_of: files that it may have given other deletion vectors.
+        deleted_of: files that it gave other deletion vectors.
+        back: files that it may have brought back, which may have had others when they were counted.
+        gone: files that it removed.
     """
 
     rewrite: Rewrite | None
     deleted_of: set[str]
+    back: set[str]
+    gone: set[str]
 
 
 def _commit(files: PyFileSystem, root: str, version: int) -> _Commit:
@@ -95,11 +100,10 @@ def _commit(files: PyFileSystem, root: str, version: int) -> _Commit:
     # A file with other deletions is removed as it was, and added as it is.
     stay = added.keys() & removed.keys()
     deleted_of = {path for path in stay if added[path] != removed[path]}
-    if changed:
-        # A restored file may have had other deletions when it was counted.
-        deleted_of |= added.keys()
     new = added.keys() - stay
     deletes = any(added[path] is not None for path in new)
     rewrite = Rewrite(version, frozenset(new), frozenset(removed.keys() - stay))
     moves = not (changed or deleted_of or deletes) and (rewrite.added or rewrite.removed)
-    return _Commit(rewrite if moves else None, deleted_of)
+    return _Commit(
+        rewrite if moves else None, deleted_of, set(new) if changed else set(), set(removed)
+    )
