@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+from pyiceberg.catalog import Catalog
+
 from backfill.store import DeltaStore
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.store import IcebergStore
@@ -26,6 +28,13 @@ def options(folder: Path) -> dict[str, str]:
 def lake(folder: Path) -> IcebergStore:
     """Tables of the namespace `web` in such a catalog."""
     return IcebergStore("lake", "web", options(folder))
+
+
+def lake_with_sources(folder: Path) -> Catalog:
+    """Such a catalog, with the namespace `raw`, in which tables of events are."""
+    made = lake(folder).catalog
+    made.create_namespace("raw")
+    return made
 
 
 def store_in(folder: Path | str) -> FileStore:

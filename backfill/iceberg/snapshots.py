@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import (
     DataFile,
+    DataFileContent,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -49,10 +50,8 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
     Raises:
         TableError: rows of files are deleted by other files.
     """
-    # Manifests of removed files alone are for those who ask what has changed.
-    live = [each for each in snapshot.manifests(table.io) if has_files(each)]
-    for manifest in live:
-        if manifest.content == ManifestContent.DELETES:
+    for entry in live_entries(table, snapshot):
+        if entry.data_file.content != DataFileContent.DATA:
             raise TableError(
                 "another writer has deleted rows without writing their files again, and such "
                 "deletions are not read",
@@ -61,12 +60,12 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
                 "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')), and set "
                 "write.delete.mode and write.update.mode to copy-on-write",
             )
-    for entries in at_once(lambda each: each.fetch_manifest_entry(table.io), live):
-        yield from (entry.data_file for entry in entries)
+        yield entry.data_file
 
 
 def live_entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
     """The files of a snapshot, and those that delete rows of them."""
+    # Manifests of removed files alone are for those who ask what has changed.
     live = [each for each in snapshot.manifests(table.io) if has_files(each)]
     read = at_once(lambda each: each.fetch_manifest_entry(table.io), live)
     return [entry for entries in read for entry in entries]

@@ -22,7 +22,7 @@ from backfill.errors import SourceError
 from backfill.events import Source, SourceOptions, open_source
 from backfill.iceberg.snapshots import live_entries
 from tests import deletion_vectors, iceberg_deletes
-from tests.lake import lake, options
+from tests.lake import lake_with_sources, options
 from tests.plans import explained
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -119,9 +119,7 @@ def test_only_files_with_deletions_pay(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    made = lake(tmp_path).catalog
-    made.create_namespace("raw")
-    return made
+    return lake_with_sources(tmp_path)
 
 
 EVENTS = pa.schema([("n", pa.int32()), ("user", pa.string())])

@@ -17,7 +17,7 @@ from backfill.errors import SourceError
 from backfill.events.compaction import rewrites
 from backfill.ledger.record import Input, Record
 from tests import deletion_vectors, iceberg_deletes
-from tests.lake import lake, options
+from tests.lake import lake_with_sources, options
 from tests.ledger.test_iceberg_source import compact
 from tests.rebuilt import (
     caught_up,
@@ -184,9 +184,7 @@ def test_a_part_of_the_changed_dates(spark: SparkSession, tmp_path: Path, delta:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    made = lake(tmp_path / "lake").catalog
-    made.create_namespace("raw")
-    return made
+    return lake_with_sources(tmp_path / "lake")
 
 
 @pytest.fixture

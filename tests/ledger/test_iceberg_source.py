@@ -25,7 +25,7 @@ from backfill.errors import JobFileError, SourceError
 from backfill.events import SourceOptions, open_source
 from backfill.iceberg.catalog import open_catalog
 from tests.execution.world import at
-from tests.lake import lake, options
+from tests.lake import lake_with_sources, options
 from tests.spark_sql import iceberg, with_jars
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -45,9 +45,7 @@ EVENTS = pa.schema(
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    made = lake(tmp_path / "lake").catalog
-    made.create_namespace("raw")
-    return made
+    return lake_with_sources(tmp_path / "lake")
 
 
 @pytest.fixture
