@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import SourceError
 from backfill.events import SourceOptions, open_source
-from tests.lake import lake_with_sources, options
+from tests.lake import lake, options
 from tests.rebuilt import caught_up, job_of, same_as_rebuilt
 from tests.spark_sql import delta, iceberg, with_jars
 
@@ -49,18 +47,6 @@ def deleted(spark: SparkSession, source: SourceOptions) -> int:
     return sum(each.deletions is not None for each in open_source(spark, source).snapshot.inputs)
 
 
-def changed_alike(
-    spark: SparkSession,
-    run: Callable[..., list[list[str]]],
-    tables: Mapping[str, SourceOptions],
-) -> None:
-    """Changes tables, one in two files and one in six, and reads them as their own engine does."""
-    changes = [each.format(table) for each in CHANGES for table in tables]
-    *_, first, second = run(*changes, *map(READ.format, tables))
-    assert [deleted(spark, each) for each in tables.values()] == [2, 6]
-    assert [read(spark, each) for each in tables.values()] == [sorted(first), sorted(second)]
-
-
 def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     whole, parted = (f"delta.`{tmp_path}/{name}`" for name in ("whole", "parted"))
     how = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
@@ -76,7 +62,11 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     source = "path: parted, format: delta"
     job = job_of(tmp_path, source)
     job.run(spark)
-    changed_alike(spark, delta, {whole: of_whole, parted: of_parted})
+    changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
+    *_, first, second = delta(*changes, READ.format(whole), READ.format(parted))
+    assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
+    assert read(spark, of_whole) == sorted(first)
+    assert read(spark, of_parted) == sorted(second)
     caught_up(job, spark)
     same_as_rebuilt(job, spark, source)
     # Purged and compacted, and then deleted of: the files are known, and have changed.
@@ -97,8 +87,8 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
+    lake(tmp_path / "lake").catalog.create_namespace("raw")
     folder = tmp_path / "lake"
-    lake_with_sources(folder)
     whole, parted = "lake.raw.whole", "lake.raw.parted"
     modes = ", ".join(
         f"'write.{each}.mode' = 'merge-on-read'" for each in ("delete", "update", "merge")
@@ -121,7 +111,11 @@ def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
     source = f"catalog: lake, format: iceberg, path: raw.parted, options: {{{settings}}}"
     job = job_of(tmp_path, source)
     job.run(spark)
-    changed_alike(spark, partial(iceberg, folder), {whole: of_whole, parted: of_parted})
+    changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
+    *_, first, second = iceberg(folder, *changes, READ.format(whole), READ.format(parted))
+    assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
+    assert read(spark, of_whole) == sorted(first)
+    assert read(spark, of_parted) == sorted(second)
     caught_up(job, spark)
     same_as_rebuilt(job, spark, source)
     # The same deletions in other files are no change.
