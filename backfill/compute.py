@@ -42,13 +42,14 @@ from backfill.operators.rule_inputs import sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns
-from backfill.step_rows import metric_rows
+from backfill.step_rows import metric_rows, slice_rows
 from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import (
     AnyWindow,
     CountWindow,
     EventWindow,
     JoinWindow,
+    MetricSlices,
     RollingWindow,
     SessionWindow,
     SlidingWindow,
@@ -186,18 +187,21 @@ class Sliced:
             return True
         return takes_events(layout(window, self.engine, self.zone), own)
 
-    def build(self, definition: Definition, wanted: Span = EVERYTHING) -> Built:
+    def build(
+        self, definition: Definition, wanted: Span = EVERYTHING, kept: DataFrame | None = None
+    ) -> Built:
         """Merges the slices into one definition's windows, or computes its rows from events.
 
         Args:
             definition: of the windows.
             wanted: where the rows are that are wanted, µs, which spares work for metrics. There can
                 be others.
+            kept: published slices of further events, for a metric: the key, END, and the states.
         """
         window = definition.window
         own = self._bound(definition)
         if isinstance(window, RollingWindow):
-            return self._metric(window, definition, own, wanted)
+            return self._metric(window, definition, own, wanted, kept)
         if isinstance(window, JoinWindow):
             return self._join(window, definition)
         if isinstance(window, SlidingWindow):
@@ -244,22 +248,29 @@ class Sliced:
         definition: Definition,
         aggregates: list[Bound],
         wanted: Span,
+        kept: DataFrame | None,
     ) -> Built:
         # One aggregate, of all windows.
         [aggregate] = aggregates
-        sliced = self.of(definition)
+        sliced, names = self.of(definition), list(definition.aggregates)
         assert sliced.events is not None
         keys = sliced.key.inner
         inputs = [] if aggregate.input is None else [aggregate.input]
-        rows = metric_rows(
-            sliced.events.select(*keys, TIME, *self.arrival, *inputs),
-            window,
-            list(definition.aggregates),
-            keys,
-            aggregate,
-            arrival=self.arrival,
-            wanted=wanted,
-        )
+        events = sliced.events.select(*keys, TIME, *self.arrival, *inputs)
+        if isinstance(window, MetricSlices):
+            [name] = names
+            rows = slice_rows(events, window, name, keys, aggregate, arrival=self.arrival)
+        else:
+            rows = metric_rows(
+                events,
+                window,
+                names,
+                keys,
+                aggregate,
+                arrival=self.arrival,
+                wanted=wanted,
+                kept=kept,
+            )
         return Built(rows, definition, sliced)
 
     def _join(self, window: JoinWindow, definition: Definition) -> Built:

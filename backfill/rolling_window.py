@@ -1,4 +1,4 @@
-"""Windows of several lengths that end at each step: the rows of a metric's table."""
+"""Windows of several lengths that end at each step: the rows of a metric's tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,42 @@ class RollingWindow:
         return self.step.us + self.longest_us
 
     def __str__(self) -> str:
-        by = f"by={' and '.join(self.by)}" if self.by else "by=nothing"
-        shift = f", offset={self.offset}" if self.offset.us else ""
         windows = " and ".join(map(str, self.windows))
-        return f"rolling({by}, windows={windows}, step={self.step}{shift})"
+        return f"rolling({self._by}, windows={windows}, step={self.step}{self._shift})"
+
+    @property
+    def _by(self) -> str:
+        return f"by={' and '.join(self.by)}" if self.by else "by=nothing"
+
+    @property
+    def _shift(self) -> str:
+        return f", offset={self.offset}" if self.offset.us else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSlices(RollingWindow):
+    """The events of each step by themselves, from which longer windows of a metric are merged.
+
+    The row at T has the state of the aggregate over the events of [T - step, T), for each value of
+    the dimensions that has some.
+
+    Args:
+        metric: the table of the longer windows.
+
+    Example:
+        >>> from backfill.time.durations import fixed
+        >>> hour, no = (fixed(each, field="") for each in ("1h", "0s"))
+        >>> own = {"by": ("account",), "windows": (hour,), "step": hour, "offset": no}
+        >>> print(MetricSlices(**own, metric="cards"))
+        slices(of=cards, by=account, step=1h)
+    """
+
+    metric: str
+
+    @property
+    def reach_us(self) -> int:
+        """As `RollingWindow` has it: no row says that an event has ceased to count."""
+        return self.step.us
+
+    def __str__(self) -> str:
+        return f"slices(of={self.metric}, {self._by}, step={self.step}{self._shift})"

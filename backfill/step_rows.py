@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import CHANGED, END, EVENTS, OWN, START, TIME
+from backfill.columns import CHANGED, END, EVENTS, OWN, START, TIME, column
 from backfill.operators.coarse_steps import coarse_steps
 from backfill.operators.grids import floor_to
-from backfill.operators.rolling_steps import BLOCK, SPAN, in_frames, rolling_steps
+from backfill.operators.rolling_steps import BLOCK, SPAN, STATES, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import changed
 from backfill.rolling_window import RollingWindow
@@ -44,6 +44,7 @@ def step_rows(
     offset: int,
     arrival: Sequence[str],
     wanted: Span = EVERYTHING,
+    kept: DataFrame | None = None,
 ) -> DataFrame:
     """Computes all windows at once where the aggregates allow it, and one by one if not.
 
@@ -57,19 +58,62 @@ def step_rows(
         arrival: the columns that order events with equal times.
         wanted: where the rows are that are wanted, µs, [low, high). Others are left out, or are
             of a step near to theirs; each event is still counted in one.
+        kept: slices of further events: key, END, and STATES; only where `in_frames` holds.
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN (the
         window's length), BLOCK, AT (the step), the number of events, merged states. Rows of a key
         and SPAN are in order of BLOCK and AT.
     """
-    at = _begins(windows, step, offset, wanted)
+    at = _coarse(begins(step, offset), windows, step, offset, wanted)
     placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
-    bound = [replace(each, order=(_OWN_TIME, *arrival)) for each in aggregates]
+    bound = [_in_order(each, arrival) for each in aggregates]
     if all(map(in_frames, bound)):
-        return rolling_steps(placed, [each.us for each in windows], keys, bound)
+        if kept is not None:
+            at = _coarse(F.col(END), windows, step, offset, wanted)
+            kept = kept.select(*keys, at.alias(TIME), STATES)
+        return rolling_steps(placed, [each.us for each in windows], keys, bound, kept)
     found = (_of_window(placed, each, keys, bound, arrival) for each in windows)
     return reduce(DataFrame.unionByName, found)
+
+
+def slice_rows(
+    events: DataFrame,
+    window: RollingWindow,
+    name: str,
+    keys: Sequence[str],
+    aggregate: Bound,
+    *,
+    arrival: Sequence[str],
+) -> DataFrame:
+    """Computes the rows of the table of a metric's slices.
+
+    Args:
+        events: as for `step_rows`, each once.
+        window: the steps.
+        name: of the states.
+        keys: the key columns.
+        aggregate: what is computed, as sliding windows compute it.
+        arrival: the columns that order events with equal times.
+
+    Returns:
+        Key, START and END (both the step from which on the events count, µs), the number of events,
+        OWN (the same), CHANGED (true), and the states by name.
+    """
+    at = begins(window.step.us, window.offset.us)
+    placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
+    packed = _in_order(aggregate, arrival).packed().alias(name)
+    count = F.count(F.lit(1))
+    found = placed.groupBy(*keys, TIME).agg(count.alias(EVENTS), packed)
+    return found.select(
+        *keys,
+        F.col(TIME).alias(START),
+        F.col(TIME).alias(END),
+        EVENTS,
+        F.col(EVENTS).alias(OWN),
+        F.lit(True).alias(CHANGED),
+        column(name),
+    )
 
 
 def metric_rows(
@@ -81,6 +125,7 @@ def metric_rows(
     *,
     arrival: Sequence[str],
     wanted: Span,
+    kept: DataFrame | None = None,
 ) -> DataFrame:
     """Computes the rows of a metric's table, also those in which nothing changes.
 
@@ -92,6 +137,7 @@ def metric_rows(
         aggregate: what is computed, as sliding windows compute it.
         arrival: the columns that order events with equal times.
         wanted: as for `step_rows`. No value changes in other rows.
+        kept: as for `step_rows`.
 
     Returns:
         Key, START and END (both the step, µs), the number of events in the longest window, OWN
@@ -108,9 +154,10 @@ def metric_rows(
         offset=offset,
         arrival=arrival,
         wanted=wanted,
+        kept=kept,
     )
     if OWN not in rows.columns:
-        at = _begins(window.windows, step, offset, wanted).alias(AT)
+        at = _coarse(begins(step, offset), window.windows, step, offset, wanted).alias(AT)
         own = events.groupBy(*keys, at).agg(F.count(F.lit(1)).alias(OWN))
         rows = stacked(rows, own)
     held = F.struct(EVENTS, aggregate.finish(_VALUE))
@@ -142,9 +189,14 @@ def metric_rows(
     return found.withColumn(CHANGED, F.col(CHANGED) & inside_span(F.col(END), wanted))
 
 
-def _begins(windows: Sequence[Fixed], step: int, offset: int, wanted: Span) -> Column:
-    """From which step on an event counts, or one that the wanted rows do not tell from it."""
-    at, (low, high) = begins(step, offset), wanted
+def _in_order(aggregate: Bound, arrival: Sequence[str]) -> Bound:
+    """The aggregate, with events in the order of their own times."""
+    return replace(aggregate, order=(_OWN_TIME, *arrival))
+
+
+def _coarse(at: Column, windows: Sequence[Fixed], step: int, offset: int, wanted: Span) -> Column:
+    """The step from which on an event counts, or one that the wanted rows do not tell from it."""
+    low, high = wanted
     if low is None or high is None:
         return at
     return coarse_steps(at, [each.us for each in windows], step, offset, (low, high))

@@ -12,7 +12,7 @@ from typing import Literal
 from backfill.errors import WindowError
 from backfill.join_window import JoinWindow
 from backfill.message_gaps import Messages
-from backfill.rolling_window import RollingWindow
+from backfill.rolling_window import MetricSlices, RollingWindow
 from backfill.session_window import SessionWindow
 from backfill.time.durations import Calendar, Duration, Fixed, duration, fixed
 from backfill.window_arguments import choice, events_or_span, flag, positive, set_fields
@@ -25,6 +25,7 @@ __all__ = [
     "EventWindow",
     "HoppingWindow",
     "JoinWindow",
+    "MetricSlices",
     "RollingWindow",
     "SessionWindow",
     "SlidingWindow",

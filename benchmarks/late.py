@@ -25,7 +25,7 @@ _SESSIONS = {
 _METRICS = {
     "metrics": {
         name: {"by": ["user_id"], "value": value, "windows": ["1h", "1d", "7d", "30d", "90d"]}
-        | {"step": "1h"}
+        | {"step": "1h", "keep_slices": True}
         for name, value in (("views", "count"), ("pages", "count_distinct(page)"))
     }
 }

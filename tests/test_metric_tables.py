@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from backfill import Metric, metrics
 from backfill import aggregates as agg
+from backfill.columns import END, EVENTS, OWN
 from backfill.compute import Sliced
 from backfill.conservation import assigned_to
 from backfill.cutting import slice_events
@@ -17,12 +18,13 @@ from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError
 from backfill.events import EventRules, normalise
+from backfill.operators.rolling_steps import STATES
 from backfill.runtimes.differences import computed_once
-from backfill.windows import RollingWindow
+from backfill.windows import MetricSlices, RollingWindow
 from tests import drawn
 from tests.frames import rows
 from tests.reference_metrics import FOLDS, Payment, groups, wide
-from tests.test_metrics import COMMON, DAY, SHAPES, apart, frame, payments, plain
+from tests.test_metrics import COMMON, DAY, FRAMED, SHAPES, apart, frame, payments, plain
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -133,6 +135,54 @@ def test_rows_of_a_span(
             {key: sorted(of, key=lambda row: row[0]) for key, of in found.items()},
             {key: of for key, of in inside.items() if of},
             lambda key: (low, high, cases[drawn.number(key[0])]),  # noqa: B023
+        )
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        (SHAPES[0], ["distinct", "total", "last"]),
+        pytest.param(SHAPES[1], list(FRAMED), marks=pytest.mark.slow),
+        (SHAPES[2], ["distinct", "total"]),
+    ],
+)
+def test_rows_from_slices(
+    spark: SparkSession, shape: tuple[list[str], str, str, int, int], names: list[str]
+) -> None:
+    """Rows are the same where the events of some steps are there as slices alone."""
+    windows, step, offset, unit, most = shape
+    cases = drawn.cases(payments(unit, most), 60)
+    given = apart(cases)
+    by = ("account",)
+    for name in names:
+        metric = Metric(name, FOLDS[name][0], by=by, windows=windows, step=step, offset=offset)
+        each = definition(metric, by)
+        slices = MetricSlices(
+            by=by, windows=(metric.step,), step=metric.step, offset=metric.offset, metric=name
+        )
+        table = Definition(slices, {name: metric.aggregate})
+        times = sorted(payment.time for payment in given)
+        low = times[len(times) // 3]
+        # At the edge of a step, as a run takes them.
+        low -= (low - metric.offset.us) % metric.step.us
+        old, new = ([e for e in given if (e.time < low) == before] for before in (True, False))
+        before = sliced(frame(spark, old), [each, table]).build(table)
+        assert before.frame.agg(F.sum(OWN), F.sum(EVENTS)).collect()[0][:] == (len(old),) * 2
+        assert before.frame.count() == before.frame.select("_key0", END).distinct().count()
+        kept = before.frame.select("_key0", END, F.col(name).alias(STATES))
+        built = sliced(frame(spark, new), [each, table]).build(each, (low, low + DAY), kept)
+        assert built.frame.agg(F.sum(built.kind.held)).collect()[0][0] == len(given)
+        found: dict[Any, list[Any]] = {}
+        for row in rows(built.result().select(*by, F.unix_micros("at"), *each.aggregates)):
+            found.setdefault(row[:1], []).append(tuple(map(plain, row[1:])))
+        expected = {
+            key: [tuple(map(plain, row)) for row in wide(mine, metric) if low <= row[0] < low + DAY]
+            for key, mine in groups(given, by).items()
+        }
+        drawn.check(
+            {key: sorted(of, key=lambda row: row[0]) for key, of in found.items()},
+            {key: of for key, of in expected.items() if of},
+            lambda key: (name, low, cases[drawn.number(key[0])]),  # noqa: B023
         )
 
 

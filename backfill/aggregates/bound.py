@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.base import Aggregate, Input, Running, to_column
+from backfill.aggregates.base import Aggregate, Input, Running, positive_zero, to_column
+from backfill.aggregates.last_seen import LastSeen
 from backfill.aggregates.ordered import First
 from backfill.aggregates.ranked import ranked
 from backfill.columns import EVENTS, FIRST, TIME, quoted
@@ -134,6 +135,22 @@ class Bound:
         reverted = self.aggregate.revert(F.col(quoted(name)), states)
         kept = {each: F.col(quoted(f"_{name}_{each}")) for each in self.aggregate.kept}
         return self._states({each: {**reverted, **kept}[each] for each in states})
+
+    def packed(self) -> Column:
+        """An aggregate expression over events: a struct of their number and the states.
+
+        Of distinct values, which have no other state that can be merged, it has the values.
+        """
+        events = F.count(F.lit(1)).alias("events")
+        if isinstance(self.aggregate, LastSeen):
+            assert self.input is not None
+            values = F.collect_set(positive_zero(F.col(self.input), self.type))
+            return F.struct(events, F.sort_array(values).alias("values"))
+        return F.struct(events, *(each.alias(name) for name, each in self._partial().items()))
+
+    def unpacked(self, states: Column) -> list[Column]:
+        """The state columns, from what `packed` gives of an aggregate with others than values."""
+        return self._states({name: states[name] for name in self._partial()})
 
     def running(self) -> dict[str, str] | None:
         """For each state column the function, sum, min or max, that merges it; None if not all."""

@@ -37,13 +37,13 @@ def forget(
 
     The source is not changed.
     """
-    from backfill.execution.erase import holders
+    from backfill.execution.erase import among_values, holders
     from backfill.job import Job
 
     loaded = Job.load(job)
     session = job_session(loaded, spark, remote, runtime)
     done = loaded.forget(key, session, older_than=older_than, progress=tell)
-    known = holders(loaded.spec)
+    known = {*holders(loaded.spec), *among_values(loaded.spec)}
     unchanged = [name for name in loaded.spec.windows if name not in known]
     if as_json:
         tables = {name: asdict(each) for name, each in done.items()}
@@ -63,7 +63,7 @@ def forget(
         )
         for name, each in done.items()
     ]
-    numbers = ("rows deleted", "left by failed runs")
+    numbers = ("rows deleted or changed", "left by failed runs")
     columns = ("table", numbers[0], "published", numbers[1], "versions that may hold the key")
     print_table(columns, rows, right=numbers)
     if unchanged:

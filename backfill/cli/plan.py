@@ -81,6 +81,8 @@ def _document(plan: Plan, spec: JobSpec) -> dict[str, Any]:
                 "read_to": None if each.high is None else iso_utc(each.high),
                 "affected": each.affected,
                 "rewritten": dict(zip(("files", "rows", "bytes"), each.rewritten, strict=True)),
+                "slices": each.slices
+                and dict(zip(("table", "files", "rows"), each.slices, strict=True)),
             }
             for each in plan.reads
         ],
@@ -254,6 +256,12 @@ def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
         print_line(
             f"{beyond.window}: {beyond.keys:,} keys have windows open across the boundary; their "
             f"events are read {_span(beyond.low, beyond.high)}."
+        )
+    if beyond.slices is not None:
+        table, files, rows = beyond.slices
+        print_line(
+            f"{beyond.window}: up to {rows:,} rows in {files:,} files of {table} are read rather "
+            "than events outside the range."
         )
     if beyond.affected is not None:
         print_line(

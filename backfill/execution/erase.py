@@ -17,6 +17,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import column
 from backfill.errors import TableError
 from backfill.execution.date_edges import with_edges_apart
@@ -26,7 +27,7 @@ from backfill.planning.context import Progress
 from backfill.quality.store import erase_examples, text_of, word_pattern
 from backfill.spec import JobSpec
 from backfill.store import FILE, Cleaned, DataFile, Store, key_value
-from backfill.windows import key_of
+from backfill.windows import MetricSlices, key_of
 
 _UNPARSABLE = "unparsable_line"
 
@@ -62,6 +63,7 @@ def erase(
 ) -> dict[str, Erased]:
     """Deletes the rows of a key from all tables that have the key's columns.
 
+    From slices of distinct keys, which are rows of other dimensions, it deletes the key's value.
     Files without such rows stay as they are. Each table has a commit of its own; one that fails
     does not keep the others from theirs.
 
@@ -86,21 +88,26 @@ def erase(
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
     types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
     problem: TableError | None = None
-    for name in (*holders(spec), QUARANTINE):
+    for name in (*holders(spec), *among_values(spec), QUARANTINE):
         removed = store.clean(name, older_than_s=older_than_s)
         try:
             [state] = states(spec, store, [name])
             table = state.table
             if table is None:
                 continue
-            if name != QUARANTINE:
+            left = None
+            if name == QUARANTINE:
+                theirs = _in_raw(values, types)
+            elif name in among_values(spec):
+                theirs, left = _among_values(spec, table.read(spark, []).schema, name, key)
+            else:
                 schema = store.dataset(name).schema
                 values = {each: key_value(schema, each, key[each]) for each in key}
                 types = {each.name: each.dataType for each in table.read(spark, []).schema.fields}
                 theirs = _same(values, types)
-            else:
-                theirs = _in_raw(values, types)
-            rows, version = _erase(spark, store, spec, state, values, theirs, run_id, metadata)
+            rows, version = _erase(
+                spark, store, spec, state, values, theirs, left, run_id, metadata
+            )
         except TableError as error:
             # What can be erased of the others is erased first.
             progress(f"{name}: {error.problem}")
@@ -126,6 +133,29 @@ def holders(spec: JobSpec) -> list[str]:
     ]
 
 
+def among_values(spec: JobSpec) -> list[str]:
+    """The tables of slices that have keys among the distinct values of their rows."""
+    return [
+        name
+        for name, each in spec.windows.items()
+        if isinstance(each.window, MetricSlices) and name not in holders(spec)
+        for aggregate in each.aggregates.values()
+        if isinstance(aggregate.sliding(), LastSeen) and (aggregate.expression,) == spec.key
+    ]
+
+
+def _among_values(
+    spec: JobSpec, schema: T.StructType, name: str, key: Mapping[str, Any]
+) -> tuple[Column, dict[str, Column]]:
+    """Whether a row has the key among its values, and the row's states without it."""
+    [states] = spec.windows[name].aggregates
+    kind = schema[states].dataType["values"].dataType.elementType  # type: ignore[index]
+    value, values = _literal(pa.scalar(key[spec.key[0]]), kind), column(states)["values"]
+    # Distinct values have no NULL among them.
+    theirs = F.coalesce(F.array_contains(values, value), F.lit(False))
+    return theirs, {states: column(states).withField("values", F.array_remove(values, value))}
+
+
 def _erase(
     spark: SparkSession,
     store: Store,
@@ -133,19 +163,37 @@ def _erase(
     state: State,
     values: Mapping[str, pa.Scalar],
     theirs: Column,
+    left: Mapping[str, Column] | None,
     run_id: str,
     metadata: Mapping[str, str],
 ) -> tuple[int, int | None]:
-    """Deletes rows of one table: how many, and the version of the commit."""
+    """Deletes rows of one table, or changes them: how many, and the version of the commit.
+
+    Args:
+        spark: the session that rewrites files.
+        store: the job's tables.
+        spec: the job.
+        state: the table.
+        values: of the key.
+        theirs: whether a row is the key's.
+        left: what such a row has afterwards, by column; None: it is deleted.
+        run_id: of the commit.
+        metadata: kept with it.
+    """
     name, table = state.name, state.table
     assert table is not None
-    paths = [each.path for each in state.files if _may_hold(each, values)]
+    paths = [each.path for each in state.files if left is not None or _may_hold(each, values)]
     found = table.read(spark, paths, with_file=True).where(theirs).groupBy(FILE).count().collect()
     held = {row[FILE]: row["count"] for row in found}
     gone = sum(held.values())
     if not gone:
         return 0, None
-    others = table.read(spark, sorted(held)).where(~theirs)
+    others, kept = table.read(spark, sorted(held)), 0
+    if left is None:
+        others = others.where(~theirs)
+    else:
+        changed = {name: F.when(theirs, new).otherwise(column(name)) for name, new in left.items()}
+        others, kept = others.withColumns(changed), gone
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ("source",)
     if name in spec.windows:
@@ -157,7 +205,7 @@ def _erase(
             sort_by = row_order(window, spec.key)
     staged = store.stage(name, others, run_id=run_id, partition_by=partition_by, sort_by=sort_by)
     try:
-        if staged.rows != sum(each.rows for each in state.files if each.path in held) - gone:
+        if staged.rows != sum(each.rows for each in state.files if each.path in held) - gone + kept:
             raise TableError("rows of other keys were lost; nothing was published", field=name)
         return gone, store.publish(
             name,

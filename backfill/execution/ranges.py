@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from backfill.columns import END, EVENTS, START, TIME
 from backfill.compute import Sliced
 from backfill.conservation import Totals, assigned_to, check_held
-from backfill.definition import Definition
 from backfill.execution.bot_rows import BotRows, bots_of_range
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of
@@ -26,8 +25,10 @@ from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
 from backfill.ledger.state import State
+from backfill.operators.rolling_steps import STATES
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
+from backfill.planning.kept_slices import own_events, slices_outside
 from backfill.planning.late import unseen_inputs
 from backfill.planning.range_input import (
     RangeInput,
@@ -43,7 +44,6 @@ from backfill.planning.time_spans import (
     dates_between,
     dates_of_span,
     dates_over,
-    needed,
     starts_on,
     touched,
 )
@@ -196,21 +196,27 @@ def _window(
     if isinstance(definition.window, SessionWindow) and not definition.of_events:
         return _session(context, staging, state, sliced, part, sums, horizon, covered)
     assigned = sums.assigned[state.name]
+    kept = None
     if definition.of_events:
         count = sums.also[events_for(state.name)]
-        sliced, assigned = _needed_events(context, definition, sliced, part, count)
+        sliced, assigned = _needed_events(context, state.name, sliced, part, count)
+    if state.name in part.kept:
+        slices = part.kept[state.name]
+        kept = slices_outside(context, state.name, slices, sliced, part.span)
+    if kept is not None:
+        assigned += kept.agg(F.sum(F.col(STATES)["events"])).collect()[0][0] or 0
     reached = touched(context, part.span, definition)
-    built = sliced.build(definition, _up_to(reached, covered, context.spec.timezone))
+    built = sliced.build(definition, _up_to(reached, covered, context.spec.timezone), kept)
     every, in_windows = computed_with(built.frame, F.sum(built.kind.held).alias("events"))
     held = in_windows["events"] or 0
     check_held(state.name, held, assigned)
     inside = replace(built, frame=every.where(overlaps(built, part.span)))
     old_windows, between = ReplacedWindows(part.span, None), _inclusive(reached)
     files = check_removed(context, state, part, inside, old_windows, between)
-    kept = starts_on(covered, context.spec.timezone) & lasting(context, built, horizon)
-    ours = replace(built, frame=inside.frame.where(kept))
-    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon, files)
     zone = context.spec.timezone
+    starts = starts_on(covered, zone) & lasting(context, built, horizon)
+    ours = replace(built, frame=inside.frame.where(starts))
+    rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon, files)
     closure = (
         part.dates | dates_of_span(reached, zone) | dates_between(part.begins, part.span[0], zone)
     )
@@ -224,13 +230,13 @@ def _window(
 
 
 def _needed_events(
-    context: Context, definition: Definition, sliced: Sliced, part: RangeInput, count: int
+    context: Context, name: str, sliced: Sliced, part: RangeInput, count: int
 ) -> tuple[Sliced, int]:
     """The events that the rows need which an event of the range can affect.
 
     Args:
         context: of the run.
-        definition: of windows around single events, by number or by offset.
+        name: of a table of windows around single events, by number or by offset, or of a metric.
         sliced: the events of the run.
         part: the range.
         count: how many of these events are needed.
@@ -239,9 +245,9 @@ def _needed_events(
         Them, and how many are assigned to rows.
     """
     assert sliced.events is not None
-    own = inside_span(F.col(TIME), needed(context, part.span, [definition]))
+    own = own_events(context, name, part.span, part.kept)
     near = replace(sliced, events=sliced.events.where(own), count=count)
-    return near, assigned_to(near, definition)
+    return near, assigned_to(near, context.definitions[name])
 
 
 def _session(

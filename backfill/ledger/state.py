@@ -10,7 +10,7 @@ from backfill.errors import TableError
 from backfill.ledger.record import Record
 from backfill.spec import JobSpec
 from backfill.store import DataFile, Store, Table
-from backfill.windows import JoinWindow, RollingWindow
+from backfill.windows import JoinWindow, MetricSlices, RollingWindow
 
 #: The table of rows that are no events.
 QUARANTINE = "quarantine"
@@ -88,7 +88,7 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
     if name not in spec.windows:
         return common
     window = spec.windows[name]
-    sections = {RollingWindow: "metrics", JoinWindow: "joins"}
+    sections = {RollingWindow: "metrics", MetricSlices: "metrics", JoinWindow: "joins"}
     place = f"{sections.get(type(window.window), 'windows')}.{name}"
     aggregates = {
         f"{place}.aggregates.{each}": str(aggregate)

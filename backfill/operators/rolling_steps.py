@@ -23,7 +23,7 @@ from pyspark.sql.window import Window as Over
 from backfill.aggregates.base import positive_zero
 from backfill.aggregates.bound import Bound, Part
 from backfill.aggregates.last_seen import LastSeen
-from backfill.columns import EVENTS, OWN, TIME
+from backfill.columns import EVENTS, FIRST, OWN, TIME
 from backfill.operators.last_seen import last_seen
 from backfill.operators.sliding import AT, with_states
 from backfill.runtimes.differences import stacked
@@ -32,6 +32,8 @@ from backfill.runtimes.differences import stacked
 SPAN = "_span"
 #: Where its block begins, µs.
 BLOCK = "_block"
+#: Of a kept slice: what the aggregate has packed of its events.
+STATES = "_states"
 _CEASES = "_ceases"
 #: Of a value in a slice: how long before, and after, it was in another one, µs.
 _VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
@@ -44,7 +46,11 @@ def in_frames(aggregate: Bound) -> bool:
 
 
 def rolling_steps(
-    events: DataFrame, spans: Sequence[int], keys: Sequence[str], aggregates: Sequence[Bound]
+    events: DataFrame,
+    spans: Sequence[int],
+    keys: Sequence[str],
+    aggregates: Sequence[Bound],
+    kept: DataFrame | None = None,
 ) -> DataFrame:
     """Merges events into the windows of each step at which one of them begins or ceases to count.
 
@@ -53,6 +59,8 @@ def rolling_steps(
         spans: the windows' lengths, µs; whole numbers of steps.
         keys: the key columns.
         aggregates: whose states to compute, such as `in_frames` holds for.
+        kept: slices of further events: key, TIME as above, and STATES, which the one aggregate has
+            packed.
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
@@ -61,7 +69,7 @@ def rolling_steps(
     """
     seen = last_seen(aggregates)
     merged = [each for each in aggregates if each not in seen]
-    slices = _slices(events, spans, keys, merged, seen)
+    slices = _slices(events, spans, keys, merged, seen, kept)
     states = [name for each in merged for name in each.states()]
     changes = [name for each in seen for name in each.states()]
     rows = slices.select(*keys, EVENTS, *states, F.explode(_rows(spans, changes)).alias("_row"))
@@ -76,15 +84,22 @@ def _slices(
     keys: Sequence[str],
     merged: Sequence[Bound],
     seen: Sequence[Bound],
+    kept: DataFrame | None,
 ) -> DataFrame:
     """A row for each key and step: states, and how many values begin and cease to be present."""
     states = [state for each in merged for state in each.partial()]
     found = events.groupBy(*keys, TIME).agg(F.count(F.lit(1)).alias(EVENTS), *states)
+    if kept is not None:
+        found = _with_kept(found, kept, keys, merged)
     for each in seen:
         assert each.input is not None
         [name] = each.states()
         value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
-        values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value).distinct()
+        values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value)
+        if kept is not None:
+            held = F.explode(F.col(STATES)["values"]).alias(_VALUE)
+            values = values.unionByName(kept.select(*keys, TIME, held))
+        values = values.distinct()
         same = Over.partitionBy(*keys, _VALUE).orderBy(TIME)
         since, until = F.col(TIME) - F.lag(TIME).over(same), F.lead(TIME).over(same) - F.col(TIME)
         values = values.select(*keys, TIME, since.alias(_SINCE), until.alias(_UNTIL))
@@ -103,6 +118,21 @@ def _slices(
     return together.groupBy(*keys, TIME).agg(
         *(F.first(each, ignorenulls=True).alias(each) for each in rest)
     )
+
+
+def _with_kept(
+    slices: DataFrame, kept: DataFrame, keys: Sequence[str], merged: Sequence[Bound]
+) -> DataFrame:
+    """The slices, and those that are kept: those of a key and step as one."""
+    types = {field.name: field.dataType for field in slices.schema.fields}
+    states = [state for each in merged for state in each.unpacked(F.col(STATES))]
+    held = kept.select(*keys, TIME, F.col(STATES)["events"].alias(EVENTS), *states)
+    both = slices.unionByName(held).withColumn(FIRST, F.col(TIME))
+    found = both.groupBy(*keys, TIME).agg(
+        F.sum(EVENTS).alias(EVENTS), *(state for each in merged for state in each.merge())
+    )
+    # Sums of decimals have become longer.
+    return found.select(*(F.col(name).cast(type).alias(name) for name, type in types.items()))
 
 
 def _rows(spans: Sequence[int], changes: Sequence[str]) -> Column:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pyspark.sql import functions as F
 
 from backfill.columns import END
-from backfill.compute import Built
+from backfill.compute import Built, Sliced
 from backfill.ledger.state import State
 from backfill.planning.context import Context
+from backfill.planning.kept_slices import files_outside
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.range_input import RangeInput, followed, range_inputs, sliced_input
 from backfill.planning.replaced_windows import overlaps
@@ -65,9 +66,21 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                     high=high,
                     rewritten=rewritten,
                     affected=affected,
+                    slices=_slices(context, state.name, sliced, part),
                 )
             )
     return replace(stage, combining=combining, beyond=tuple(beyond), judged=judged)
+
+
+def _slices(
+    context: Context, name: str, sliced: Sliced, part: RangeInput
+) -> tuple[str, int, int] | None:
+    """What is read of a metric's published slices."""
+    kept = part.kept.get(name)
+    if kept is None:
+        return None
+    files = files_outside(context, name, kept, sliced, part.span)
+    return kept.name, len(files), sum(each.rows for each in files)
 
 
 def _affected(

@@ -22,6 +22,7 @@ from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.extents import extents_of, limits
 from backfill.planning.judged_anew import JudgedAnew, judged_anew
+from backfill.planning.kept_slices import definitions_read, kept_slices, own_events
 from backfill.planning.published_windows import candidates, published, published_extents
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
@@ -29,7 +30,7 @@ from backfill.planning.time_spans import first_start, needed
 from backfill.planning.whole_sessions import dates_of_numbers
 from backfill.runtimes.differences import computed_once
 from backfill.time.dates import Dates, date_of, midnight
-from backfill.time.spans import Span, inside_span
+from backfill.time.spans import Span
 from backfill.windows import SessionWindow
 
 _DAY = dt.timedelta(days=1)
@@ -50,6 +51,7 @@ class RangeInput:
         read: the same, with what windows need, other than sessions, that reach over its edges.
         begins: where the first window starts, other than a session, in which an event of the
             range counts; µs.
+        kept: for each metric whose rows are merged from published slices, the table of these.
         anew: who is a bot now that the events of the range count; None where nothing can be judged
             otherwise, and where that cannot be known because inputs were replaced.
     """
@@ -60,6 +62,7 @@ class RangeInput:
     span: tuple[int, int]
     read: Span
     begins: int
+    kept: Mapping[str, State]
     anew: JudgedAnew | None = None
 
     @property
@@ -110,11 +113,9 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, S
     first, last = (local_date(F.col(each), context.spec.timezone) for each in (FIRST, LAST))
     dates = F.collect_set(F.sequence(first, last)).alias(_DATES)
     inside = [
-        F.count_if(inside_span(F.col(TIME), needed(context, part.span, [definition]))).alias(
-            events_for(name)
-        )
+        F.count_if(own_events(context, name, part.span, part.kept)).alias(events_for(name))
         for name in part.names
-        if (definition := context.definitions[name]).of_events
+        if context.definitions[name].of_events
     ]
     kept, sums = counted_slices(
         context, found.events, part.names, span=part.read, also=[dates], of_events=inside
@@ -222,25 +223,24 @@ def _range_input(context: Context, dates: Dates, group: Sequence[State]) -> Rang
     has events.
     """
     zone, record = context.spec.timezone, group[0].record
-    span = span_of(dates, zone)
-    definitions = [context.definitions[each.name] for each in group]
-    begins = first_start(context, span, definitions)
-    low, high = needed(context, span, definitions)
+    span, names = span_of(dates, zone), [each.name for each in group]
+    counted = counted_by(record, context.inputs, dates, zone)
+    begins = first_start(context, span, [context.definitions[each] for each in names])
     covered = Dates() if record is None else record.covered
-    if begins < span[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered:
+    open_before = (
+        begins < span[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered
+    )
+    anew, wider = None, Dates()
+    if context.spec.bots is not None and record is not None:
+        anew, wider = _judged_otherwise(context, record, dates, counted)
+    if wider:
+        span = span_of(_hull(dates | wider), zone)
+    kept = kept_slices(context, group, counted, span)
+    low, high = needed(context, span, definitions_read(context, names, kept))
+    if open_before:
         first = midnight(date_of(begins, zone), zone)
         low = None if low is None or first is None else min(low, first)
-    counted = counted_by(record, context.inputs, dates, zone)
-    if context.spec.bots is None or record is None:
-        return RangeInput(group, dates, counted, span, (low, high), begins)
-    anew, wider = _judged_otherwise(context, record, dates, counted)
-    if not wider:
-        return RangeInput(group, dates, counted, span, (low, high), begins, anew)
-    span = span_of(_hull(dates | wider), zone)
-    start, end = needed(context, span, definitions)
-    low = None if low is None or start is None else min(low, start)
-    high = None if high is None or end is None else max(high, end)
-    return RangeInput(group, dates, counted, span, (low, high), begins, anew)
+    return RangeInput(group, dates, counted, span, (low, high), begins, kept, anew)
 
 
 def _hull(dates: Dates) -> Dates:

@@ -44,6 +44,8 @@ class Beyond:
         rewritten: files of the table that may hold windows to be replaced: number, rows, bytes.
         affected: of windows around single events, how many published rows outside the range are
             within reach of an event of it, and are computed again; None for other windows.
+        slices: of a metric whose slices are read rather than events outside the range, their table,
+            and how many files and rows of it; None where events are read.
     """
 
     window: str
@@ -53,6 +55,7 @@ class Beyond:
     high: int | None
     rewritten: tuple[int, int, int]
     affected: int | None = None
+    slices: tuple[str, int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

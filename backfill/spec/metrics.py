@@ -8,12 +8,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, PlainValidator, ValidationInfo, model_validator
 
 from backfill.aggregates import Aggregate
-from backfill.errors import BackfillError, JobFileError
+from backfill.aggregates.last_seen import LastSeen
+from backfill.errors import AggregateError, BackfillError, JobFileError
 from backfill.metric import Metric, grouped_name
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
-from backfill.spec.parts import Part, Text, number
-from backfill.windows import RollingWindow
+from backfill.spec.parts import Flag, Part, Text, number
+from backfill.windows import MetricSlices, RollingWindow
 
 
 def _numbers(value: object) -> object:
@@ -25,7 +26,11 @@ _Given = Annotated[Any, PlainValidator(_numbers)]
 
 
 class MetricTable(Part):
-    """One entry of `metrics`: the parameters of `Metric`, which checks them."""
+    """One entry of `metrics`: the parameters of `Metric`, which checks them, and `keep_slices`.
+
+    With `keep_slices` the events of each step are published too, as a table of states: a run of
+    some dates then reads these rather than the events of the windows' whole length.
+    """
 
     by: Annotated[Any, PlainValidator(lambda value: value)]
     value: AggregateText
@@ -33,11 +38,20 @@ class MetricTable(Part):
     step: _Given
     offset: _Given = "0s"
     where: Text | None = None
+    keep_slices: Flag = False
 
     @model_validator(mode="after")
     def _a_metric(self, info: ValidationInfo[Any]) -> MetricTable:
         metric = self.metric("metric")
         info.context.engine.check(_window(metric, metric.by[0]))
+        if self.keep_slices and not has_slices(metric.aggregate):
+            raise AggregateError(
+                "can't be merged from slices",
+                field="keep_slices",
+                value=str(metric.aggregate),
+                way_out="Leave keep_slices out; counts, sums, means, extremes, first, last and "
+                "numbers of distinct values can be",
+            )
         return self
 
     def metric(self, name: str) -> Metric:
@@ -59,7 +73,7 @@ def metric_tables(
     """The tables of the metrics: their windows, and for each of these the aggregate by its column.
 
     A metric with one grouping has a table of its own name; of several groupings each has one,
-    named after it: `cards_by_account_country`.
+    named after it: `cards_by_account_country`. That of its slices follows it: `cards_slices`.
 
     Raises:
         JobFileError: a table or a column can't be named so.
@@ -67,7 +81,7 @@ def metric_tables(
     found: dict[str, tuple[RollingWindow, dict[str, Aggregate]]] = {}
     for name, each in settings.items():
         try:
-            for table, window, aggregates in _tables(name, each.metric(name)):
+            for table, window, aggregates in _tables(name, each):
                 if table.lower() in map(str.lower, found):
                     raise twice(table)
                 found[table] = window, aggregates
@@ -76,12 +90,23 @@ def metric_tables(
     return found
 
 
-def _tables(name: str, metric: Metric) -> Iterator[tuple[str, RollingWindow, dict[str, Aggregate]]]:
+def has_slices(aggregate: Aggregate) -> bool:
+    """Whether the windows of a metric can be merged from its slices."""
+    own = aggregate.sliding()
+    return own.framed or isinstance(own, LastSeen)
+
+
+def _tables(
+    name: str, settings: MetricTable
+) -> Iterator[tuple[str, RollingWindow, dict[str, Aggregate]]]:
+    metric = settings.metric(name)
     for by in metric.by:
         wanted = grouped_name(metric, by)
         try:
             table = names.check_window(wanted)
             columns = [names.check_aggregate(f"{name}_{each}", by) for each in metric.windows]
+            if settings.keep_slices:
+                names.check_aggregate(name, by)
         except JobFileError as error:
             way_out = error.way_out
             if wanted != name:
@@ -89,10 +114,17 @@ def _tables(name: str, metric: Metric) -> Iterator[tuple[str, RollingWindow, dic
             raise JobFileError(error.problem, value=wanted, way_out=way_out) from None
         names.check_key(by)
         yield table, _window(metric, by), dict.fromkeys(columns, metric.aggregate)
+        if settings.keep_slices:
+            yield f"{table}_slices", _slices(metric, by, table), {name: metric.aggregate}
 
 
 def _window(metric: Metric, by: tuple[str, ...]) -> RollingWindow:
     return RollingWindow(by=by, windows=metric.windows, step=metric.step, offset=metric.offset)
+
+
+def _slices(metric: Metric, by: tuple[str, ...], table: str) -> MetricSlices:
+    step = metric.step
+    return MetricSlices(by=by, windows=(step,), step=step, offset=metric.offset, metric=table)
 
 
 def twice(table: str, kind: str = "metric") -> JobFileError:

@@ -111,10 +111,10 @@ windows:
           start_when: value = -3, end_when: value = 3, min_events: 2},
           aggregates: {n: count, total: sum(value)}}
 metrics:
-  users: {by: [user], value: count, windows: [2h, 30h], step: 1h}
+  users: {by: [user], value: count, windows: [2h, 30h], step: 1h, keep_slices: true}
   values: {by: [value], value: count, windows: [2h, 30h], step: 1h}
-  best: {by: [], value: max(value), windows: [90m, 12h], step: 30m, offset: 10m}
-  kinds: {by: [user, value], value: count_distinct(id), windows: [1d], step: 8h}
+  best: {by: [], value: max(value), windows: [90m, 12h], step: 30m, offset: 10m, keep_slices: true}
+  kinds: {by: [user, value], value: count_distinct(id), windows: [1d], step: 8h, keep_slices: true}
 JOINS
 tables: {path: out}
 checks: {builtin: %s}

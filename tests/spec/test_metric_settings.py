@@ -9,7 +9,7 @@ import pytest
 from backfill import aggregates as agg
 from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
-from backfill.windows import RollingWindow
+from backfill.windows import MetricSlices, RollingWindow
 from tests.spec.test_job_file import load, problems
 
 pytestmark = pytest.mark.one_lane
@@ -51,7 +51,22 @@ def named(tmp_path: Path, by: str) -> list[str]:
 def test_the_documented_job_file(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
     spec = load(tmp_path, text.split("```yaml\n")[1].split("```")[0])
-    assert list(spec.windows) == ["cards_by_account", "cards_by_account_country", "all"]
+    tables = ["cards_by_account", "cards_by_account_country", "all", "all_slices"]
+    assert list(spec.windows) == tables
+
+
+def test_slices_are_a_table_beside_each_grouping(tmp_path: Path) -> None:
+    spec = load(tmp_path, JOB.replace("step: 5m", "step: 5m\n    keep_slices: true"))
+    assert list(spec.windows) == [
+        *("cards_by_account", "cards_by_account_slices"),
+        *("cards_by_account_country", "cards_by_account_country_slices"),
+    ]
+    step = Fixed(HOUR // 12)
+    table = spec.windows["cards_by_account_slices"]
+    assert table.window == MetricSlices(
+        by=("account",), windows=(step,), step=step, offset=Fixed(0), metric="cards_by_account"
+    )
+    assert dict(table.aggregates) == {"cards": agg.count_distinct("card", where="amount > 0")}
 
 
 def test_the_names_of_tables(tmp_path: Path) -> None:
@@ -86,6 +101,12 @@ BAD = [
     ("step: 5m", "step: 5", ["8: metrics.cards.step: a bare number has no unit"]),
     ("step: 5m", "step: 1 day", ["8: metrics.cards.step: can't be a calendar span"]),
     ("step: 5m", "step: 0s", ["8: metrics.cards.step: must be greater than zero"]),
+    ("step: 5m", "step: 5m\n    keep_slices: yes!", ["9: metrics.cards.keep_slices: must be"]),
+    (
+        "value: count_distinct(card)",
+        "value: stddev(amount)\n    keep_slices: true",
+        ["7: metrics.cards.keep_slices: can't be merged from slices (got 'stddev(amount) where"],
+    ),
     ("    step: 5m\n", "", ["4: metrics.cards.step: is missing"]),
     ("step: 5m", "step: 5m\n    offset: soon", ["9: metrics.cards.offset: not a duration"]),
     ("[1h, 24h]", "[]", ["7: metrics.cards.windows: needs a list of durations", '"1d"']),

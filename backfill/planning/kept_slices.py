@@ -1,0 +1,153 @@
+"""The published slices of metrics: what a run of some dates reads instead of events."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import END, TIME, column
+from backfill.compute import Built, Sliced
+from backfill.definition import Definition
+from backfill.ledger.changed_inputs import replaced
+from backfill.ledger.state import State
+from backfill.operators.rolling_steps import STATES
+from backfill.planning.context import Context
+from backfill.planning.published_windows import candidates, published
+from backfill.planning.time_spans import dates_of_span, needed, touched
+from backfill.step_rows import begins
+from backfill.store import DataFile
+from backfill.time.dates import Dates
+from backfill.time.spans import Span, inside_span
+from backfill.windows import MetricSlices
+
+
+def kept_slices(
+    context: Context, group: Sequence[State], counted: Mapping[str, Dates], span: tuple[int, int]
+) -> dict[str, State]:
+    """For each metric the table of its slices, where its rows can be merged from these.
+
+    They can if the slices hold all events outside the span that count, and that the rows need.
+
+    Args:
+        context: of the run.
+        group: the tables that have counted the same.
+        counted: the dates on which each input counts.
+        span: of which all events are read, µs.
+    """
+    record = group[0].record
+    if record is None or replaced(record, context.inputs, context.spec.timezone):
+        return {}
+    names = {state.name for state in group}
+    found = {}
+    for state in group:
+        window = context.definitions[state.name].window
+        if isinstance(window, MetricSlices) and window.metric in names:
+            read = needed(context, span, [context.definitions[window.metric]])
+            if _holds_all(context, record.covered, counted, span, read):
+                found[window.metric] = state
+    return found
+
+
+def _holds_all(
+    context: Context,
+    covered: Dates,
+    counted: Mapping[str, Dates],
+    span: tuple[int, int],
+    read: Span,
+) -> bool:
+    """Whether each event of `read` that counts is in the span or in a slice of a covered date."""
+    zone = context.spec.timezone
+    limit = context.limit(context.latest_event())
+    if limit is not None and (read[0] is None or read[0] < limit):
+        return False
+    known = covered | dates_of_span(span, zone)
+    # No row stands after the last covered date, and so none needs an event after it.
+    within = dates_of_span(read, zone) & Dates.between(dt.date.min, known.ranges[-1][1])
+    # A slice can stand on the date after that of its events, which is not covered before a hole.
+    if len((known & within).ranges) > 1:
+        return False
+    return not any(
+        context.reader.may_hold(path, each)
+        for path, dates in counted.items()
+        for each in (dates & within - known).spans(zone)
+    )
+
+
+def definitions_read(
+    context: Context, names: Iterable[str], kept: Mapping[str, State]
+) -> list[Definition]:
+    """The definitions whose events are read: of slices, for metrics that are merged from them."""
+    return [context.definitions[kept[name].name if name in kept else name] for name in names]
+
+
+def own_events(
+    context: Context, name: str, span: tuple[int, int], kept: Mapping[str, State]
+) -> Column:
+    """Whether an event is one of those that the rows of a table are computed from.
+
+    Args:
+        context: of the run.
+        name: of a table of windows around single events, by number or by offset, or of a metric.
+        span: whose events the run is about, µs.
+        kept: the published slices of metrics.
+    """
+    [definition] = definitions_read(context, [name], kept)
+    if name not in kept:
+        return inside_span(F.col(TIME), needed(context, span, [definition]))
+    window = definition.window
+    assert isinstance(window, MetricSlices)
+    return inside_span(begins(window.step.us, window.offset.us), touched(context, span, definition))
+
+
+def files_outside(
+    context: Context, metric: str, kept: State, sliced: Sliced, span: tuple[int, int]
+) -> list[DataFile]:
+    """The files of slices that `slices_outside` reads, which has the same arguments."""
+    [before, after] = _outside(context, metric, kept, span)
+    built = _built(context, kept, sliced)
+    found = [each for span in (before, after) for each in candidates(context, kept, built, *span)]
+    return list({each.path: each for each in found}.values())
+
+
+def slices_outside(
+    context: Context, metric: str, kept: State, sliced: Sliced, span: tuple[int, int]
+) -> DataFrame | None:
+    """The published slices that a metric's rows need and no event of the span is in.
+
+    Args:
+        context: of the run.
+        metric: the metric's table.
+        kept: that of its slices.
+        sliced: the slices of a run.
+        span: whose events the run is about, µs.
+
+    Returns:
+        Key, END, and what is packed in a slice, as STATES; None where there can be none.
+    """
+    files = files_outside(context, metric, kept, sliced, span)
+    if not files:
+        return None
+    built = _built(context, kept, sliced)
+    rows = published(context, kept, built, files)
+    spans = _outside(context, metric, kept, span)
+    outside = reduce(or_, (inside_span(F.col(END), each) for each in spans))
+    [name] = built.definition.aggregates
+    return rows.where(outside).select(*built.sliced.key.inner, END, column(name).alias(STATES))
+
+
+def _outside(context: Context, metric: str, kept: State, span: tuple[int, int]) -> list[Span]:
+    """Where slices stand that a metric needs, before and after those that are computed anew."""
+    low, high = needed(context, span, [context.definitions[metric]])
+    first, last = touched(context, span, context.definitions[kept.name])
+    return [(low, first), (last, high)]
+
+
+def _built(context: Context, kept: State, sliced: Sliced) -> Built:
+    definition = context.definitions[kept.name]
+    own = sliced.of(definition)
+    return Built(own.frame, definition, own)
