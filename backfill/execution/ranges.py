@@ -200,13 +200,14 @@ def _window(
     if definition.of_events:
         count = sums.also[events_for(state.name)]
         sliced, assigned = _needed_events(context, state.name, sliced, part, count)
+    reached = touched(context, part.span, definition)
+    wanted = _up_to(reached, covered, context.spec.timezone)
     if state.name in part.kept:
         slices = part.kept[state.name]
-        kept = slices_outside(context, state.name, slices, sliced, part.span)
+        kept = slices_outside(context, state.name, slices, sliced, part.span, wanted)
     if kept is not None:
         assigned += kept.agg(F.sum(F.col(STATES)["events"])).collect()[0][0] or 0
-    reached = touched(context, part.span, definition)
-    built = sliced.build(definition, _up_to(reached, covered, context.spec.timezone), kept)
+    built = sliced.build(definition, wanted, kept)
     every, in_windows = computed_with(built.frame, F.sum(built.kind.held).alias("events"))
     held = in_windows["events"] or 0
     check_held(state.name, held, assigned)

@@ -16,14 +16,16 @@ from backfill.definition import Definition
 from backfill.ledger.changed_inputs import replaced
 from backfill.ledger.state import State
 from backfill.operators.rolling_steps import STATES
+from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
+from backfill.planning.replaced_windows import of_keys, sent
 from backfill.planning.time_spans import dates_of_span, needed, touched
 from backfill.step_rows import begins
 from backfill.store import DataFile
 from backfill.time.dates import Dates
 from backfill.time.spans import Span, inside_span
-from backfill.windows import MetricSlices
+from backfill.windows import MetricSlices, RollingWindow
 
 
 def kept_slices(
@@ -115,16 +117,25 @@ def files_outside(
 
 
 def slices_outside(
-    context: Context, metric: str, kept: State, sliced: Sliced, span: tuple[int, int]
+    context: Context,
+    metric: str,
+    kept: State,
+    sliced: Sliced,
+    span: tuple[int, int],
+    rows: Span,
 ) -> DataFrame | None:
     """The published slices that a metric's rows need and no event of the span is in.
+
+    Only those of dimensions with an event that begins or ceases to count in these rows: for others
+    no value changes there.
 
     Args:
         context: of the run.
         metric: the metric's table.
         kept: that of its slices.
-        sliced: the slices of a run.
+        sliced: the events of a run.
         span: whose events the run is about, µs.
+        rows: where the rows are that are wanted, µs.
 
     Returns:
         Key, END, and what is packed in a slice, as STATES; None where there can be none.
@@ -133,11 +144,21 @@ def slices_outside(
     if not files:
         return None
     built = _built(context, kept, sliced)
-    rows = published(context, kept, built, files)
+    assert built.sliced.events is not None
     spans = _outside(context, metric, kept, span)
     outside = reduce(or_, (inside_span(F.col(END), each) for each in spans))
+    found = published(context, kept, built, files).where(outside)
+    keys = built.sliced.key.inner
+    if keys:
+        window = context.definitions[metric].window
+        assert isinstance(window, RollingWindow)
+        lengths = (0, *(each.us for each in window.windows))
+        moves = reduce(or_, (inside_span(F.col(END) + each, rows) for each in lengths))
+        moving = found.where(moves).select(*keys).unionByName(built.sliced.events.select(*keys))
+        moving, facts = computed_with(moving.distinct(), F.count(F.lit(1)).alias("keys"))
+        found = of_keys(found, sent(moving, facts["keys"]), keys, "left_semi")
     [name] = built.definition.aggregates
-    return rows.where(outside).select(*built.sliced.key.inner, END, column(name).alias(STATES))
+    return found.select(*keys, END, column(name).alias(STATES))
 
 
 def _outside(context: Context, metric: str, kept: State, span: tuple[int, int]) -> list[Span]:
