@@ -60,11 +60,13 @@ def test_the_rows_of_a_key_go_and_no_others(
     world.run_all()
     before, quarantined = _rows(world), _raw(world)
     assert len(quarantined) == 3
-    old = {name: world.job.store.open(name).version for name in (*windows, "quarantine")}
+    slices = {"users_slices"} & {f"{name}_slices" for name in windows}
+    tables = (*windows, *slices, "quarantine")
+    old = {name: world.job.store.open(name).version for name in tables}
 
     done = world.job.forget("a", spark)
 
-    assert set(done) == {*windows, "quarantine"} - set(NOBODYS)
+    assert set(done) == set(tables) - set(NOBODYS)
     for name, rows in before.items():
         left = [row for row in rows if name in NOBODYS or row[0] != "a"]
         assert _rows(world)[name] == left, name
