@@ -146,11 +146,15 @@ class Bound:
             assert self.input is not None
             values = F.collect_set(positive_zero(F.col(self.input), self.type))
             return F.struct(events, F.sort_array(values).alias("values"))
-        return F.struct(events, *(each.alias(name) for name, each in self._partial().items()))
+        own = {} if self._counts_all else self._partial()
+        return F.struct(events, *(each.alias(name) for name, each in own.items()))
 
     def unpacked(self, states: Column) -> list[Column]:
         """The state columns, from what `packed` gives of an aggregate with others than values."""
-        return self._states({name: states[name] for name in self._partial()})
+        names = self._partial()
+        return self._states(
+            {each: states["events" if self._counts_all else each] for each in names}
+        )
 
     def running(self) -> dict[str, str] | None:
         """For each state column the function, sum, min or max, that merges it; None if not all."""
@@ -162,6 +166,11 @@ class Bound:
     def states(self) -> list[str]:
         """The names of the state columns."""
         return [self._name(each) for each in self._partial()]
+
+    @property
+    def _counts_all(self) -> bool:
+        """It counts all events; beside other aggregates of no column it has one as input, too."""
+        return self.aggregate.input() is None
 
     def _partial(self, counted: Column | None = None) -> dict[str, Column]:
         if self.input is None:
