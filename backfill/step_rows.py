@@ -16,7 +16,7 @@ from backfill.operators.coarse_steps import coarse_steps
 from backfill.operators.grids import floor_to
 from backfill.operators.rolling_steps import BLOCK, SPAN, STATES, in_frames, rolling_steps
 from backfill.operators.sliding import AT, sliding
-from backfill.operators.steps import changed
+from backfill.operators.steps import with_changed
 from backfill.rolling_window import RollingWindow
 from backfill.runtimes.differences import stacked
 from backfill.time.durations import Fixed
@@ -185,7 +185,7 @@ def metric_rows(
         *(F.col(held)[_VALUE].alias(name) for held, name in zip(spans, names, strict=True)),
     )
     aggregates = dict.fromkeys(names, aggregate.aggregate)
-    found = valued.withColumn(CHANGED, changed(keys, [AT], aggregates)).drop(AT)
+    found = with_changed(valued, keys, [AT], aggregates).drop(AT)
     return found.withColumn(CHANGED, F.col(CHANGED) & inside_span(F.col(END), wanted))
 
 

@@ -50,6 +50,10 @@ class Bound:
         """Aggregate expressions over events, or over those that count, for the state columns."""
         return self._states(self._partial(counted))
 
+    def partials(self) -> dict[str, Column]:
+        """Aggregate expressions over events, by the names of the state columns."""
+        return self._named(self._partial())
+
     def lift(self) -> list[Column]:
         """The state columns of each event alone, of an aggregate that runs."""
         if self.input is None:

@@ -14,7 +14,7 @@ does. Both are counted for each slice before anything is multiplied by the numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
@@ -70,12 +70,23 @@ def rolling_steps(
     seen = last_seen(aggregates)
     merged = [each for each in aggregates if each not in seen]
     slices = _slices(events, spans, keys, merged, seen, kept)
-    states = [name for each in merged for name in each.states()]
+    shared = _shared(merged)
+    states = list(dict.fromkeys(shared.values()))
     changes = [name for each in seen for name in each.states()]
     rows = slices.select(*keys, EVENTS, *states, F.explode(_rows(spans, changes)).alias("_row"))
     rows = rows.select(*keys, EVENTS, *states, "_row.*")
     rows = rows.withColumn(BLOCK, F.col(AT) - F.pmod(F.col(AT), F.col(SPAN)))
-    return _joined(_running(rows, keys, merged, changes), keys, merged, changes)
+    return _joined(_running(rows, keys, merged, changes), keys, merged, shared, changes)
+
+
+def _shared(merged: Sequence[Bound]) -> dict[str, str]:
+    """For each state the first one that is the same, such as the sum that is part of a mean.
+
+    What is written alike is alike: states are made of inputs, which have names of their own.
+    """
+    first: dict[str, str] = {}
+    states = {name: state for each in merged for name, state in each.partials().items()}
+    return {name: first.setdefault(str(state), name) for name, state in states.items()}
 
 
 def _slices(
@@ -151,30 +162,45 @@ def _running(
     rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
 ) -> DataFrame:
     """Adds what began to count in the row's block so far, and what ceases to later in it."""
-    block = Over.partitionBy(*keys, SPAN, BLOCK)
+    place = [*keys, SPAN, BLOCK]
+    block = Over.partitionBy(*place)
+    # Sorted before Spark adds the columns that are merged, so that they are not carried along.
+    rows = rows.sortWithinPartitions(*place, F.col(AT).desc())
     back = block.orderBy(F.col(AT).desc()).rangeBetween(Over.unboundedPreceding, -1)
     rows = with_states(rows, _LASTING, _merged(merged, F.col(_CEASES), back))
+    rows = rows.sortWithinPartitions(*place, AT)
     forward = block.orderBy(AT).rangeBetween(Over.unboundedPreceding, Over.currentRow)
     rows = with_states(rows, _BEGUN, _merged(merged, ~F.col(_CEASES), forward))
-    # Blocks follow each other in time, so that the sort of the line above serves this, too.
+    # Blocks follow each other in time, so that the sort of the lines above serves this, too.
     so_far = Over.partitionBy(*keys, SPAN).orderBy(BLOCK, AT)
     so_far = so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
-    counts = {name: F.coalesce(F.sum(name).over(so_far), F.lit(0)) for name in changes}
+    # A number that is never negative, and is found in this order: Spark would take the sums first,
+    # before there is any order, and sort for them.
+    after = F.col(_BEGUN + EVENTS) >= 0
+    counts = {
+        name: F.coalesce(F.sum(F.when(after, F.col(name))).over(so_far), F.lit(0))
+        for name in changes
+    }
     return rows.withColumns(counts) if counts else rows
 
 
 def _merged(merged: Sequence[Bound], counted: Column, frame: WindowSpec) -> dict[str, Column]:
     """The number of events, and the states, of the slices of a frame that count."""
     states = {EVENTS: F.coalesce(F.sum(F.when(counted, F.col(EVENTS))).over(frame), F.lit(0))}
-    for each in merged:
-        states |= each.merge_frame(counted, frame)
-    return states
+    found = {
+        name: state for each in merged for name, state in each.merge_frame(counted, frame).items()
+    }
+    return states | {name: found[name] for name in _shared(merged).values()}
 
 
 def _joined(
-    rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
+    rows: DataFrame,
+    keys: Sequence[str],
+    merged: Sequence[Bound],
+    shared: Mapping[str, str],
+    changes: Sequence[str],
 ) -> DataFrame:
-    lasting, begun = _part(_LASTING, merged), _part(_BEGUN, merged)
+    lasting, begun = _part(_LASTING, shared), _part(_BEGUN, shared)
     states = {EVENTS: lasting.events + begun.events}
     for each in merged:
         states |= each.combine(lasting, begun)
@@ -183,6 +209,6 @@ def _joined(
     return rows.select(*keys, SPAN, AT, BLOCK, own, *named, *changes)
 
 
-def _part(prefix: str, merged: Sequence[Bound]) -> Part:
-    names = [name for each in merged for name in each.states()]
-    return Part(F.col(prefix + EVENTS), {name: F.col(prefix + name) for name in names})
+def _part(prefix: str, shared: Mapping[str, str]) -> Part:
+    states = {name: F.col(prefix + held) for name, held in shared.items()}
+    return Part(F.col(prefix + EVENTS), states)

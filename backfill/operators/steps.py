@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
@@ -14,6 +14,8 @@ from backfill.operators.sliding import AT
 
 #: The instant at which another value begins to hold, µs; NULL where none does.
 _UNTIL = "_until"
+#: Whether a row is its key's first one; before a number, the value that held before.
+_FIRST, _BEFORE = "_first", "_before"
 #: An instant that is asked for, µs.
 INSTANT = "_instant"
 
@@ -32,22 +34,31 @@ def changes(
         order: columns that order the rows of a key in time.
         aggregates: what each value is of, by its name.
     """
-    flagged = rows.withColumn(CHANGED, changed(keys, order, aggregates))
-    return flagged.where(CHANGED).drop(CHANGED)
+    return with_changed(rows, keys, order, aggregates).where(CHANGED).drop(CHANGED)
 
 
-def changed(
-    keys: Sequence[str], order: Sequence[str], aggregates: Mapping[str, Aggregate]
-) -> Column:
-    """Whether a value changes at a row; arguments as of `changes`."""
+def with_changed(
+    rows: DataFrame,
+    keys: Sequence[str],
+    order: Sequence[str],
+    aggregates: Mapping[str, Aggregate],
+) -> DataFrame:
+    """Adds CHANGED, whether a value changes at a row; arguments as of `changes`."""
     in_order = Over.partitionBy(*keys).orderBy(*order)
-    first = F.lag(F.lit(1)).over(in_order).isNull()
-    found = F.lit(False)
+    # As columns, since Spark would look for the row before once for each use of it.
+    before = {name: f"{_BEFORE}{i}" for i, name in enumerate(aggregates)}
+    found = rows.withColumns(
+        {
+            _FIRST: F.lag(F.lit(1)).over(in_order).isNull(),
+            **{held: F.lag(column(name)).over(in_order) for name, held in before.items()},
+        }
+    )
+    change = F.lit(False)
     for name, aggregate in aggregates.items():
         value = column(name)
-        same = aggregate.is_same(F.lag(value).over(in_order), value)
-        found |= ~F.when(first, aggregate.is_empty(value)).otherwise(same)
-    return found
+        same = aggregate.is_same(F.col(before[name]), value)
+        change |= ~F.when(F.col(_FIRST), aggregate.is_empty(value)).otherwise(same)
+    return found.withColumn(CHANGED, change).drop(_FIRST, *before.values())
 
 
 def every_step(steps: DataFrame, keys: Sequence[str], step: int) -> DataFrame:
