@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
+from backfill.alignment import first_start, in_zone
 from backfill.engines import Engine
 from backfill.errors import ReplayError
 from backfill.replay.clocks import BatchWatermark
@@ -22,8 +24,9 @@ from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.triggering import delays
 from backfill.streaming import Streaming
+from backfill.time.durations import Fixed
 from backfill.triggers import AfterEventTime
-from backfill.windows import Window
+from backfill.windows import SessionWindow, Window, durations_of
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,21 @@ class Apart:
     def dues(self) -> Callable[[int], Iterable[int]]:
         """From an event's time to the times of the clock at which something may be due for it."""
         return self.kind(self._setup()).dues
+
+    @property
+    def grain(self) -> int:
+        """Events of one span of so many µs wait for the same times; 1: each for its own."""
+        window, tick = self.window, self.engine.tick_us
+        if isinstance(window, SessionWindow) or delays(self.settings):
+            return 1
+        spans = [*durations_of(window).values()]
+        fixed = [in_zone(each, self.zone) for each in spans]
+        shift = tick if self.engine.rules.closed == "right" else 0
+        lengths = [each.us for each in fixed if isinstance(each, Fixed)]
+        if len(lengths) < len(fixed):
+            return 1
+        found = gcd(*lengths, *map(first_start, spans), shift)
+        return 1 if found % tick else found
 
     def delays(self) -> list[int]:
         """How long after an event, by the wall clock, a trigger may fire, µs.

@@ -25,6 +25,8 @@ CLOCK_INPUT, WALL_INPUT = "_clock_input", "_wall_input"
 #: Where the operator's clock stood before an event and after it; the wall clock at the event, and
 #: before it.
 BEFORE, AFTER, WALL, WALL_BEFORE = "_before", "_after", "_wall", "_wall_before"
+#: Where the operator's clock stands for a row of a replay: before an event, or where one moved it.
+CLOCK = "_clock"
 #: A time that a key waits for, by which of the clocks (AFTER or WALL).
 DUE, BY = "_due", "_by"
 #: The time of a clock before all events: the least that a column of longs holds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
@@ -18,6 +18,7 @@ from backfill.columns import END, REASON, START, TIME, column, key_name
 from backfill.compute import Key
 from backfill.errors import AggregateError, ColumnError, did_you_mean
 from backfill.events import EventRules, normalise, time_column
+from backfill.operators.grids import floor_to
 from backfill.operators.rule_inputs import sortable
 from backfill.replay.apart import Apart
 from backfill.runtimes.differences import stacked
@@ -25,6 +26,7 @@ from backfill.update_history.arrivals import (
     AFTER,
     BEFORE,
     BY,
+    CLOCK,
     CLOCK_INPUT,
     DUE,
     ORDER,
@@ -52,6 +54,7 @@ ARRIVAL, IN_KEY, KIND, RETRACTION = "arrival", "number", "op", "is_retraction"
 #: Columns of the result that are neither the key's nor aggregates.
 ADDED = ("session_id", "window_start", "window_end", ARRIVAL, IN_KEY, KIND, RETRACTION)
 _USABLE = "_usable"
+_SPAN = "_span"
 
 
 @dataclass(frozen=True)
@@ -94,13 +97,14 @@ class History:
                 *(T.StructField(value_name(i), each) for i, each in enumerate(self.types)),
             ]
         )
-        typed = rows.withColumns(
-            {value_name(i): F.lit(None).cast(each) for i, each in enumerate(self.types)}
-        )
-        together = typed.repartition(PARTITION, *self.inner).sortWithinPartitions(
+        together = rows.repartition(PARTITION, *self.inner).sortWithinPartitions(
             PARTITION, *self.inner, ORDER, PASSES
         )
-        return self._told(together.mapInArrow(replaying, schema))
+        # Not before: nothing that is only a type is exchanged and sorted.
+        typed = together.withColumns(
+            {value_name(i): F.lit(None).cast(each) for i, each in enumerate(self.types)}
+        )
+        return self._told(typed.mapInArrow(replaying, schema))
 
     @cached_property
     def inner(self) -> tuple[str, ...]:
@@ -129,13 +133,16 @@ class History:
         names = [PARTITION, *self.inner]
         if self.batch is not None:
             return self._in_batches(placed, columns)
-        ties = [TIME, *(each for each in [*self.inner, *columns] if _sorts(placed, each))]
+        # With what says which events are usable, both that read the clocks below need the same
+        # columns, so that Spark exchanges the events once for both.
+        ties = [TIME, *(each for each in [*self.inner, *columns] if _sorts(placed, each)), _USABLE]
         arrived = with_clocks(placed, ties)
         used = arrived.frame.where(_USABLE)
-        kept = [*names, ORDER, PLACE, TIME, BEFORE, AFTER, WALL]
-        rows = used.select(*kept, *columns, F.lit(False).alias(PASSES))
+        clock, passed = F.col(BEFORE).alias(CLOCK), F.lit(False).alias(PASSES)
+        rows = used.select(*names, ORDER, PLACE, TIME, clock, WALL, *columns, passed)
+        delays = self.apart.delays()
         clocks = [AFTER] if self.apart.ticks else []
-        clocks += [WALL] if self.apart.delays() else []
+        clocks += [WALL] if delays else []
         if not clocks:
             return rows, None
         schema = T.StructType(
@@ -145,10 +152,20 @@ class History:
                 T.StructField(BY, T.StringType()),
             ]
         )
-        asked = used.select(*names, TIME, WALL).mapInArrow(Dues(self.apart, self.inner), schema)
+        times = used.select(*names, TIME, WALL) if delays else self._times(placed, names)
+        asked = times.mapInArrow(Dues(self.apart, self.inner), schema)
         passing = arrived.reached(asked, self.inner, clocks).withColumn(PASSES, F.lit(True))
+        passing = passing.withColumnRenamed(AFTER, CLOCK)
         rows = stacked(rows, passing)
         return rows, None
+
+    def _times(self, placed: DataFrame, names: Sequence[str]) -> DataFrame:
+        """The times of events that keys wait for, where no wall clock counts."""
+        used, grain = placed.where(_USABLE), self.apart.grain
+        if grain > 1:
+            span = floor_to(F.col(TIME), grain, 0).alias(_SPAN)
+            used = used.groupBy(*names, span).agg(F.min(TIME).alias(TIME))
+        return used.select(*names, TIME, F.lit(None).cast("long").alias(WALL))
 
     def _in_batches(
         self, placed: DataFrame, columns: Mapping[str, Column]

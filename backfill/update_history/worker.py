@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,8 +17,8 @@ from backfill.replay.forms import hashable
 from backfill.replay.replaying import without_collection
 from backfill.update_history.arrivals import (
     AFTER,
-    BEFORE,
     BY,
+    CLOCK,
     DUE,
     ORDER,
     PARTITION,
@@ -49,12 +49,8 @@ class _Key(NamedTuple):
     own: tuple[Any, ...]
 
 
-class _Row(NamedTuple):
-    """An event, or a moment at which the clocks moved."""
-
-    key: _Key
-    order: Any
-    event: Event
+#: An event, or a moment at which the clocks moved: its key, by what it is sorted, and itself.
+_Row = tuple[_Key, Any, Event]
 
 
 @dataclass(frozen=True)
@@ -126,15 +122,20 @@ class Replaying:
     def _parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[list[_Row]] = []
         count, schema = 0, None
+        last: _Key | None = None
+        own: list[_Row] = []
         for batch in batches:
             schema = batch.schema
             for row in self._rows(batch):
-                if not held or held[-1][0].key.same != row.key.same:
-                    if count >= _ROWS:
-                        yield self._replayed(held, schema)
-                        held, count = [], 0
-                    held.append([])
-                held[-1].append(row)
+                key = row[0]
+                if key is not last:
+                    if last is None or key.same != last.same:
+                        if count >= _ROWS:
+                            yield self._replayed(held, schema)
+                            held, count = [], 0
+                        held.append(own := [])
+                    last = key
+                own.append(row)
                 count += 1
         if schema is not None and held:
             yield self._replayed(held, schema)
@@ -173,7 +174,7 @@ class Replaying:
             end_clock=end,
             **self.settings,
         )
-        own = {rows[0].key.same: rows[0].key.own for rows in held}
+        own = {key.same: key.own for (key, _, _), *_ in held}
         numbers = dict.fromkeys(own, 0)
         sent: dict[tuple[Any, int, int], tuple[Any, ...]] = {}
         for each in made.emissions:
@@ -189,22 +190,19 @@ class Replaying:
     def _events(self, held: Sequence[Sequence[_Row]]) -> tuple[list[Event], int | None]:
         if self.batches is not None:
             (rows,) = held
-            return self._with_batches([row.event for row in rows], self.batches)
-        rows = sorted((row for own in held for row in own), key=attrgetter("order"))
-        return [row.event for row in rows], None
+            return self._with_batches([event for _, _, event in rows], self.batches)
+        rows = sorted((row for own in held for row in own), key=itemgetter(1))
+        return [event for _, _, event in rows], None
 
     def _rows(self, batch: pa.RecordBatch) -> Iterable[_Row]:
         columns, count = _columns(batch), batch.num_rows
         passes = columns[PASSES]
         placed: Iterable[tuple[Any, int | None, int | None, int | None]]
         if self.batches is None:
-            clocked = self.apart.clocked
-            clocks = [
-                after if passed else before if clocked else None
-                for before, after, passed in zip(
-                    columns[BEFORE], columns[AFTER], passes, strict=True
-                )
-            ]
+            clocks = columns[CLOCK]
+            if not self.apart.clocked:
+                moved = zip(clocks, passes, strict=True)
+                clocks = [clock if passed else None for clock, passed in moved]
             none = [None] * count
             placed = zip(columns[PARTITION], clocks, columns[WALL], none, strict=True)
         else:
@@ -212,29 +210,30 @@ class Replaying:
             places = [self.batches.place_of(each) for each in columns[BATCH]]
             before = self.batches.before
             placed = ((0, before[each], None, 2 * each) for each in places)
-        fields = [columns[each] for each in self.fields]
-        for key, order, time, arrival, passed, (partition, clock, wall, number), values in zip(
+        values = _fields(columns, self.fields) or [{} for _ in range(count)]
+        orders = zip(columns[ORDER], passes, strict=True)
+        for key, order, time, arrival, passed, (partition, clock, wall, number), value in zip(
             _keys(columns, self.keys),
-            columns[ORDER],
+            orders,
             columns[TIME],
             columns[PLACE],
             passes,
             placed,
-            zip(*fields, strict=True) if fields else [()] * count,
+            values,
             strict=True,
         ):
             event = Event(
                 key=key.same,
                 time=time,
                 arrival=arrival,
-                value={} if passed else dict(zip(self.fields, values, strict=True)),
+                value=value,
                 partition=partition,
                 batch=number,
                 clock=clock,
                 wall_clock=wall,
                 passes=passed,
             )
-            yield _Row(key, (order, passed), event)
+            yield key, order, event
 
     def _with_batches(
         self, events: list[Event], batches: Batches
@@ -278,6 +277,15 @@ def _columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:
         ).to_pylist()
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }
+
+
+def _fields(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The values of each row by name; nothing of no columns."""
+    if len(names) == 1:
+        (name,) = names
+        return [{name: value} for value in columns[name]]
+    rows = zip(*(columns[each] for each in names), strict=True)
+    return [dict(zip(names, values, strict=True)) for values in rows]
 
 
 def _keys(columns: Mapping[str, Sequence[Any]], keys: Sequence[str]) -> Iterable[_Key]:
