@@ -300,9 +300,10 @@ class Job(PublishedTables):
     ) -> Reconciled:
         """Compares a published table with a streaming operator's output and explains differences.
 
-        The events of keys that differ are replayed: up to 500,000 in this process, more than that
-        in parts on Spark's workers, which then need backfill installed. The events of one key must
-        fit into the memory of one worker.
+        The events of keys that differ are replayed: up to 100,000 in this process, more than that
+        in parts on Spark's workers, which need backfill installed; where they have not, this
+        process replays up to 500,000. The events of one key must fit into the memory of one worker.
+        A million differences take some 100 MB of this process's memory.
 
         Args:
             window: the name of the table.

@@ -16,9 +16,24 @@ _WIDEST_CELL = 40
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """One document on stdout, in ASCII, so that no terminal or pipe can spoil it."""
-    print(json.dumps(_plain(document), allow_nan=False))
+def print_json(document: Mapping[str, Any], **lists: Iterable[Any]) -> None:
+    """One document on stdout, in ASCII, so that no terminal or pipe can spoil it.
+
+    Args:
+        document: it has a field at least.
+        lists: further fields, at its end; they may be long, and are written item by item.
+    """
+    print(_json(document)[:-1], end="")
+    for name, items in lists.items():
+        print(f", {_json(name)}: [", end="")
+        for place, each in enumerate(items):
+            print(", " if place else "", _json(each), sep="", end="")
+        print("]", end="")
+    print("}")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), allow_nan=False)
 
 
 def tell(message: str) -> None:

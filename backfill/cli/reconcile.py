@@ -81,7 +81,7 @@ def _reconcile(
         now = dt.datetime.now(dt.timezone.utc)
         write_report(html, found, job=str(job), now=now, time=iso_utc, of=rows)
     if as_json:
-        print_json(_document(found, ok))
+        print_json(_document(found, ok), differences=map(_told_in_full, found.differences))
     else:
         _print(found, rows, ZoneInfo(loaded.spec.timezone))
         print_failed(found.checks)
@@ -148,19 +148,19 @@ def _document(found: Reconciled, ok: bool) -> dict[str, Any]:
         "possible": found.possible,
         "unexplained": found.unexplained,
         "undecoded": found.undecoded,
-        "differences": [
-            {
-                "key": list(each.key),
-                "batch": _windows(each.difference.batch),
-                "stream": _windows(each.difference.stream),
-                "status": each.difference.status,
-                "cause": list(each.explanation.causes),
-                "proved": each.explanation.proved,
-                "evidence": each.explanation.evidence,
-            }
-            for each in found.differences
-        ],
         "checks": as_documents(found.checks),
+    }
+
+
+def _told_in_full(each: Explained) -> dict[str, Any]:
+    return {
+        "key": list(each.key),
+        "batch": _windows(each.difference.batch),
+        "stream": _windows(each.difference.stream),
+        "status": each.difference.status,
+        "cause": list(each.explanation.causes),
+        "proved": each.explanation.proved,
+        "evidence": each.explanation.evidence,
     }
 
 
@@ -178,7 +178,7 @@ def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
     if not found.differences:
         return
     causes = [
-        (cause, f"{count:,}", f"{sum(_proved(each, cause) for each in found.differences):,}")
+        (cause, f"{count:,}", f"{found.proved.get(cause, 0):,}")
         for cause, count in found.causes.items()
     ]
     print_table(("cause", "differences", "proved"), causes, right=("differences", "proved"))
@@ -201,10 +201,6 @@ def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
             "\nThe order in which events arrived is unknown, so causes that depend on it are not "
             "proved: set events.arrival in the job file, or give --checkpoint."
         )
-
-
-def _proved(each: Explained, cause: str) -> bool:
-    return each.explanation.causes[0] == cause and each.explanation.proved
 
 
 def _told(rows: Sequence[Row], zone: dt.tzinfo) -> str:

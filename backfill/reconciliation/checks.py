@@ -29,18 +29,21 @@ def check_reconciled(spec: JobSpec, found: Reconciled, run_id: str) -> tuple[Out
     builtin = [as_check(each) for each in spec.checks.about([RECONCILIATION]).values()]
     own = spec.checks.own.get(RECONCILIATION, ())
     names = [*spec.key, "status", "cause", "proved", "batch", "stream"]
-    rows = [
-        (
-            *each.key,
-            each.difference.status,
-            each.explanation.causes[0],
-            each.explanation.proved,
-            len(each.difference.batch),
-            len(each.difference.stream),
+    # Only where somebody looks at them: there can be a million.
+    frame = None
+    if own:
+        rows = (
+            (
+                *each.key,
+                each.difference.status,
+                each.explanation.causes[0],
+                each.explanation.proved,
+                len(each.difference.batch),
+                len(each.difference.stream),
+            )
+            for each in found.differences
         )
-        for each in found.differences
-    ]
-    frame = pd.DataFrame(rows, columns=names)
+        frame = pd.DataFrame(rows, columns=names)
     validations = judged(RECONCILIATION, run_id, builtin, metrics, own, frame, spec.key)
     keep(spec.tables, run_id, validations)
     return tuple(one for each in validations for one in each.outcomes)

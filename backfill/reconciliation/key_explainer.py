@@ -26,6 +26,7 @@ from backfill.reconciliation.explain import explain
 from backfill.reconciliation.marks import OF_ALL_KEYS, by_arrival
 from backfill.reconciliation.matching import Difference, match
 from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.packed import in_order_of
 from backfill.reconciliation.recount import members
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import Row, only
@@ -94,6 +95,7 @@ class KeyExplainer:
             matched += alike
             at = dict(zip(places.get(key, ()), rows.get(key, ()), strict=True))
             found += [replace(e, explanation=with_events(e.explanation, at)) for e in explained]
+        found.sort(key=in_order_of)
         all_told = members(found, events, numbers) if self.others else None
         bare = [replace(each, explanation=replace(each.explanation, rows=())) for each in found]
         return Part(count, matched, bare, all_told)

@@ -1,13 +1,15 @@
 """Keys of more events than the driver takes: replayed by Spark's workers, in parts.
 
 A part is some of the keys, whole. They go through Arrow rather than as pandas' own columns, in
-which a NULL turns integers into doubles.
+which a NULL turns integers into doubles. What comes back is packed, so that neither Spark nor the
+driver has to hold all of it as objects.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.errors import PythonException
@@ -17,6 +19,7 @@ from pyspark.sql import functions as F
 from backfill.aggregates.base import positive_zero
 from backfill.errors import ReplayError
 from backfill.reconciliation.key_explainer import KeyExplainer
+from backfill.reconciliation.packed import Packed
 from backfill.reconciliation.result import Part
 
 _PART, _FOUND = "_part", "_found"
@@ -39,7 +42,8 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
 
     def explained(ours: pa.Table, theirs: pa.Table) -> pa.Table:
         found = keyed.explained(ours.drop_columns([_PART]), theirs.drop_columns([_PART]))
-        return pa.table({_FOUND: pa.array([pickle.dumps(found)], pa.binary())})
+        packed = pickle.dumps(replace(found, explained=Packed(found.explained)))
+        return pa.table({_FOUND: pa.array([packed], pa.binary())})
 
     types = {field.name: field.dataType for field in windows.schema.fields}
     typed = events.withColumns({each: F.col(each).cast(types[each]) for each in keyed.keys})
@@ -51,8 +55,7 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
         if "No module named 'backfill'" not in str(error):
             raise
         raise ReplayError(
-            "the keys that differ have more events than the driver can replay, and backfill is "
-            "not installed on Spark's workers",
+            "backfill is not installed on Spark's workers, which replay keys with many events",
             way_out="Install it there, or compare a share of the keys: --sample 1%",
         ) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from backfill.columns import END, START, column
 from backfill.compute import Key as KeyColumns
 from backfill.definition import Definition
 from backfill.engines import Engine
-from backfill.errors import JobFileError, WindowError
+from backfill.errors import JobFileError, ReplayError, WindowError
 from backfill.kinds import kind_of
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
@@ -53,11 +53,13 @@ from backfill.windows import (
     is_distinct,
 )
 
-#: So many events, and windows, of keys that differ are taken to the driver; of more, parts are
-#: replayed by Spark's workers.
+#: So many events, and windows, of keys that differ are replayed by the driver, on one core; more,
+#: by Spark's workers in parts, which takes them some seconds to begin with.
+FEW_EVENTS = 100_000
+#: So many the driver replays if nobody else can.
 MOST_EVENTS = 500_000
-#: A part is about this share of what the driver would take: workers have less memory.
-_SHARES = 10
+#: So many are in a part: workers have less memory than the driver. At least so many parts are made.
+_IN_PART, _FEWEST_PARTS = 25_000, 16
 
 
 def compare_with(
@@ -219,7 +221,7 @@ class _Reconciling:
         """Compares."""
         sides = self._sides(stream, sample)
         parts: list[Part] = []
-        found: list[Explained] = []
+        found: Sequence[Explained] = []
         ordered = True
         with self.stack:
             totals = sides.totals()
@@ -235,7 +237,6 @@ class _Reconciling:
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.context.spark, parts, bound)
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
-        found.sort(key=lambda each: repr(each.key))
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
 
     def _check_places(self) -> None:
@@ -319,7 +320,7 @@ class _Reconciling:
         every, ordered = received.frame, received.ordered
         if not self.apart and self.streaming.clock != "none":
             every = every.drop(CLOCK, END_CLOCK)
-            tables = _gathered(windows, every) if ordered else None
+            tables = _gathered(MOST_EVENTS, windows, every) if ordered else None
             if tables is not None:
                 self.progress(f"replaying {tables[1].num_rows:,} events of all keys together")
                 together = self._keyed(sides, latest, ordered=True, joint=True)
@@ -328,13 +329,21 @@ class _Reconciling:
         keyed = self._keyed(sides, latest, ordered=ordered, joint=False)
         differing = windows.select(*sides.keys).distinct()
         events = of_keys(every, differing, sides.keys, "left_semi")
-        tables = _gathered(windows, events)
+        tables = _gathered(FEW_EVENTS, windows, events)
         if tables is not None:
             self.progress(f"replaying {tables[1].num_rows:,} events")
             return [keyed.explained(*tables)], ordered
-        parts = -(-max(windows.count(), events.count()) * _SHARES // MOST_EVENTS)
-        self.progress(f"replaying keys of more than {MOST_EVENTS:,} events in {parts:,} parts")
-        return in_parts(keyed, windows, events, parts), ordered
+        events = self._held(events)
+        counts = windows.count(), events.count()
+        parts = max(_FEWEST_PARTS, -(-max(counts) // _IN_PART))
+        self.progress(f"replaying {counts[1]:,} events in {parts:,} parts")
+        try:
+            return in_parts(keyed, windows, events, parts), ordered
+        except ReplayError as error:
+            if max(counts) > MOST_EVENTS:
+                raise
+            self.progress(f"replaying them in this process, since {error.problem}")
+            return [keyed.explained(windows.toArrow(), events.toArrow())], ordered
 
     def _keyed(
         self, sides: Sides, latest: int | None, *, ordered: bool, joint: bool
@@ -369,7 +378,11 @@ class _Reconciling:
         )
 
 
-def _gathered(*frames: DataFrame) -> list[pa.Table] | None:
-    """The rows, where the driver takes so many of each."""
-    tables = [each.limit(MOST_EVENTS + 1).toArrow() for each in frames]
-    return tables if all(each.num_rows <= MOST_EVENTS for each in tables) else None
+def _gathered(most: int, *frames: DataFrame) -> list[pa.Table] | None:
+    """The rows, where there are at most so many of each."""
+    tables = []
+    for each in frames:
+        tables.append(each.limit(most + 1).toArrow())
+        if tables[-1].num_rows > most:
+            return None
+    return tables

@@ -27,12 +27,15 @@ from backfill.columns import EVENTS, FIRST, TIME
 from backfill.reconciliation.arrow_rows import Values, by_key
 from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.faults import MOST_DIGITS, rounded
+from backfill.reconciliation.packed import Packed, in_order_of, merged
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import same_value
 
 #: The place of a difference among all, and of a window among the stream's of the difference.
 DIFFERENCE, WINDOW = "_difference", "_window"
 _PLACE = (DIFFERENCE, WINDOW)
+#: So many events are aggregated by one job.
+_TOGETHER = 500_000
 _WAYS = {"half_up": ROUND_HALF_UP, "half_even": ROUND_HALF_EVEN, "down": ROUND_DOWN}
 
 Recounted = Mapping[tuple[int, ...], Values]
@@ -67,14 +70,39 @@ def members(
 
 def recounted(
     spark: SparkSession, parts: Sequence[Part], bound: Mapping[str, Bound]
-) -> list[Explained]:
-    """All differences, with the causes that hold for these aggregates too.
+) -> Sequence[Explained]:
+    """All differences by key, with the causes that hold for these aggregates too.
 
     Args:
         spark: the session.
         parts: the keys, explained by all other aggregates.
         bound: the aggregates, by name.
     """
+    if not bound:
+        return merged([each.explained for each in parts])
+    batches = list(_batches(parts))
+    if len(batches) == 1:
+        return _recounted(spark, parts, bound)
+    return merged([Packed(_recounted(spark, each, bound)) for each in batches])
+
+
+def _batches(parts: Sequence[Part]) -> Iterable[Sequence[Part]]:
+    """Parts that Spark aggregates together: each job takes a second, and rows take memory."""
+    batch: list[Part] = []
+    rows = 0
+    for each in parts:
+        own = 0 if each.members is None else each.members.num_rows
+        if batch and rows + own > _TOGETHER:
+            yield batch
+            batch, rows = [], 0
+        batch.append(each)
+        rows += own
+    yield batch
+
+
+def _recounted(
+    spark: SparkSession, parts: Sequence[Part], bound: Mapping[str, Bound]
+) -> list[Explained]:
     found: list[Explained] = []
     tables = []
     for each in parts:
@@ -83,14 +111,13 @@ def recounted(
             moved = pc.add(each.members[DIFFERENCE], len(found))
             tables.append(each.members.set_column(at, DIFFERENCE, moved))
         found += each.explained
-    if not bound:
-        return found
     values = _values(spark, pa.concat_tables(tables), bound)
     sketches = any(isinstance(each.aggregate, ApproximateQuantile) for each in bound.values())
-    return [
+    admitted = [
         replace(each, explanation=_admitted(place, each, values, list(bound), sketches))
         for place, each in enumerate(found)
     ]
+    return sorted(admitted, key=in_order_of)
 
 
 def _values(spark: SparkSession, rows: pa.Table, bound: Mapping[str, Bound]) -> Recounted:

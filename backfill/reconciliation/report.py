@@ -88,15 +88,12 @@ def _over_time(
     found: Reconciled, colors: Mapping[str, str], time: Callable[[int], str]
 ) -> dict[str, Any]:
     """Bars of equal spans of time, the causes on top of each other."""
-    starts = [each.difference.hull[0] for each in found.differences]
+    starts = [(each.difference.hull[0], each.explanation.causes[0]) for each in found.differences]
     if not starts:
         return {"bars": [], "first": "", "last": "", "tallest": 0}
-    low, high = min(starts), max(starts)
+    low, high = min(starts)[0], max(starts)[0]
     width = (high - low) // _BARS + 1
-    counts: Counter[tuple[int, str]] = Counter(
-        ((start - low) // width, each.explanation.causes[0])
-        for start, each in zip(starts, found.differences, strict=True)
-    )
+    counts = Counter(((start - low) // width, cause) for start, cause in starts)
     heights: Counter[int] = Counter()
     for (place, _), count in counts.items():
         heights[place] += count
@@ -124,17 +121,23 @@ def _over_time(
 
 
 def _keys(found: Reconciled) -> list[dict[str, Any]]:
-    counts = Counter(each.key for each in found.differences)
-    causes: dict[tuple[Any, ...], Counter[str]] = {}
+    # By their text, for NaN is unlike itself.
+    counts = Counter(repr(each.key) for each in found.differences)
+    most = dict(counts.most_common(_KEYS))
+    keys: dict[str, tuple[Any, ...]] = {}
+    causes: dict[str, Counter[str]] = {each: Counter() for each in most}
     for each in found.differences:
-        causes.setdefault(each.key, Counter())[each.explanation.causes[0]] += 1
+        key = repr(each.key)
+        if key in most:
+            keys[key] = each.key
+            causes[key][each.explanation.causes[0]] += 1
     return [
         {
-            "key": _text(key),
+            "key": _text(keys[key]),
             "rows": rows,
             "causes": ", ".join(f"{cause} {n:,}" for cause, n in causes[key].most_common()),
         }
-        for key, rows in counts.most_common(_KEYS)
+        for key, rows in most.items()
     ]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ class Part:
     Attributes:
         windows: how many the batch has of them.
         matched: how many of these are alike on both sides.
-        explained: all other windows, by key.
+        explained: all other windows, in order of the keys' text.
         members: the events of the windows in there, for aggregates that are not replayed; None
             where all are.
     """
@@ -55,7 +56,9 @@ class Reconciled:
     Attributes:
         window: the name of the table.
         matched: windows that are equal on both sides.
-        differences: all others; windows of one key that overlap are one difference.
+        differences: all others; windows of one key that overlap are one difference. Where they
+            are many, they are unpacked as they are asked for: go through them, or take a slice,
+            rather than making a list.
         batch, stream: the numbers of windows of both sides.
         ordered: the order in which events arrived is known.
         undecoded: rows of the stream that could not be decoded.
@@ -74,14 +77,20 @@ class Reconciled:
     @property
     def causes(self) -> dict[str, int]:
         """How many differences have each cause first, most frequent first."""
-        return dict(Counter(each.explanation.causes[0] for each in self.differences).most_common())
+        return self._firsts(self._kinds)
+
+    @property
+    def proved(self) -> dict[str, int]:
+        """How many of these are proved, of the causes of which any is."""
+        return self._firsts({kind: count for kind, count in self._kinds.items() if kind[1]})
 
     @property
     def possible(self) -> int:
         """How many of the explained differences are not proved."""
         return sum(
-            not each.explanation.proved and each.explanation.causes[0] != UNEXPLAINED
-            for each in self.differences
+            count
+            for (causes, proved), count in self._kinds.items()
+            if not proved and causes[0] != UNEXPLAINED
         )
 
     @property
@@ -102,11 +111,24 @@ class Reconciled:
         return (
             not failed
             and not self.undecoded
-            and all(_accepted(each.explanation, accept) for each in self.differences)
+            and all(_accepted(causes, proved, accept) for causes, proved in self._kinds)
         )
 
+    @cached_property
+    def _kinds(self) -> Counter[tuple[tuple[str, ...], bool]]:
+        """How many differences have these causes, proved or not; counted once, as it takes long."""
+        found = (each.explanation for each in self.differences)
+        return Counter((each.causes, each.proved) for each in found)
 
-def _accepted(found: Explanation, accept: Collection[str]) -> bool:
-    if found.causes[0] == UNEXPLAINED:
+    @staticmethod
+    def _firsts(kinds: Mapping[tuple[tuple[str, ...], bool], int]) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for (causes, _), count in kinds.items():
+            found[causes[0]] += count
+        return dict(found.most_common())
+
+
+def _accepted(causes: Sequence[str], proved: bool, accept: Collection[str]) -> bool:
+    if causes[0] == UNEXPLAINED:
         return False
-    return set(found.causes) <= set(accept) if found.proved else POSSIBLE in accept
+    return {*causes} <= {*accept} if proved else POSSIBLE in accept

@@ -103,7 +103,7 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
     )
     path = str(job.spec.path.parent / "stream")
     frame.write.mode("overwrite").parquet(path)
-    before, run.MOST_EVENTS = run.MOST_EVENTS, most_events
+    before, run.FEW_EVENTS = run.FEW_EVENTS, most_events
     try:
         return job.reconcile(
             "minutes",
@@ -114,7 +114,7 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
             progress=said.append,
         )
     finally:
-        run.MOST_EVENTS = before
+        run.FEW_EVENTS = before
 
 
 def told(found: Reconciled) -> dict[str, Any]:

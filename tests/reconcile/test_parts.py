@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
 
+from backfill.errors import ReplayError
+from backfill.reconciliation import reconcile as run
 from tests.connect import Programs
 from tests.reconcile import in_parts
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
+def _without_backfill(*given: object) -> NoReturn:
+    raise ReplayError("there is no backfill")
+
+
 @pytest.mark.slow
-def test_parts_are_explained_as_the_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_parts_are_explained_as_the_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = in_parts.job_of(tmp_path / "classic")
     job.run(spark)
     said: list[str] = []
     whole = in_parts.reconciled(job, spark, 10_000, said)
     assert "replaying 72 events" in said, said
     parts = in_parts.reconciled(job, spark, 10, said)
-    assert re.search(r"^replaying keys of more than 10 events in \d\d+ parts$", said[-1]), said
+    assert said[-1] == "replaying 72 events in 16 parts", said
     assert in_parts.told(whole) == in_parts.told(parts)
+
+    # On workers without backfill they fail as they do where something else is missing.
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "in_parts", _without_backfill)
+        here = in_parts.reconciled(job, spark, 10, said)
+        assert said[-1] == "replaying them in this process, since there is no backfill", said
+        assert in_parts.told(here) == in_parts.told(whole)
+        patched.setattr(run, "MOST_EVENTS", 71)
+        with pytest.raises(ReplayError, match="there is no backfill"):
+            in_parts.reconciled(job, spark, 10, said)
 
     causes = {
         (each.key, each.explanation.causes, each.explanation.proved) for each in whole.differences

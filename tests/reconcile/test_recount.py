@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from backfill import Job
 from backfill.reconciliation import reconcile as run
+from backfill.reconciliation import recount
 from backfill.reconciliation.result import Reconciled
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -120,7 +121,8 @@ def test_causes_hold_for_aggregates_of_every_kind(
     assert causes(compared(job, spark, spoiled)) == {**expected, "late": (("unexplained",), False)}
 
     # The same in parts.
-    monkeypatch.setattr(run, "MOST_EVENTS", 5)
+    monkeypatch.setattr(run, "FEW_EVENTS", 5)
+    monkeypatch.setattr(recount, "_TOGETHER", 3)
     again = compared(job, spark, rows)
     assert [repr(each) for each in again.differences] == [repr(each) for each in found.differences]
 
