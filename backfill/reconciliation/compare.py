@@ -73,10 +73,14 @@ class Found:
     Attributes:
         windows: those of the keys that differ, the stream's marked in SIDE.
         keys: how many keys that are.
+        differing: these keys.
+        few: the windows, where the driver has them.
     """
 
     windows: DataFrame
     keys: int
+    differing: DataFrame
+    few: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class Sides:
             held: keeps a frame's rows.
         """
         if not totals.off:
-            return Found(self._near(totals, ()), 0)
+            return self._found(self._near(totals, ()), 0)
         found, missed = self._looked(totals, (), held)
         if missed:
             # What a key leaves of its bucket's sums may be 0 by chance, and its weight not be seen.
@@ -143,7 +147,10 @@ class Sides:
         # stream has more: nothing else can leave nothing of both.
         missed = {each for each, due in totals.off.items() if found.get(each) != due}
         windows = near.join(off.select(_KEY), _KEY, "left_semi").drop(_KEY)
-        return Found(windows, sum(keys)), missed
+        return self._found(windows, sum(keys)), missed
+
+    def _found(self, windows: DataFrame, keys: int) -> Found:
+        return Found(windows, keys, windows.select(*self.keys).distinct())
 
     def _near(self, totals: Totals, whole: Collection[int]) -> DataFrame:
         """The windows of keys of which some differ."""
@@ -158,16 +165,20 @@ class Sides:
         same = (F.col("_off_bucket") == _leading(_BUCKET_BITS)) & one
         return self._marked().join(F.broadcast(wanted), same, "left_semi")
 
-    def _marked(self) -> DataFrame:
+    def both(self) -> DataFrame:
+        """The windows of both sides, the stream's marked in SIDE."""
         ours, theirs = (
             side.withColumn(SIDE, F.lit(streams))
             for side, streams in ((self.batch, False), (self.stream, True))
         )
+        return ours.unionByName(theirs)
+
+    def _marked(self) -> DataFrame:
         types = {field.name: field.dataType for field in self.batch.schema.fields}
         key = F.xxhash64(
             F.lit(0), *_hashed([_flat(F.col(each), types[each]) for each in self.keys])
         )
-        return ours.unionByName(theirs).withColumn(_KEY, key)
+        return self.both().withColumn(_KEY, key)
 
     def _summed(self, rows: DataFrame, by: str, powers: int = 1) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""

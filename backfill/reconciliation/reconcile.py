@@ -20,10 +20,11 @@ from backfill.errors import JobFileError, ReplayError, WindowError
 from backfill.kinds import kind_of
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
+from backfill.reconciliation import few_windows
 from backfill.reconciliation.arrow_rows import floored
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK
-from backfill.reconciliation.compare import Sides
+from backfill.reconciliation.compare import Found, Sides
 from backfill.reconciliation.decoded import decode
 from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.marks import PLACES, names_places
@@ -111,6 +112,7 @@ def compare_with(
         settings=given.settings,
         checkpoint=checkpoint,
         sample=sample,
+        few=counts.windows <= few_windows.FEW_WINDOWS,
     )
     return replace(found, undecoded=counts.undecoded)
 
@@ -124,6 +126,7 @@ def compare(
     settings: Mapping[str, Any],
     checkpoint: str | None = None,
     sample: float | None = None,
+    few: bool = False,
 ) -> Reconciled:
     """Compares a table with the final state of a stream.
 
@@ -136,8 +139,9 @@ def compare(
         settings: the operator's, as `replay` takes them.
         checkpoint: of a Spark query, whose logs tell its batches.
         sample: the share of keys that is looked at.
+        few: the stream has few windows.
     """
-    return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample)
+    return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample, few)
 
 
 def compared(name: str, window: AnyWindow) -> Window | EventWindow:
@@ -217,23 +221,27 @@ class _Reconciling:
         self._check_places()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
-    def of(self, stream: DataFrame, sample: float | None) -> Reconciled:
+    def of(self, stream: DataFrame, sample: float | None, few: bool) -> Reconciled:
         """Compares."""
         sides = self._sides(stream, sample)
         parts: list[Part] = []
         found: Sequence[Explained] = []
         ordered = True
         with self.stack:
-            totals = sides.totals()
-            off = sides.differing(totals, self._held)
+            compared = few_windows.compared(sides) if few else None
+            if compared is None:
+                totals = sides.totals()
+                off = sides.differing(totals, self._held)
+            else:
+                totals, off = compared
             self.progress(
                 f"{totals.batch:,} windows and {totals.stream:,}; {off.keys:,} keys differ"
             )
             if off.keys:
-                windows = self._held(off.windows)
+                off = replace(off, windows=self._held(off.windows))
                 received = self._received()
                 latest = self._latest(stream) if self.shows_its_end else None
-                parts, ordered = self._parts(sides, windows, received, latest)
+                parts, ordered = self._parts(sides, off, received, latest)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.context.spark, parts, bound)
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
@@ -314,26 +322,25 @@ class _Reconciling:
         )
 
     def _parts(
-        self, sides: Sides, windows: DataFrame, received: Received, latest: int | None
+        self, sides: Sides, off: Found, received: Received, latest: int | None
     ) -> tuple[list[Part], bool]:
         """What came of the keys that differ, and whether the order of their events counted."""
         every, ordered = received.frame, received.ordered
         if not self.apart and self.streaming.clock != "none":
             every = every.drop(CLOCK, END_CLOCK)
-            tables = _gathered(MOST_EVENTS, windows, every) if ordered else None
+            tables = _gathered(MOST_EVENTS, off, every) if ordered else None
             if tables is not None:
                 self.progress(f"replaying {tables[1].num_rows:,} events of all keys together")
                 together = self._keyed(sides, latest, ordered=True, joint=True)
                 return [together.explained(*tables)], True
             ordered = False
         keyed = self._keyed(sides, latest, ordered=ordered, joint=False)
-        differing = windows.select(*sides.keys).distinct()
-        events = of_keys(every, differing, sides.keys, "left_semi")
-        tables = _gathered(FEW_EVENTS, windows, events)
+        events = of_keys(every, off.differing, sides.keys, "left_semi")
+        tables = _gathered(FEW_EVENTS, off, events)
         if tables is not None:
             self.progress(f"replaying {tables[1].num_rows:,} events")
             return [keyed.explained(*tables)], ordered
-        events = self._held(events)
+        events, windows = self._held(events), off.windows
         counts = windows.count(), events.count()
         parts = max(_FEWEST_PARTS, -(-max(counts) // _IN_PART))
         self.progress(f"replaying {counts[1]:,} events in {parts:,} parts")
@@ -378,11 +385,10 @@ class _Reconciling:
         )
 
 
-def _gathered(most: int, *frames: DataFrame) -> list[pa.Table] | None:
-    """The rows, where there are at most so many of each."""
-    tables = []
-    for each in frames:
-        tables.append(each.limit(most + 1).toArrow())
-        if tables[-1].num_rows > most:
-            return None
-    return tables
+def _gathered(most: int, off: Found, events: DataFrame) -> tuple[pa.Table, pa.Table] | None:
+    """The windows and the events, where there are at most so many of each."""
+    windows = off.windows.limit(most + 1).toArrow() if off.few is None else off.few
+    if windows.num_rows > most:
+        return None
+    rows = events.limit(most + 1).toArrow()
+    return None if rows.num_rows > most else (windows, rows)

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from backfill import Job
+from backfill.reconciliation import few_windows
 from backfill.reconciliation import reconcile as run
 from backfill.reconciliation.result import Reconciled
 from tests.connect import session
@@ -103,7 +104,9 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
     )
     path = str(job.spec.path.parent / "stream")
     frame.write.mode("overwrite").parquet(path)
-    before, run.FEW_EVENTS = run.FEW_EVENTS, most_events
+    before = run.FEW_EVENTS, few_windows.FEW_WINDOWS
+    # Windows are compared in the one way, or in the other.
+    run.FEW_EVENTS, few_windows.FEW_WINDOWS = most_events, most_events
     try:
         return job.reconcile(
             "minutes",
@@ -114,7 +117,7 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
             progress=said.append,
         )
     finally:
-        run.FEW_EVENTS = before
+        run.FEW_EVENTS, few_windows.FEW_WINDOWS = before
 
 
 def told(found: Reconciled) -> dict[str, Any]:

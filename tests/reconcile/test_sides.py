@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType
 
 from backfill.columns import END, START
-from backfill.reconciliation import compare
-from backfill.reconciliation.compare import Sides
+from backfill.reconciliation import compare, few_windows
+from backfill.reconciliation.compare import Found, Sides
 from backfill.reconciliation.syndromes import POWERS, weights
 from tests import drawn
 
@@ -29,9 +29,41 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 def _keys(sides: Sides) -> list[tuple[Any, ...]]:
     """The keys that differ, some of them looked for among those of a whole bucket."""
     found = sides.differing(sides.totals(), DataFrame.persist)
-    keys = found.windows.select(*sides.keys).distinct().collect()
+    keys = found.differing.collect()
     assert len(keys) == found.keys
+    _check_few(sides, found)
     return [tuple(row) for row in keys]
+
+
+def _check_few(sides: Sides, found: Found) -> None:
+    """Row by row, as few windows are compared, the same differ."""
+    compared = few_windows.compared(sides)
+    assert compared is not None
+    totals, few = compared
+    assert few.few is not None
+    assert (totals.batch, totals.stream) == (sides.batch.count(), sides.stream.count())
+    windows = [few.windows.toArrow(), few.few, found.windows.toArrow()]
+    one, *others = (Counter(map(repr, each.to_pylist())) for each in windows)
+    assert others == [one, one]
+    assert Counter(few.differing.collect()) == Counter(found.differing.collect())
+
+
+def test_without_a_key_all_windows_are_of_one(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = f"{START} long, {END} long, n long"
+    one, other = ([(0, 1, 5), (1, 2, n)] for n in (6, 7))
+    batch, stream = (spark.createDataFrame(rows, schema) for rows in (one, other))
+    found = few_windows.compared(Sides(batch, stream, [], {"n": LongType()}))
+    assert found is not None
+    assert found[1].few is not None
+    assert (found[1].keys, found[1].few.num_rows, found[1].windows.count()) == (1, 4, 4)
+    assert found[1].differing.count() == 1
+    alike = few_windows.compared(Sides(batch, batch, [], {"n": LongType()}))
+    assert alike is not None
+    assert alike[1].keys == 0
+    monkeypatch.setattr(few_windows, "FEW_WINDOWS", 3)
+    assert few_windows.compared(Sides(batch, stream, [], {"n": LongType()})) is None
 
 
 def test_values_that_have_changed_places_with_a_null_differ(spark: SparkSession) -> None:
