@@ -1,4 +1,4 @@
-"""The published rows that are compared with a stream's."""
+"""The published rows that are compared with a stream's, and which windows can be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import column
+from backfill.errors import WindowError
 from backfill.planning.context import Context
 from backfill.store import Table
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    EventWindow,
+    JoinWindow,
+    RollingWindow,
+    Window,
+)
 
 _PARTS = 10_000
 
@@ -24,6 +33,38 @@ def published_table(context: Context, name: str) -> Table:
     _ = state.settled
     assert state.table is not None
     return state.table
+
+
+def compared(name: str, window: AnyWindow) -> Window | EventWindow:
+    """Refuses windows that no stream's output can be compared with.
+
+    Args:
+        name: the window's, for the message.
+        window: its definition.
+
+    Returns:
+        The same window.
+
+    Raises:
+        WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
+            metric's.
+    """
+    if isinstance(window, RollingWindow):
+        raise WindowError(
+            "no streaming operator writes the rows of a metric, which stand where a value changes",
+            field=f"metrics ({name})",
+            value=str(window),
+            way_out="Compare a sliding or hopping window of the job with the stream",
+        )
+    assert not isinstance(window, JoinWindow)
+    if isinstance(window, CountWindow) and window.per == "stream":
+        raise WindowError(
+            "windows of the whole stream are not compared with a stream's output",
+            field=f"windows.{name}",
+            value=str(window),
+            way_out="In a job with key: [], a window per: key is the same, and is compared",
+        )
+    return window
 
 
 def sampled(rows: DataFrame, keys: Sequence[str], share: float) -> DataFrame:

@@ -16,7 +16,7 @@ from backfill.columns import END, START, column
 from backfill.compute import Key as KeyColumns
 from backfill.definition import Definition
 from backfill.engines import Engine
-from backfill.errors import JobFileError, ReplayError, WindowError
+from backfill.errors import JobFileError, ReplayError
 from backfill.kinds import kind_of
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import of_keys
@@ -30,7 +30,7 @@ from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.marks import PLACES, names_places
 from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.parts import in_parts
-from backfill.reconciliation.published import published_table, sampled
+from backfill.reconciliation.published import compared, published_table, sampled
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
 from backfill.reconciliation.same_time import interchangeable, numbered
@@ -43,16 +43,7 @@ from backfill.replay.triggering import delays, early_trigger
 from backfill.runtimes.differences import kept
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of
-from backfill.windows import (
-    AnyWindow,
-    CountWindow,
-    EventWindow,
-    JoinWindow,
-    RollingWindow,
-    SessionWindow,
-    Window,
-    is_distinct,
-)
+from backfill.windows import SessionWindow, is_distinct
 
 #: So many events, and windows, of keys that differ are replayed by the driver, on one core; more,
 #: by Spark's workers in parts, which takes them some seconds to begin with.
@@ -144,38 +135,6 @@ def compare(
     return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample, few)
 
 
-def compared(name: str, window: AnyWindow) -> Window | EventWindow:
-    """Refuses windows that no stream's output can be compared with.
-
-    Args:
-        name: the window's, for the message.
-        window: its definition.
-
-    Returns:
-        The same window.
-
-    Raises:
-        WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
-            metric's.
-    """
-    if isinstance(window, RollingWindow):
-        raise WindowError(
-            "no streaming operator writes the rows of a metric, which stand where a value changes",
-            field=f"metrics ({name})",
-            value=str(window),
-            way_out="Compare a sliding or hopping window of the job with the stream",
-        )
-    assert not isinstance(window, JoinWindow)
-    if isinstance(window, CountWindow) and window.per == "stream":
-        raise WindowError(
-            "windows of the whole stream are not compared with a stream's output",
-            field=f"windows.{name}",
-            value=str(window),
-            way_out="In a job with key: [], a window per: key is the same, and is compared",
-        )
-    return window
-
-
 class _Reconciling:
     """One comparison."""
 
@@ -228,12 +187,12 @@ class _Reconciling:
         found: Sequence[Explained] = []
         ordered = True
         with self.stack:
-            compared = few_windows.compared(sides) if few else None
-            if compared is None:
+            by_driver = few_windows.compared(sides) if few else None
+            if by_driver is None:
                 totals = sides.totals()
                 off = sides.differing(totals, self._held)
             else:
-                totals, off = compared
+                totals, off = by_driver
             self.progress(
                 f"{totals.batch:,} windows and {totals.stream:,}; {off.keys:,} keys differ"
             )
