@@ -7,15 +7,37 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, islice
-from typing import overload
+from typing import Any, overload
 
-from backfill.reconciliation.result import Explained
+from backfill.reconciliation.case import Explanation
+from backfill.reconciliation.matching import Difference
 
 #: So many are packed together: a merge has a block of each of its inputs in memory.
 _BLOCK = 100
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One difference of one key, and its causes.
+
+    Attributes:
+        key: the values of the key's columns.
+        difference: the windows on both sides.
+        explanation: why.
+    """
+
+    key: tuple[Any, ...]
+    difference: Difference
+    explanation: Explanation
+
+
+#: Its causes, and whether they are proved.
+Kind = tuple[tuple[str, ...], bool]
 
 
 class Packed(Sequence[Explained]):
@@ -23,16 +45,21 @@ class Packed(Sequence[Explained]):
 
     Args:
         found: they are taken one after the other.
+
+    Attributes:
+        kinds: how many there are of each kind; to count them again would unpack all.
     """
 
     def __init__(self, found: Iterable[Explained]) -> None:
         self._blocks: list[bytes] = []
         self._count = 0
+        self.kinds: Counter[Kind] = Counter()
         rest = iter(found)
         while block := list(islice(rest, _BLOCK)):
             # The fastest level: a better one saves a tenth, and takes twice as long.
             self._blocks.append(zlib.compress(pickle.dumps(block), 1))
             self._count += len(block)
+            self.kinds.update(map(kind, block))
 
     def __len__(self) -> int:
         return self._count
@@ -51,6 +78,11 @@ class Packed(Sequence[Explained]):
         blocks = {place // _BLOCK for place in places}
         known = {each: _unpacked(self._blocks[each]) for each in blocks}
         return [known[place // _BLOCK][place % _BLOCK] for place in places]
+
+
+def kind(each: Explained) -> Kind:
+    """The difference's."""
+    return each.explanation.causes, each.explanation.proved
 
 
 def in_order_of(each: Explained) -> str:

@@ -5,30 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
 from backfill.causes import POSSIBLE, UNEXPLAINED, check_acceptable
 from backfill.quality.checks import Outcome
-from backfill.reconciliation.case import Explanation
-from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.packed import Explained, Kind, Packed, kind
 
-
-@dataclass(frozen=True)
-class Explained:
-    """One difference of one key, and its causes.
-
-    Attributes:
-        key: the values of the key's columns.
-        difference: the windows on both sides.
-        explanation: why.
-    """
-
-    key: tuple[Any, ...]
-    difference: Difference
-    explanation: Explanation
+__all__ = ["Explained", "Part", "Reconciled"]
 
 
 @dataclass(frozen=True)
@@ -114,14 +98,15 @@ class Reconciled:
             and all(_accepted(causes, proved, accept) for causes, proved in self._kinds)
         )
 
-    @cached_property
-    def _kinds(self) -> Counter[tuple[tuple[str, ...], bool]]:
-        """How many differences have these causes, proved or not; counted once, as it takes long."""
-        found = (each.explanation for each in self.differences)
-        return Counter((each.causes, each.proved) for each in found)
+    @property
+    def _kinds(self) -> Mapping[Kind, int]:
+        """How many differences have these causes, proved or not."""
+        if isinstance(self.differences, Packed):
+            return self.differences.kinds
+        return Counter(map(kind, self.differences))
 
     @staticmethod
-    def _firsts(kinds: Mapping[tuple[tuple[str, ...], bool], int]) -> dict[str, int]:
+    def _firsts(kinds: Mapping[Kind, int]) -> dict[str, int]:
         found: Counter[str] = Counter()
         for (causes, _), count in kinds.items():
             found[causes[0]] += count
