@@ -9,13 +9,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import late, reconcile, report
+from benchmarks import explaining, late, reconcile, report
 from benchmarks.data import VISITS
 from benchmarks.measure import Measured, measure, session
 from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.times import TIMES
 
-TABLES: tuple[report.Subject, ...] = (*SCENARIOS, TIMES, *late.UPKEEP, *reconcile.COMPARISONS)
+TABLES: tuple[report.Subject, ...] = (
+    *SCENARIOS,
+    TIMES,
+    *late.UPKEEP,
+    *reconcile.COMPARISONS,
+    *explaining.COMPARISONS,
+)
 
 
 def main() -> int:

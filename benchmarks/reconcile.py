@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from threading import Event, Thread
 
+import psutil
 import yaml
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -39,8 +41,6 @@ _JOB = {
     "engine": "kafka-streams",
     "tables": {"path": "out"},
 }
-#: One window of so many is lost, or has another value, in the stream.
-_ONE_OF = 1_000
 #: One record of so many was changed once more, and one of these taken back.
 _CHANGED, _TAKEN_BACK = 5, 25
 
@@ -72,12 +72,13 @@ class Comparison:
     works: tuple[Work, ...]
     at_least: tuple[float | None, ...]
     dataset: Dataset = _WINDOWS
+    one_of: int = 1_000
 
 
 def _compare(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
     """Which keys differ, of two tables."""
     sides = Sides(
-        *(_side(rows) for rows in (_published(folder, spark), _written(folder, spark))),
+        *(_side(rows) for rows in (published(folder, spark), _written(folder, spark))),
         ["_key0"],
         {"events": T.LongType(), "revenue": T.DoubleType()},
     )
@@ -102,13 +103,13 @@ def _keys_off(folder: Path, spark: SparkSession) -> int:
 
 
 @cache
-def _count(folder: Path, spark: SparkSession) -> int:
+def count(folder: Path, spark: SparkSession) -> int:
     return spark.read.parquet(str(folder)).count()
 
 
 @cache
 def _windows(folder: Path, spark: SparkSession) -> int:
-    return _published(folder, spark).count()
+    return published(folder, spark).count()
 
 
 def _explain(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
@@ -116,7 +117,7 @@ def _explain(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
     job = Job.load(folder / "job.yaml")
     path = str(folder / "stream")
     found = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
-    lost, changed = (_count(folder / each, spark) for each in ("lost", "changed"))
+    lost, changed = (count(folder / each, spark) for each in ("lost", "changed"))
     wrong = None
     if len(found.differences) != lost + changed:
         wrong = f"{len(found.differences):,} differences found, of {lost + changed:,}"
@@ -126,7 +127,7 @@ def _explain(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
 
 
 def _read_both(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
-    for rows in (_published(folder, spark), _written(folder, spark)):
+    for rows in (published(folder, spark), _written(folder, spark)):
         rows.select(*_COLUMNS).write.format("noop").mode("overwrite").save()
     return 0, None
 
@@ -143,7 +144,7 @@ def _decode(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
         zone="UTC",
     )
     counts = decoded.counts()
-    windows = _windows(folder, spark) - _count(folder / "taken-back", spark)
+    windows = _windows(folder, spark) - count(folder / "taken-back", spark)
     wrong = None if counts.windows == windows else f"{counts.windows:,} windows, of {windows:,}"
     return counts.windows, wrong
 
@@ -180,13 +181,14 @@ def measure(
     """Each once to warm up and to check what comes out, then in turns."""
     dataset = comparison.dataset.scaled(factor)
     dataset.make(spark)
-    folder = _prepared(spark, dataset)
+    folder = _prepared(spark, dataset, comparison.one_of)
     everyone = [
         (work, Measured(work.name, at_least=wanted))
         for work, wanted in zip(comparison.works, (None, *comparison.at_least), strict=True)
     ]
     for work, result in everyone:
-        result.rows, result.differs = work.act(folder, spark)
+        with _watched(result):
+            result.rows, result.differs = work.act(folder, spark)
     right = [(work, result) for work, result in everyone if result.differs is None]
     acts = [(result, partial(timed, partial(work.act, folder, spark))) for work, result in right]
     if everyone[0][1].differs is None:
@@ -194,9 +196,28 @@ def measure(
     return [result for _, result in everyone]
 
 
-def _prepared(spark: SparkSession, dataset: Dataset) -> Path:
+@contextmanager
+def _watched(result: Measured) -> Iterator[None]:
+    """Notes by how many MiB this process grew meanwhile, the JVM and its workers left out."""
+    process, done = psutil.Process(), Event()
+    before = process.memory_info().rss
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            result.peak_mib = max(result.peak_mib, (process.memory_info().rss - before) >> 20)
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _prepared(spark: SparkSession, dataset: Dataset, one_of: int) -> Path:
     """A job with its table, and what a stream wrote of it: rows, and records of a changelog."""
-    folder = _FOLDER / str(dataset.events)
+    folder = _FOLDER / f"{dataset.name}-{dataset.events}"
     if (folder / "ready").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -204,17 +225,17 @@ def _prepared(spark: SparkSession, dataset: Dataset) -> Path:
     (folder / "events").symlink_to(dataset.path)
     (folder / "job.yaml").write_text(yaml.safe_dump(_JOB))
     Job.load(folder / "job.yaml").run(spark)
-    rows = _published(folder, spark).select(*_COLUMNS)
+    rows = published(folder, spark).select(*_COLUMNS)
     number = F.xxhash64("user_id", "window_start")
-    lost = F.pmod(number, F.lit(2 * _ONE_OF)) == 0
-    changed = F.pmod(number, F.lit(2 * _ONE_OF)) == _ONE_OF
+    lost = F.pmod(number, F.lit(2 * one_of)) == 0
+    changed = F.pmod(number, F.lit(2 * one_of)) == one_of
     # Of no window of these events: so it is of no cause either.
     events = F.when(changed, F.col("events") + 1_000).otherwise(F.col("events"))
-    _write(rows.where(lost), folder / "lost")
-    _write(rows.where(changed), folder / "changed")
-    _write(rows.where(~lost).withColumn("events", events), folder / "stream")
-    _write(rows.where(F.pmod(number, F.lit(_TAKEN_BACK)) == 0), folder / "taken-back")
-    _write(_records(rows, number), folder / "changelog")
+    write(rows.where(lost), folder / "lost")
+    write(rows.where(changed), folder / "changed")
+    write(rows.where(~lost).withColumn("events", events), folder / "stream")
+    write(rows.where(F.pmod(number, F.lit(_TAKEN_BACK)) == 0), folder / "taken-back")
+    write(_records(rows, number), folder / "changelog")
     (folder / "ready").touch()
     return folder
 
@@ -261,9 +282,9 @@ def _written(folder: Path, spark: SparkSession) -> DataFrame:
     return spark.read.parquet(str(folder / "stream"))
 
 
-def _published(folder: Path, spark: SparkSession) -> DataFrame:
+def published(folder: Path, spark: SparkSession) -> DataFrame:
     return Job.load(folder / "job.yaml").table("sessions", spark)
 
 
-def _write(rows: DataFrame, folder: Path) -> None:
+def write(rows: DataFrame, folder: Path) -> None:
     rows.write.mode("overwrite").parquet(str(folder))
