@@ -282,6 +282,7 @@ class Sliced:
             sliced.key.inner,
             sides=(self.sides[window.left], self.sides[window.right]),
             columns={each: self._inner[each] for each in window.looked_at},
+            arrival=self.arrival,
         )
         return Built(rows, definition, sliced)
 

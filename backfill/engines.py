@@ -26,6 +26,7 @@ from backfill.windows import (
     SlidingWindow,
     TableWindow,
     Window,
+    by_place,
     durations_of,
 )
 
@@ -125,8 +126,8 @@ class Engine:
 
     def _check_ticks(self, window: AnyWindow) -> None:
         durations = durations_of(window)
-        if isinstance(window, JoinWindow):
-            ends = (window.within.low, window.within.high)
+        if isinstance(window, JoinWindow) and not by_place(window):
+            ends = (window.in_time.low, window.in_time.high)
             durations = {"within": Fixed(next((each for each in ends if each % self.tick_us), 0))}
         for name, value in durations.items():
             if isinstance(value, Fixed) and value.us % self.tick_us:

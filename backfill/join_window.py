@@ -1,4 +1,4 @@
-"""Pairs of a job's events that are close in time: the rows of a join's table."""
+"""Pairs of a job's events that are close in time or in number: the rows of a join's table."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ class SideColumn:
 class JoinWindow:
     """Pairs of events of one key: a left event at t, and a right one in [t - before, t + after].
 
-    Both are events of one job; predicates say which. The row of a pair stands at the time of its
-    left event. Job files have it as an entry of `joins`; of two DataFrames, `join` gives the same.
+    Or an event and one of the last n of the other side before it. Both are events of one job;
+    predicates say which. The row of a pair stands at the time of its left event. Job files have it
+    as an entry of `joins`; of two DataFrames, `join` gives the same.
 
     Args:
         left: which events are on the left side, in Spark SQL.
         right: which are on the right side. An event can be on both.
-        within: (before, after), or one duration for both, as for `join`.
+        within: (before, after), or one duration for both, or a number of messages, as for `join`.
         how: inner, left, full, semi or anti, as for `join`.
         where: a further condition on a pair, over `left.column` and `right.column`.
         columns: what a row has of its events, such as "right.price", by the column's name.
@@ -63,7 +64,7 @@ class JoinWindow:
 
     left: str
     right: str
-    within: Reach
+    within: Reach | Messages
     how: str
     where: str | None
     columns: Mapping[str, SideColumn]
@@ -78,20 +79,11 @@ class JoinWindow:
         where: str | None = None,
         columns: Mapping[str, object] | None = None,
     ) -> None:
-        reach = read_within(within)
-        if isinstance(reach, Messages):
-            raise WindowError(
-                "must be a time: pairs by number of messages are not for tables, since one event "
-                "more moves all later ones",
-                field="within",
-                value=str(within),
-                way_out='Write ("5m", "30m"); or call join(left, right, within=messages(5))',
-            )
         set_fields(
             self,
             left=_predicate(left, field=LEFT),
             right=_predicate(right, field=RIGHT),
-            within=reach,
+            within=read_within(within),
             how=choice(how, HOWS, field="how"),
             where=predicate_text(where, field="where", example="right.amount > left.amount"),
             columns={name: _column(name, each) for name, each in (columns or {}).items()},
@@ -136,15 +128,22 @@ class JoinWindow:
         return found
 
     @property
+    def in_time(self) -> Reach:
+        """How far apart in time the events of a pair may be, where no number says it."""
+        assert isinstance(self.within, Reach)
+        return self.within
+
+    @property
     def furthest(self) -> Reach:
-        """How much later than a row an event can stand on which it depends.
+        """How much later than a row an event can stand on which it depends; of pairs in time.
 
         Of a full join also the rows of right events, which depend on left ones.
         """
+        within = self.in_time
         if self.how != "full":
-            return self.within
-        back = self.within.reversed()
-        return Reach(min(self.within.low, back.low), max(self.within.high, back.high))
+            return within
+        back = within.reversed()
+        return Reach(min(within.low, back.low), max(within.high, back.high))
 
     @property
     def looked_at(self) -> tuple[str, ...]:
@@ -160,7 +159,9 @@ class JoinWindow:
         )
 
     def __str__(self) -> str:
-        within = f"[{Fixed(self.within.low)}, {Fixed(self.within.high)}]"
+        within = str(self.within)
+        if isinstance(self.within, Reach):
+            within = f"[{Fixed(self.within.low)}, {Fixed(self.within.high)}]"
         more = [f'where="{self.where}"'] if self.where else []
         more += [f"{name}={each}" for name, each in sorted(self.columns.items())]
         sides = [f'left="{self.left}"', f'right="{self.right}"']

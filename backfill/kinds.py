@@ -24,7 +24,7 @@ from backfill.operators.aligned import Layout, layout
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.session import last_event, reported_end, session_is_open
 from backfill.operators.session_rules import ruled_session_is_open
-from backfill.placed_kinds import CountRows, MessageSessions
+from backfill.placed_kinds import CountedPairs, CountRows, MessageSessions
 from backfill.reach import Reach, reach_of
 from backfill.standing_kinds import JoinRows, Standing, StepRows
 from backfill.time.spans import Span
@@ -296,7 +296,8 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
         return StepRows(reach(window, engine), window)
     if isinstance(window, JoinWindow):
         engine.check(window)
-        return JoinRows(reach(window, engine), window)
+        near = reach(window, engine)
+        return CountedPairs(near) if by_place(window) else JoinRows(near, window)
     if isinstance(window, SessionWindow) and by_place(window):
         return MessageSessions(reach(window, engine))
     if isinstance(window, SessionWindow):

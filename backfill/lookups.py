@@ -80,6 +80,14 @@ class Lookup:
 
     def holding(self, first: int, last: int) -> dict[str, Bounds]:
         """Where windows start and end that hold these two instants, µs."""
+        if isinstance(self.window, JoinWindow) and by_place(self.window):
+            raise JobFileError(
+                "which pairs an instant is near depends on the events between, not on time",
+                field="window",
+                value=self.name,
+                way_out="Look rows up by key and the time of their left event, with fetch "
+                "(show --key --from --to)",
+            )
         if of_each_event(self.window) or isinstance(self.window, JoinWindow):
             reached = reach(self.window, self.spec.engine)
             latest = None if reached.ahead is None else first + reached.ahead

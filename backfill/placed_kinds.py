@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.columns import BEGIN, CLOSED, END, EVENTS, FIRST_EVENT, LAST_EVENT, OWN, START
+from backfill.columns import (
+    BEGIN,
+    CLOSED,
+    END,
+    EVENT_TIME,
+    EVENTS,
+    FIRST_EVENT,
+    LAST_EVENT,
+    OWN,
+    START,
+)
 from backfill.engines import Engine, Rules
 from backfill.operators.grids import floor_to
 from backfill.reach import Reach
@@ -153,3 +163,32 @@ class MessageSessions(Placed):
     def met(self, start: Column, end: Column) -> Column:
         """As `Kind` has it."""
         return F.col(START).between(start, end)
+
+
+@dataclass(frozen=True)
+class CountedPairs(Placed):
+    """The rows of a join by number of events; an extent replaces those that stand in it."""
+
+    held: str = OWN
+    open_us: int = 0
+
+    def bounds(self) -> tuple[Column, Column]:
+        """As `Kind` has it."""
+        at = F.unix_micros(EVENT_TIME)
+        return at, at
+
+    def reported(self) -> list[Column]:
+        """As `Kind` has it."""
+        return [F.timestamp_micros(END).alias(EVENT_TIME)]
+
+    def is_open(self, horizon: int) -> Column:
+        """As `Kind` has it: the next event of the other side could."""
+        return ~F.col(CLOSED)
+
+    def place(self) -> Column:
+        """As `Kind` has it."""
+        return F.col(END)
+
+    def met(self, start: Column, end: Column) -> Column:
+        """As `Kind` has it."""
+        return F.col(END).between(start, end)

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from backfill.time.durations import Fixed
 from backfill.time.spans import Span
-from backfill.windows import AnyWindow, CountWindow, JoinWindow, RollingWindow, SlidingWindow
+from backfill.windows import (
+    AnyWindow,
+    CountWindow,
+    JoinWindow,
+    RollingWindow,
+    SlidingWindow,
+    by_place,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ def reach_of(window: AnyWindow, tick: int, *, rest: bool = True) -> Reach:
         # No row depends on an event at its own step. But what stands at the first instant of a date
         # is of this date.
         return Reach(0, window.reach_us)
-    if isinstance(window, JoinWindow):
+    if isinstance(window, JoinWindow) and not by_place(window):
         return Reach(window.furthest.high, -window.furthest.low)
     if not isinstance(window, SlidingWindow):
         return Reach(None, None)

@@ -115,7 +115,7 @@ class StepRows(Standing):
 
 @dataclass(frozen=True)
 class JoinRows(Standing):
-    """The rows of a join."""
+    """The rows of a join in time."""
 
     window: JoinWindow
 
@@ -135,7 +135,7 @@ class JoinRows(Standing):
 
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: a partner can still come, or one more."""
-        within = self.window.within
+        within = self.window.in_time
         later: Column = F.lit(within.high).cast("long")
         if self.window.how == "full":
             before = F.lit(-within.low).cast("long")

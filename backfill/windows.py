@@ -341,10 +341,12 @@ def is_distinct(window: AnyWindow) -> bool:
 def by_place(window: AnyWindow) -> bool:
     """Whether an event's number or offset, rather than its time, says which windows it is in.
 
-    One more event then moves others to other windows, whenever these are.
+    Or which pairs. One more event then moves others to other windows, whenever these are.
     """
     if isinstance(window, SessionWindow):
         return isinstance(window.gap, Messages)
+    if isinstance(window, JoinWindow):
+        return isinstance(window.within, Messages)
     return isinstance(window, CountWindow)
 
 

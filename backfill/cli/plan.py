@@ -233,6 +233,11 @@ def _moving(moved: Moved, spec: JobSpec) -> str:
     from backfill.windows import SessionWindow, key_of
 
     window = spec.windows[moved.table].window
+    if moved.events is None:
+        return (
+            f"{moved.table}: a late event changes the pairs of its key that are next to it; for "
+            f"{moved.keys:,} keys all events are read again and {moved.rows:,} rows computed again."
+        )
     again = f"{moved.events:,} events are read again and {moved.rows:,} rows computed again."
     if isinstance(window, SessionWindow):
         what = "a late message can join sessions of its key anywhere"

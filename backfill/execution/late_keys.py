@@ -1,7 +1,7 @@
 """Late events of windows by number or by offset: all events of their keys are read again.
 
-A late event moves every later window of its key; windows of the whole stream it moves all. Every
-input counts on every date here.
+A late event moves every later window of its key; windows of the whole stream it moves all. Of pairs
+by number it changes those near it. Every input counts on every date here.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from backfill.ledger.state import State
 from backfill.placed_kinds import FAR, Placed
 from backfill.planning.bots import people
 from backfill.planning.computed import computed_with
+from backfill.planning.computed import hull as hull_of_extents
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
+from backfill.planning.reached_pairs import reached_pairs
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, sent
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
-from backfill.runtimes.differences import stacked
+from backfill.runtimes.differences import computed_once, stacked
 from backfill.time.dates import ALL, NONE
-from backfill.time.spans import EVERYTHING
+from backfill.time.spans import EVERYTHING, Span
+from backfill.windows import JoinWindow
 
 _BEFORE, _NOW, _LATE = "_before", "_now", "_late"
 
@@ -50,7 +53,7 @@ def late_keys(
     Args:
         context: of the run.
         staging: where to write.
-        state: the table, of windows by number or by offset.
+        state: the table, of windows by number or by offset, or of pairs by number.
         late: the late events.
         sums: of them.
         horizon: the largest event time, µs.
@@ -83,28 +86,36 @@ def late_keys(
     frame, found = computed_with(built.frame, F.sum(kind.held).alias("held"))
     built, held = replace(built, frame=frame), found["held"] or 0
     assigned = _checked(context, state, built, touched, held)
-    # Earlier rows of the key are as they were, where events are in order of time.
-    first = F.lit(-FAR) if kind.reach.behind is None else F.col(START) - kind.reach.behind
+    hull: Span
+    if isinstance(built.definition.window, JoinWindow):
+        extents = computed_once(reached_pairs(built.sliced, built.definition.window, touched))
+        hull = hull_of_extents(extents) or (0, -1)
+    else:
+        # Earlier rows of the key are as they were, where events are in order of time.
+        first = F.lit(-FAR) if kind.reach.behind is None else F.col(START) - kind.reach.behind
+        extents = few.select(*keys, first.alias(START), F.lit(FAR).alias(END))
+        low = _first_row(kind, came["first"], seen["first"])
+        hull = (0, -1) if low is None else (low, None)
     limit = context.limit(horizon)
     if limit is not None:
-        first = F.greatest(first, F.lit(limit))
-    replaced = ReplacedWindows(None, few.select(*keys, first.alias(START), F.lit(FAR).alias(END)))
-    low = _first_row(kind, came["first"], seen["first"])
-    hull = (0, -1) if low is None else (low, None)
+        extents = extents.withColumn(START, F.greatest(START, F.lit(limit)))
+    replaced = ReplacedWindows(None, extents)
     reached = match_rows(built.frame, built, replaced, "left_semi")
     wanted = starts_on(state.settled.covered, zone) & lasting(context, built, horizon)
     ours = replace(built, frame=reached.where(wanted))
     rewrite = rewrite_files(context, staging, state, ours, replaced, hull, horizon)
-    closure = NONE if low is None else dates_of_span((low, None), zone)
+    first_row, last_row = hull
+    span = first_row, None if last_row is None else last_row + 1
+    closure = NONE if hull == (0, -1) else dates_of_span(span, zone)
     return ComputedWindows(
         rewrite=rewrite, closure=closure, every=built, held=held, assigned=assigned
     )
 
 
 def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
-    """The keys of events that came or went, the time of the first one (START), and their number.
+    """The keys of events that came or went, the times of the first and the last, their number.
 
-    The number is how many more there are of a key.
+    START, END (µs), and how many more there are of a key.
     """
     assert late.events is not None
     keys = late.key.inner
@@ -112,7 +123,9 @@ def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
     if went is not None:
         assert went.events is not None
         rows = rows.unionByName(went.events.select(*keys, TIME, F.lit(-1).alias(_LATE)))
-    found = rows.groupBy(*keys).agg(F.min(TIME).alias(START), F.sum(_LATE).alias(_LATE))
+    found = rows.groupBy(*keys).agg(
+        F.min(TIME).alias(START), F.max(TIME).alias(END), F.sum(_LATE).alias(_LATE)
+    )
     # Of no events, the whole stream is a row too.
     return found.where(F.col(START).isNotNull())
 

@@ -16,11 +16,10 @@ from backfill.errors import BackfillError, ColumnError, WindowError, did_you_mea
 from backfill.events import EventRules, normalise
 from backfill.join_window import LEFT, RIGHT
 from backfill.operators.binned import INNER
+from backfill.operators.pairing import INDEX, SEEN
 from backfill.operators.rule_inputs import sortable
 from backfill.window_arguments import predicate_text
 
-#: An event's number in its side's order, and how many of the other side's come before it.
-INDEX, SEEN = "_join_index", "_join_seen"
 #: Where a window that holds both events of a pair starts, µs.
 SHARED = "_join_start"
 #: Names that no column of a side may have.

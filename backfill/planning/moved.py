@@ -13,7 +13,7 @@ from backfill.kinds import kind_of, reach, times_of
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.stages import Moved
-from backfill.windows import key_of
+from backfill.windows import JoinWindow, key_of
 
 _FIRST = "_first_late"
 
@@ -40,4 +40,5 @@ def moved(context: Context, state: State, events: DataFrame) -> Moved:
     if behind is not None:
         replaced = F.unix_micros(times_of(window)[1]) >= F.col(_FIRST) - behind
     found = rows.agg(F.count_if(replaced), F.sum(kind.held)).collect()[0]
-    return Moved(table=state.name, keys=late.count(), events=found[1] or 0, rows=found[0])
+    held = None if isinstance(window, JoinWindow) else found[1] or 0
+    return Moved(table=state.name, keys=late.count(), events=held, rows=found[0])

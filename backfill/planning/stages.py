@@ -99,18 +99,19 @@ class RangeStage:
 
 @dataclass(frozen=True)
 class Moved:
-    """What late events cost in a table of windows by number or by offset.
+    """What late events cost in a table of windows by number or by offset, or of pairs by number.
 
     Attributes:
         table: it.
         keys: that have late events; 1 for windows of the whole stream.
-        events: of these keys, that were counted before and are read again.
+        events: of these keys, that were counted before and are read again; None where not every
+            event has a row, so that the table does not say it.
         rows: of these keys, that are computed again.
     """
 
     table: str
     keys: int
-    events: int
+    events: int | None
     rows: int
 
 

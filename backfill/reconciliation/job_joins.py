@@ -41,6 +41,7 @@ from backfill.reconciliation.stream_description import StreamDescription
 from backfill.reconciliation.stream_files import Steps, read_written
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.time.durations import Fixed
+from backfill.windows import by_place
 
 #: Of an event: its number in the source; when it was, as a time; and when it was processed, µs.
 _NUMBER, _AT, _WALL_CLOCK = "_join_number", "_join_at", "_join_wall_clock"
@@ -94,8 +95,9 @@ class _JoinOfJob:
 
     def compared(self, sample: float | None) -> Reconciled:
         """As `compare_join`."""
-        settings, reach = self._checked_settings(), self.window.within
+        settings = self._checked_settings()
         self._check_condition()
+        reach = self.window.in_time
 
         def replaying(left: Sequence[Event], right: Sequence[Event]) -> JoinReplayed:
             return replay_join(
@@ -187,7 +189,17 @@ class _JoinOfJob:
         return given
 
     def _check_condition(self) -> None:
-        """A stream's join has no condition; what follows it can filter pairs, and only pairs."""
+        """A stream's join is in time.
+
+        It has no condition; what follows it can filter pairs, and only pairs.
+        """
+        if by_place(self.window):
+            raise ReplayError(
+                "joins by number of messages are known of none of the engines that are replayed",
+                field=f"joins.{self.name}.within",
+                value=str(self.window.within),
+                way_out="Compare a join in time",
+            )
         if self.window.where is not None and self.window.how != "inner":
             raise ReplayError(
                 "no streaming join has a condition of its own, so an event whose partners all fail "

@@ -13,8 +13,9 @@ from backfill.engines import ENGINES
 from backfill.errors import ReplayError, WindowError
 from backfill.join_window import LEFT, RIGHT
 from backfill.joins.merging import usable
-from backfill.joins.relations import in_time, related
+from backfill.joins.relations import related
 from backfill.joins.sides import both_sides, check_has, naming
+from backfill.operators.pairing import in_time
 from backfill.operators.rule_inputs import predicate
 from backfill.reconciliation.join_comparison import (
     LEFT_EVENT,

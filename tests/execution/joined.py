@@ -14,7 +14,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Joined:
-    """A join: which events are on its sides, and how far before and after the left one, in µs."""
+    """A join: which events are on its sides, and how far before and after the left one, in µs.
+
+    Or of how many events before each of the other side's is a partner.
+    """
 
     how: str
     before: int
@@ -22,10 +25,13 @@ class Joined:
     left: Callable[[int], bool]
     right: Callable[[int], bool]
     where: Callable[[int, int], bool] = lambda left, right: True
+    count: int | None = None
 
     @property
     def reach(self) -> tuple[int, int]:
         """How much earlier, and later, than a row an event can be that changes it."""
+        if self.count is not None:
+            return 1 << 60, 1 << 60
         if self.how == "full":
             return (max(self.before, self.after),) * 2
         return self.before, self.after
@@ -39,6 +45,8 @@ JOINS: Mapping[str, Joined] = {
     "every": Joined("full", 90 * MINUTE, 30 * MINUTE, lambda v: v >= 1, lambda v: v <= 1),
     "some": Joined("semi", 45 * MINUTE, 45 * MINUTE, lambda v: v == 3, lambda v: v in (-3, 1)),
     "none": Joined("anti", 45 * MINUTE, 45 * MINUTE, lambda v: v == 3, lambda v: v in (-3, 1)),
+    "next": Joined("full", 0, 0, lambda v: v >= 1, lambda v: v <= 1, count=2),
+    "lone": Joined("anti", 0, 0, lambda v: v >= 0, lambda v: v in (-3, 1), count=1),
 }
 #: The same in a job file.
 _TEXTS = {
@@ -51,6 +59,10 @@ _TEXTS = {
     "some": "{left: value = 3, right: 'value IN (-3, 1)', within: 45m, how: semi,"
     " columns: {mine: left.value}}",
     "none": "{left: value = 3, right: 'value IN (-3, 1)', within: 45m, how: anti,"
+    " columns: {mine: left.value}}",
+    "next": "{left: value >= 1, right: value <= 1, within: 2 messages, how: full,"
+    " columns: {mine: left.value, theirs: right.value}}",
+    "lone": "{left: value >= 0, right: 'value IN (-3, 1)', within: 1 message, how: anti,"
     " columns: {mine: left.value}}",
 }
 
@@ -75,23 +87,36 @@ def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> l
         by_key.setdefault(event.key, []).append(event)
     found = []
     for key, own in by_key.items():
-        left, right = _side(own, join.left), _side(own, join.right)
-        pairs: list[tuple[Event | None, Event | None]] = []
-        alone = list(range(len(right)))
-        for one in left:
-            met = [i for i, other in enumerate(right) if _meets(join, one, other)]
-            alone = [i for i in alone if i not in met]
+        left, right = (
+            sorted(_side(own, holds), key=lambda each: _place(each, with_id))
+            for holds in (join.left, join.right)
+        )
+        last = None if join.count is None else _last(join.count, left, right)
+        pairs: list[tuple[int | None, int | None]] = []
+        alone = set(range(len(right)))
+        for i, one in enumerate(left):
+            met = [
+                j
+                for j, other in enumerate(right)
+                if _meets(join, one, other) and (last is None or (i, j) in last)
+            ]
+            alone -= set(met)
             if join.how in ("semi", "anti"):
-                pairs += [(one, None)] if (join.how == "semi") == bool(met) else []
+                pairs += [(i, None)] if (join.how == "semi") == bool(met) else []
                 continue
-            pairs += [(one, right[i]) for i in met]
-            pairs += [(one, None)] if not met and join.how != "inner" else []
+            pairs += [(i, j) for j in met]
+            pairs += [(i, None)] if not met and join.how != "inner" else []
         if join.how == "full":
-            pairs += [(None, right[i]) for i in alone]
-        for one, other in pairs:
+            pairs += [(None, j) for j in alone]
+        for i, j in pairs:
+            one = None if i is None else left[i]
+            other = None if j is None else right[j]
             at = (one or other).time  # type: ignore[union-attr]
             assert at is not None
             is_open = at + (join.before if one is None else join.after) >= horizon
+            if join.count is not None:
+                later = len(left) - i if i is not None else len(right) - j  # type: ignore[operator]
+                is_open = later <= join.count
             found.append((key, at, *_told(join.how, one, other, with_id), is_open))
     return found
 
@@ -100,13 +125,34 @@ def _side(events: list[Event], holds: Callable[[int], bool]) -> list[Event]:
     return [each for each in events if each.value is not None and holds(each.value)]
 
 
+def _last(count: int, left: list[Event], right: list[Event]) -> set[tuple[int, int]]:
+    """The pairs, by index, of an event and one of the last so many of the other side before it.
+
+    Both sides are in order. Of events at the same time and arrival the left ones come first.
+    """
+    every = [(each.time, each.arrival, 0, i) for i, each in enumerate(left)]
+    every += [(each.time, each.arrival, 1, i) for i, each in enumerate(right)]
+    found: set[tuple[int, int]] = set()
+    seen: tuple[list[int], list[int]] = ([], [])
+    for _, _, side, i in sorted(every):
+        seen[side].append(i)
+        found |= {(other, i) if side else (i, other) for other in seen[1 - side][-count:]}
+    return found
+
+
+def _place(event: Event, with_id: bool) -> tuple[Any, ...]:
+    """By what events of a side are in order: time, arrival, and what is looked at."""
+    own = (event.id is not None, event.id or "") if with_id else ()
+    return event.time, event.arrival, *own, event.value
+
+
 def _meets(join: Joined, one: Event, other: Event) -> bool:
     assert one.time is not None
     assert other.time is not None
     assert one.value is not None
     assert other.value is not None
     close = one.time - join.before <= other.time <= one.time + join.after
-    return close and join.where(one.value, other.value)
+    return (close or join.count is not None) and join.where(one.value, other.value)
 
 
 def _told(how: str, one: Event | None, other: Event | None, with_id: bool) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,52 @@ def test_on_the_command_line(
     Path(path).write_text(text.replace("within: [-45m, 90m]", "within: [-45m, 91m]"))
     assert "joins.sold (was join(left=" in call("recompute", code=2)
     assert Job.load(path).run(spark).windows["sold"].rows == 3
+
+
+@pytest.mark.spark_only
+@pytest.mark.slow
+def test_pairs_by_number(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World(tmp_path, spark, with_id=True, windows=("next", "lone"), gate=True)
+    # A left event, 3, and a right one, 0, each day; and a key that is never late.
+    daily = [
+        Event(key, at(day, hour), value, f"{key}{day}{value}")
+        for key, day in itertools.product("ab", range(4))
+        for hour, value in ((6, 3), (12, 0))
+    ]
+    world.write("0", daily)
+    path = str(tmp_path / "job.yaml")
+
+    def call(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main([arguments[0], path, *arguments[1:]]) == code
+        said = capsys.readouterr()
+        return said.out if code == 0 else said.err
+
+    world.run_all()
+    world.check()
+    # A right event after that of the second day; and, later, a left one.
+    world.write("1", [Event("a", at(1, 18), 0, "r")])
+    text = call("plan", "--recompute")
+    assert "next: a late event changes the pairs of its key that are next to it; for 1 keys" in text
+    assert "read again and 12 rows computed again." in text
+    before = world.rows("next")
+    world.recompute()
+    world.check()
+    # It has the last two left events before it, and the next two have it and one other less.
+    counts = json.loads(call("changes", "next", "--json"))["counts"]
+    assert {kind: count for kind, count in counts.items() if count} == {"inserted": 4, "deleted": 2}
+    kept = set(before) & set(world.rows("next"))
+    assert len(kept) == len(before) - 2
+    world.write("2", [Event("a", at(3, 18), 3, "l"), Event("c", at(0, 1), 3, "c")])
+    world.recompute()
+    world.check()
+    text = call("plan", "--date", "2026-01-02")
+    assert "rows outside [2026-01-02, 2026-01-03) are computed again: all rows that" in text
+    world.run(1, 2)
+    world.check()
+    assert "2026-01-04 18:00:00" in call("show", "next", "--key", "a")
+    assert "checks succeeded" in call("validate")
+    message = call("show", "next", "--key", "a", "--at", "2026-01-02T06:00:00Z", code=2)
+    assert "which pairs an instant is near depends on the events between" in message

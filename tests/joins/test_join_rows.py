@@ -16,12 +16,14 @@ from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError, WindowError
 from backfill.events import EventRules, normalise
+from backfill.message_gaps import messages
 from backfill.runtimes.differences import computed_once
 from backfill.windows import JoinWindow
 from tests import drawn
 from tests.frames import from_rows, rows
 from tests.joins import reference
 from tests.joins.reference import HOWS, Row
+from tests.joins.test_join_by_count import pairs
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -62,31 +64,41 @@ def told(found: DataFrame, how: str) -> Counter[tuple[Any, ...]]:
     return Counter(rows(found.selectExpr("key", "part", f"unix_micros({at})", *COLUMNS, *theirs)))
 
 
-@pytest.mark.parametrize("where", [None, "right.value > left.value"])
-def test_pairs_are_those_of_plain_python(spark: SparkSession, where: str | None) -> None:
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [(None, None), ("right.value > left.value", None), ("right.value > left.value", 2)],
+)
+def test_pairs_are_those_of_plain_python(
+    spark: SparkSession, where: str | None, count: int | None
+) -> None:
     cases = [
         tuple([each for each in side if each.time is not None] for side in case)
         for case in drawn.cases(reference.sides(10), 200)
     ]
     left, right = reference.apart(cases)
-    every = [window(how, where=where) for how in HOWS]
+    within = {} if count is None else {"within": messages(count)}
+    every = [window(how, where=where, **within) for how in HOWS]
     cut = sliced(frame(spark, left, right), every)
 
     def close(one: Row, other: Row) -> bool:
         assert one.time is not None
         assert other.time is not None
-        near = one.time - 20 <= other.time <= one.time + 10
+        near = count is not None or one.time - 20 <= other.time <= one.time + 10
         known = one.value is not None and other.value is not None
         held = where is None or (known and other.value > one.value)  # type: ignore[operator]
         return near and held and reference.same_key(one, other)
 
-    def expected(how: str) -> Counter[Any]:
-        return reference.by_case(
-            cases,
-            lambda left, right: reference.joined(
-                left, right, how, lambda i, j: close(left[i], right[j])
-            ),
+    def made(left: list[Row], right: list[Row], how: str) -> Counter[tuple[Any, ...]]:
+        last = None if count is None else pairs(left, right, count, arrived=False)
+        return reference.joined(
+            left,
+            right,
+            how,
+            lambda i, j: close(left[i], right[j]) and (last is None or (i, j) in last),
         )
+
+    def expected(how: str) -> Counter[Any]:
+        return reference.by_case(cases, lambda left, right: made(left, right, how))
 
     for how, each in zip(HOWS, every, strict=True):
         built = cut.build(Definition(each, {}))

@@ -8,7 +8,8 @@ import pytest
 
 from backfill.folders import LocalFolder
 from backfill.ledger.state import settings
-from backfill.windows import JoinWindow
+from backfill.message_gaps import messages
+from backfill.windows import JoinWindow, by_place
 from tests.spec.test_job_file import load, problems
 
 pytestmark = pytest.mark.one_lane
@@ -63,6 +64,14 @@ def test_before_can_be_written_with_or_without_a_minus(tmp_path: Path) -> None:
     assert one == other
 
 
+def test_within_a_number_of_events(tmp_path: Path) -> None:
+    (one,) = load(tmp_path, JOB.replace("[-5m, 30m]", "5 messages")).windows.values()
+    assert isinstance(one.window, JoinWindow)
+    assert one.window.within == messages(5)
+    assert "within=5 messages, how=left" in str(one.window)
+    assert by_place(one.window)
+
+
 def test_what_makes_its_table_stale(tmp_path: Path) -> None:
     before = settings(load(tmp_path, JOB), "sold")
     assert before["joins.sold"] == (
@@ -105,7 +114,7 @@ BAD = [
     ("[-5m, 30m]", "[5, 30m]", ["7: joins.sold.within: a bare number has no unit"]),
     ("[-5m, 30m]", "[5m, -30m]", ["how long after the left event can't be negative"]),
     ("[-5m, 30m]", "[5m]", ["7: joins.sold.within: must be two durations, before and after"]),
-    ("[-5m, 30m]", "5 messages", ["must be a time", "join(left, right, within=messages(5))"]),
+    ("[-5m, 30m]", "0 messages", ["7: joins.sold", "must be a whole number of messages"]),
     (
         "[user_id]",
         "[shop]",

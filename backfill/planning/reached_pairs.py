@@ -1,0 +1,78 @@
+"""Which rows of a join by number of events can change where some of its events come or go."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from backfill.columns import END, START, TIME
+from backfill.compute import Sliced
+from backfill.message_gaps import Messages
+from backfill.windows import JoinWindow
+
+_FIRST, _LAST = "_first_touched", "_last_touched"
+
+
+def reached_pairs(events: Sliced, window: JoinWindow, touched: DataFrame) -> DataFrame:
+    """Where the rows stand whose partners, or whose being open, can be others now.
+
+    Before the first event that came or went these are the rows of the last n events of the row's
+    side: an earlier one has n others after it, which stand between it and whatever changed. After
+    the last such event they are the rows up to the n-th event of the other side, from which on a
+    row has n partners that are all later than what changed. Nothing is moved further away.
+
+    Args:
+        events: all that are there now of these keys.
+        window: pairs by number of events.
+        touched: the inner key columns; START and END, when the first and the last event of a key
+            came or went, µs.
+
+    Returns:
+        The inner key columns, START and END (µs, both inclusive), a row for each key.
+    """
+    assert events.events is not None
+    assert isinstance(window.within, Messages)
+    keys, count = events.key.inner, window.within.count
+    theirs = touched.select(
+        *(F.col(each).alias(f"_touched{each}") for each in keys),
+        F.col(START).alias(_FIRST),
+        F.col(END).alias(_LAST),
+    )
+    same = [F.col(each).eqNullSafe(F.col(f"_touched{each}")) for each in keys]
+    near = theirs.join(events.events, reduce(and_, same, F.lit(True)), "left")
+    left, right = (F.col(events.sides[each]) for each in (window.left, window.right))
+    at, full = F.col(TIME), window.how == "full"
+    earlier, later = at < F.col(_FIRST), at > F.col(_LAST)
+    before = {
+        f"_before{i}": _nth(side & earlier, at.desc(), count, keys)
+        for i, side in enumerate((left, right) if full else (left,))
+    }
+    after = {
+        f"_after{i}": _nth(side & later, at.asc(), count, keys)
+        for i, side in enumerate((right, left) if full else (right,))
+    }
+    found = (
+        near.withColumns({**before, **after})
+        .groupBy(*(f"_touched{each}" for each in keys), _FIRST, _LAST)
+        .agg(
+            F.min(TIME).alias(START),
+            F.max(TIME).alias(END),
+            *(F.min(each).alias(each) for each in (*before, *after)),
+        )
+    )
+    # Where there are fewer, from the first event of the key on, or to its last one.
+    return found.select(
+        *(F.col(f"_touched{each}").alias(each) for each in keys),
+        F.least(_FIRST, *(F.coalesce(each, START) for each in before)).alias(START),
+        F.greatest(_LAST, *(F.coalesce(each, END) for each in after)).alias(END),
+    )
+
+
+def _nth(wanted: Column, order: Column, count: int, keys: list[str]) -> Column:
+    """The time of the n-th event of a key that is wanted, in this order; NULL for others."""
+    own = Over.partitionBy(*(F.col(f"_touched{each}") for each in keys), wanted).orderBy(order)
+    return F.when(wanted & (F.row_number().over(own) == count), F.col(TIME))
