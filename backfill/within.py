@@ -39,7 +39,12 @@ def read_within(value: object) -> Reach | Messages:
     Raises:
         WindowError: it is none of these, or a duration is negative or a calendar span.
     """
-    counted = read_messages(value)
+    try:
+        counted = read_messages(value)
+    except WindowError as error:
+        raise WindowError(
+            error.problem, field="within", value=str(value), way_out=error.way_out
+        ) from None
     if counted is not None:
         return counted
     if isinstance(value, list | tuple):

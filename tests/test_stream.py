@@ -372,7 +372,7 @@ def begun(spark: SparkSession, folder: Path) -> Path:
     to = folder / "stream"
     schema = spark.read.json(str(folder / "events"), schema="user string, at bigint").schema
     spec = Job.load(folder / "job.yaml").spec
-    Checkpoint(spec, "sessions", to, Fixed(0)).begin(schema)
+    Checkpoint(spec, "sessions", to, (Fixed(0), Fixed(0))).begin(schema)
     return to
 
 

@@ -36,30 +36,40 @@ def of_several(parts: Mapping[str, Source]) -> Source:
         *(T.StructField(each, T.StringType()) for each in (CORRUPT, SOURCE)),
     ]
 
-    def of(name: str, rows: DataFrame) -> DataFrame:
-        return rows.withColumn(NAME, F.lit(name)).select(
-            *(
-                column(each.name)
-                if each.name in rows.columns or each.name == NAME
-                else F.lit(None).cast(each.dataType).alias(each.name)
-                for each in fields
-            )
-        )
-
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         wanted: dict[str, list[str]] = {}
         for file in files:
             wanted.setdefault(owners[file.path], []).append(file.path)
-        return _united(of(name, parts[name].only(each, where)) for name, each in wanted.items())
+        return _united(
+            named(name, parts[name].only(each, where), fields) for name, each in wanted.items()
+        )
 
     files = sorted((f for part in parts.values() for f in part.snapshot.inputs), key=_path)
     schema = T.StructType([*own.values(), T.StructField(NAME, T.StringType())])
     return Source(
-        _united(of(name, part.frame) for name, part in parts.items()),
+        _united(named(name, part.frame, fields) for name, part in parts.items()),
         Snapshot("several", tuple(files), None, schema.toDDL()),
         read,
         folders={path: each for part in parts.values() for path, each in part.folders.items()},
         parts=parts,
+    )
+
+
+def named(name: str, rows: DataFrame, fields: Iterable[T.StructField]) -> DataFrame:
+    """The rows of one of several sources as rows of all.
+
+    Args:
+        name: the source's.
+        rows: its rows.
+        fields: the columns of all, in order; those that these rows lack are NULL.
+    """
+    return rows.withColumn(NAME, F.lit(name)).select(
+        *(
+            column(each.name)
+            if each.name in rows.columns or each.name == NAME
+            else F.lit(None).cast(each.dataType).alias(each.name)
+            for each in fields
+        )
     )
 
 

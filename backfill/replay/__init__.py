@@ -2,7 +2,8 @@
 
 from backfill.replay.event import Event
 from backfill.replay.folding import Aggregated
-from backfill.replay.joins import JoinReplayed, Paired, replay_join
+from backfill.replay.join_run import JoinReplayed, Paired
+from backfill.replay.joins import replay_join
 from backfill.replay.replaying import replay
 from backfill.replay.result import Dropped, DroppedWindow, Emission, Replayed, Window
 from backfill.replay.stores import Session, SessionStore, WindowStore, segment_interval

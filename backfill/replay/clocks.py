@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from backfill.errors import ReplayError
@@ -76,14 +76,13 @@ class Standing:
 
 
 class Watermark:
-    """The smallest of the inputs' watermarks; each is the largest event time minus the delay.
+    """The smallest of the inputs' watermarks; each is the largest event time minus its delay.
 
     If an event brings a watermark, the clock is moved by these alone.
 
     Args:
-        inputs: the partitions that events come by; before each has sent one, there is no
-            watermark.
-        delay: the bound on disorder, in µs.
+        delays: of each partition that events come by, the bound on disorder, in µs. Before each
+            has sent a watermark, there is none.
         every: events of an input from one of its watermarks to the next.
         start: where the clock begins.
         given: events bring the watermark.
@@ -91,13 +90,13 @@ class Watermark:
     """
 
     def __init__(
-        self, *, inputs: Iterable[Any], delay: int, every: int, start: int, given: bool, tick: int
+        self, *, delays: Mapping[Any, int], every: int, start: int, given: bool, tick: int
     ) -> None:
         self.now = self._start = start
-        self._latest: dict[Any, int] = dict.fromkeys(inputs, NEVER)
+        self._latest: dict[Any, int] = dict.fromkeys(delays, NEVER)
         self._marked: dict[Any, int] = dict(self._latest)
         self._since = dict.fromkeys(self._latest, 0)
-        self._delay = delay
+        self._delays = delays
         self._every = every
         self._given = given
         self._tick = tick
@@ -127,7 +126,7 @@ class Watermark:
         if self._since[source] < self._every:
             return NEVER
         self._since[source] = 0
-        mark = self._latest[source] - self._delay
+        mark = self._latest[source] - self._delays[source]
         if mark <= self._marked[source]:
             return NEVER
         self._marked[source] = mark
@@ -137,31 +136,55 @@ class Watermark:
 class BatchWatermark:
     """Spark's: computed at the end of each micro-batch, in force one or two batches later.
 
+    Of several inputs it is the least of their watermarks, or the largest one. An input without
+    events keeps the least at the start.
+
+    Args:
+        delays: of each input, in µs; a number for the only one, which is called 0.
+        start: where the clock begins.
+        grain: watermarks are floored to it.
+        given: events bring the watermark.
+        both: lateness is judged by the same watermark as all else.
+        largest: of several inputs the largest watermark counts.
+
     Attributes:
         late: what lateness is judged by in the current batch: the watermark after the batch
             before the previous one.
         now: what windows are evicted and emitted by: the watermark after the previous batch.
     """
 
-    def __init__(self, *, delay: int, start: int, grain: int, given: bool, both: bool) -> None:
+    def __init__(
+        self,
+        *,
+        delays: Mapping[Any, int] | int,
+        start: int,
+        grain: int,
+        given: bool,
+        both: bool,
+        largest: bool = False,
+    ) -> None:
         self.late = self.now = self._next = start
-        self._delay = delay
+        self._delays = {0: delays} if isinstance(delays, int) else dict(delays)
+        self._marks = dict.fromkeys(self._delays, start)
         self._grain = grain
         self._given = given
         self._both = both
+        self._chosen = max if largest else min
 
-    def see(self, event: Event, time: int) -> None:
+    def see(self, event: Event, time: int, source: Any = 0) -> None:
         """Takes note of an event of the current batch."""
         if self._given:
             mark = NEVER if event.watermark is None else event.watermark
-        else:
-            mark = time // self._grain * self._grain - self._delay
-        if mark > self._next:
-            self._next = mark
+            self._next = max(self._next, mark)
+            return
+        mark = time // self._grain * self._grain - self._delays[source]
+        if mark > self._marks[source]:
+            self._marks[source] = mark
 
     def next_batch(self) -> bool:
         """The current batch has ended; whether the watermark rose."""
-        before, self.now = self.now, self._next
+        before = self.now
+        self.now = self._next = max(self._next, self._chosen(self._marks.values()))
         self.late = self.now if self._both else before
         return self.now > before
 

@@ -123,7 +123,7 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     usable, process, tick = _usable(setup), _process(setup, machine), setup.tick
     idle, clocked = setup.settings.idle_batches, setup.clocked
     emissions, emitted = setup.output.emissions, []
-    numbers = _numbers(events, setup.settings.batch_size)
+    numbers = batch_numbers(events, setup.settings.batch_size)
     more, begun = False, None
     wall, timed = setup.wall_clock, waits_for_wall_clock(setup.settings)
     for event, number, following in zip(events, numbers, [*numbers[1:], None], strict=False):
@@ -188,7 +188,7 @@ def _end(setup: Setup, machine: Operator) -> None:
     machine.finish()
 
 
-def _numbers(events: list[Event], size: int | None) -> list[int]:
+def batch_numbers(events: list[Event], size: int | None) -> list[int]:
     """The number of each event's batch."""
     named = [event for event in events if event.batch is not None]
     if not named:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from backfill.engines import ENGINES
 from backfill.errors import ReplayError
-from backfill.replay.clocks import NEVER, Throttle, WallClock, Watermark
+from backfill.replay.batch_join import BatchJoin
+from backfill.replay.clocks import NEVER, BatchWatermark, Throttle, WallClock, Watermark
 from backfill.replay.event import Event
 from backfill.replay.interval_join import IntervalJoin
-from backfill.replay.result import Dropped
+from backfill.replay.join_run import JoinReplayed, JoinRun
 from backfill.replay.stored_join import JoinSettings, StoredJoin
 from backfill.time.durations import fixed
 from backfill.window_arguments import choice, flag
@@ -20,47 +21,19 @@ from backfill.within import Reach, read_within
 
 _OUTER = {"inner": (False, False), "left": (True, False), "full": (True, True)}
 _STORES = ("disk", "memory")
+_TICKS = {1: "microseconds", 1_000: "milliseconds"}
 #: The settings of each engine's join, with their defaults.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "kafka-streams": {"grace": "0s", "spurious": False, "emit_interval": "0s", "store": "disk"},
-    "flink": {"watermark_delay": "0s"},
+    "flink": {"watermark_delay": "0s", "right_watermark_delay": None},
+    "spark": {
+        "watermark_delay": "0s",
+        "right_watermark_delay": None,
+        "watermark_policy": "min",
+        "idle_batches": False,
+        "allow_multiple": True,
+    },
 }
-
-
-class Paired(NamedTuple):
-    """One record that went downstream.
-
-    Attributes:
-        arrival: the arrival of the event that caused it.
-        key: of the pair.
-        left, right: the arrivals of its events; None where there is none.
-        timestamp: the time that the record carries, in µs.
-    """
-
-    arrival: Any
-    key: Any
-    left: Any
-    right: Any
-    timestamp: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinReplayed:
-    """What the operator did.
-
-    Attributes:
-        emissions: all that went downstream, in order.
-        dropped: events that were not joined at all.
-        refused: arrivals of events that no later one can find, since they were past the store's
-            retention when they came.
-        pending: arrivals of events that were still held back when the input ended, as a partner
-            might have come.
-    """
-
-    emissions: tuple[Paired, ...]
-    dropped: tuple[Dropped, ...]
-    refused: tuple[Any, ...]
-    pending: tuple[Any, ...]
 
 
 def replay_join(
@@ -75,6 +48,10 @@ def replay_join(
     emit_interval: object = None,
     store: str | None = None,
     watermark_delay: object = None,
+    right_watermark_delay: object = None,
+    watermark_policy: str | None = None,
+    idle_batches: bool | None = None,
+    allow_multiple: bool | None = None,
 ) -> JoinReplayed:
     """What a streaming join of two streams makes of these events.
 
@@ -90,14 +67,19 @@ def replay_join(
     of the other side that still wait: until the watermark has come to where their partners can be
     no later. It has inner joins only.
 
+    Spark joins micro-batches, which events name, and drops events that are not later than the
+    watermark after the batch before the last one. When the watermark has come to where no partner
+    can come any more, an event leaves, as a row of its own where it had none and `how` keeps it. In
+    a side that is not kept, events without a key do not move the watermark.
+
     Args:
         left: the left stream's events. Those of both streams are fed by `arrival`, which is unique
             among both. Each partition has a task of its own (Kafka Streams), or a watermark
-            (Flink).
+            (Flink); under Spark a side has one.
         right: the right stream's events.
         within: (before, after): how much earlier, and later, than the left event the right one may
             be; one duration for both.
-        engine: kafka-streams or flink.
+        engine: kafka-streams, flink or spark.
         how: inner, left or full (Kafka Streams' outerJoin).
         grace: how long after its window an event without a partner is held back; 0s by default.
         spurious: an event without a partner so far is emitted alone at once, also if a partner
@@ -106,13 +88,20 @@ def replay_join(
             every event by default, while Kafka Streams' own default is a second.
         store: where events are kept: on "disk", whose segments keep some events longer than
             retention, or in "memory".
-        watermark_delay: how much a stream's watermark stays behind the largest time in it, and a
-            millisecond; 0s by default. The operator's is the least one, and there is none before
-            each stream and partition has sent one. Events that bring a `watermark` move it instead.
+        watermark_delay: how much a stream's watermark stays behind the largest time in it (Flink:
+            and a millisecond); 0s by default. The operator's is the least one. In Flink there is
+            none before each stream and partition has sent one; in Spark it begins at 1970. Events
+            that bring a `watermark` move it instead, as where Flink leaves out idle inputs.
+        right_watermark_delay: the same of the right stream; by default that of the left one.
+        watermark_policy: min, or max as `spark.sql.streaming.multipleWatermarkPolicy` may say: the
+            largest of both streams' watermarks counts.
+        idle_batches: Spark: a batch without data follows each batch that moves the watermark, as it
+            does where the query is idle in between. It always follows the last one.
+        allow_multiple: as for `replay`.
 
     Returns:
         What the operator emitted, dropped and still holds. Pairs that one event makes come in order
-        of time; Flink gives them in no order.
+        of time; Flink gives them in no order, and Spark gives all rows of a batch in none.
 
     Raises:
         WindowError: if `within`, `how` or `spurious` can't be used.
@@ -134,26 +123,46 @@ def replay_join(
         "emit_interval": emit_interval,
         "store": store,
         "watermark_delay": watermark_delay,
+        "right_watermark_delay": right_watermark_delay,
+        "watermark_policy": watermark_policy,
+        "idle_batches": idle_batches,
+        "allow_multiple": allow_multiple,
     }
     settings = _settings(engine, how, given)
     tick = ENGINES[engine].tick_us
     reach = read_within(within)
     if not isinstance(reach, Reach) or reach.low % tick or reach.high % tick:
         raise ReplayError(
-            "must be whole milliseconds, before and after",
+            f"must be whole {_TICKS[tick]}, before and after",
             field="within",
             value=str(within),
             way_out='Write it like ("5m", "30m")',
         )
     ordered = _in_order(left, right)
-    run = _Run()
+    run = JoinRun()
+    given_marks = any(event.watermark is not None for event, _ in ordered)
+    if engine == "spark":
+        clock = BatchWatermark(
+            delays=_delays(settings, 1_000),
+            start=0,
+            grain=1_000,
+            given=given_marks,
+            both=not flag(settings["allow_multiple"], field="allow_multiple"),
+            largest=choice(settings["watermark_policy"], ("min", "max"), field="watermark_policy")
+            == "max",
+        )
+        join = BatchJoin(reach, clock, _OUTER[how], run.emit)
+        idle = flag(settings["idle_batches"], field="idle_batches")
+        return run.in_batches(ordered, join, idle=idle)
     if engine == "flink":
+        delays = _delays(settings, tick)
         watermark = Watermark(
-            inputs=frozenset((is_left, event.partition) for event, is_left in ordered),
-            delay=_span(settings["watermark_delay"], "watermark_delay", tick) + tick,
+            delays={
+                (is_left, event.partition): delays[is_left] + tick for event, is_left in ordered
+            },
             every=1,
             start=NEVER,
-            given=any(event.watermark is not None for event, _ in ordered),
+            given=given_marks,
             tick=tick,
         )
         operator = IntervalJoin(reach, watermark, run.emit)
@@ -178,55 +187,6 @@ def replay_join(
         for partition in {event.partition for event, _ in ordered}
     }
     return run.feed(ordered, tick, tasks.__getitem__, wall)
-
-
-class _Run:
-    """Feeds events to operators, and keeps what becomes of them."""
-
-    def __init__(self) -> None:
-        self._now: Any = None
-        self._emissions: list[Paired] = []
-        self._dropped: list[Dropped] = []
-        self._refused: list[Any] = []
-
-    def emit(self, left: Event | None, right: Event | None, time: int) -> None:
-        either = left or right
-        assert either is not None
-        one, other = (each and each.arrival for each in (left, right))
-        self._emissions.append(Paired(self._now, either.key, one, other, time))
-
-    def refuse(self, event: Event) -> None:
-        self._refused.append(event.arrival)
-
-    def feed(
-        self,
-        ordered: Iterable[tuple[Event, bool]],
-        tick: int,
-        operator: Callable[[Any], StoredJoin | IntervalJoin],
-        wall: WallClock | None = None,
-    ) -> JoinReplayed:
-        operators: dict[int, StoredJoin | IntervalJoin] = {}
-        for event, left in ordered:
-            self._now = event.arrival
-            one = operator(event.partition)
-            operators[id(one)] = one
-            if wall is not None:
-                wall.see(event)
-            dropped = None
-            time = event.time
-            if time is None or (time < 0 and wall is not None):
-                dropped = Dropped(self._now, "no_time" if time is None else "before_epoch")
-            else:
-                dropped = one.process(event, time - time % tick, left=left)
-            if dropped is not None:
-                self._dropped.append(dropped)
-        held = (event.arrival for each in operators.values() for event in each.pending)
-        return JoinReplayed(
-            emissions=tuple(self._emissions),
-            dropped=tuple(self._dropped),
-            refused=tuple(self._refused),
-            pending=tuple(sorted(held)),
-        )
 
 
 def _settings(engine: str, how: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,6 +216,15 @@ def _settings(engine: str, how: str, given: Mapping[str, Any]) -> dict[str, Any]
             )
     return {
         name: default if given[name] is None else given[name] for name, default in defaults.items()
+    }
+
+
+def _delays(settings: Mapping[str, Any], tick: int) -> dict[bool, int]:
+    """How much the left (True) and the right stream's watermark stay behind, in µs."""
+    left, right = settings["watermark_delay"], settings["right_watermark_delay"]
+    return {
+        True: _span(left, "watermark_delay", tick),
+        False: _span(left if right is None else right, "right_watermark_delay", tick),
     }
 
 

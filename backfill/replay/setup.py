@@ -80,8 +80,10 @@ class Setup:
         if self.streaming.clock == "none":
             return Standing()
         return Watermark(
-            inputs=self.inputs,
-            delay=self.settings.watermark_delay + self.streaming.lag_ticks * self.tick,
+            delays=dict.fromkeys(
+                self.inputs,
+                self.settings.watermark_delay + self.streaming.lag_ticks * self.tick,
+            ),
             every=self.settings.watermark_every,
             start=self._clock_start,
             given=self.marked or self.clocked,
@@ -91,7 +93,7 @@ class Setup:
     def batches(self) -> BatchWatermark:
         """The clock of an operator that sees micro-batches."""
         return BatchWatermark(
-            delay=self.settings.watermark_delay,
+            delays=self.settings.watermark_delay,
             start=self._clock_start,
             grain=self.streaming.clock_grain,
             given=self.marked or self.clocked,

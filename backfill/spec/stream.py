@@ -152,6 +152,10 @@ class Stream(Part):
         default=None,
         description="How far the watermark lags behind the largest event time, such as 10s.",
     )
+    right_watermark_delay: Lateness | None = Field(
+        default=None,
+        description="Spark, Flink, joins: the same of the right side, where that is another one.",
+    )
     allowed_lateness: Lateness | None = Field(
         default=None,
         description="Flink, Beam: how long after its end a window still accepts events.",

@@ -31,13 +31,13 @@ class Checkpoint:
     """One window's: the output in `to/WINDOW`, the checkpoint in `to/_checkpoints/WINDOW`.
 
     Attributes:
-        delay: the watermark's.
+        delays: the watermark's, and that of a join's right side.
     """
 
     spec: JobSpec
     window: str
     to: Path
-    delay: Fixed
+    delays: tuple[Fixed, Fixed]
 
     @property
     def output(self) -> Path:
@@ -100,14 +100,17 @@ class Checkpoint:
 
     def _now(self, schema: StructType) -> dict[str, dict[str, Any]]:
         own = {k: v for k, v in settings(self.spec, self.window).items() if k not in _NOT_OURS}
-        delay = {"stream.watermark_delay": str(self.delay)}
+        delay, right = map(str, self.delays)
+        delays = {"stream.watermark_delay": delay}
+        if right != delay:
+            delays["stream.right_watermark_delay"] = right
         place = {"source.path": self.spec.source.path, "source.format": self.spec.source.format}
         types = {
             each.name: each.dataType.simpleString()
             for each in schema
             if each.name not in (CORRUPT, SOURCE)
         }
-        return {"settings": {**place, **own, **delay}, "types": types}
+        return {"settings": {**place, **own, **delays}, "types": types}
 
     def _compare(self, recorded: dict[str, dict[str, Any]], schema: StructType) -> None:
         now = self._now(schema)

@@ -1,4 +1,4 @@
-"""A job as streaming queries: one for each window, one after the other, until drained."""
+"""A job as streaming queries: one for each window or join, one after the other, until drained."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from backfill.definition import Definition
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
 from backfill.fitting import check_names
+from backfill.join_window import JoinWindow
 from backfill.session_conf import session_conf
 from backfill.spec import JobSpec
 from backfill.stream import source_stream as reading
 from backfill.stream import streaming_aggregation as windows
 from backfill.stream.checkpoints import Checkpoint
+from backfill.stream.streaming_join import joined
 from backfill.time.durations import Fixed
 
 _CONF = {
@@ -73,17 +75,18 @@ def stream(
     if files_per_batch is not None and files_per_batch < 1:
         raise JobFileError("must be at least 1", field="files_per_batch", value=files_per_batch)
     delay = watermark_delay or spec.stream.watermark_delay or Fixed(0)
+    delays = delay, spec.stream.right_watermark_delay or delay
     reading.check_streamed(spec.source)
     for name, each in spec.windows.items():
         windows.check_streamed(name, each.window)
-    checkpoints = [Checkpoint(spec, name, to, delay) for name in spec.windows]
+    checkpoints = [Checkpoint(spec, name, to, delays) for name in spec.windows]
     progress(f"opening {spec.source.path}")
     source = open_source(spark, spec.source)
     for checkpoint in checkpoints:
         checkpoint.check(source.frame.schema)
     with spark_errors(source.snapshot):
         rows = reading.read_stream(spark, spec.source, source, files_per_batch)
-        frames = {name: _frame(spec, name, rows, delay) for name in spec.windows}
+        frames = {name: _frame(spec, name, rows, delays) for name in spec.windows}
         done = {}
         for checkpoint in checkpoints:
             checkpoint.begin(source.frame.schema)
@@ -95,22 +98,31 @@ def stream(
     return done
 
 
-def _frame(spec: JobSpec, name: str, rows: DataFrame, delay: Fixed) -> DataFrame:
+def _frame(spec: JobSpec, name: str, rows: DataFrame, delays: tuple[Fixed, Fixed]) -> DataFrame:
     """One window's stream of results."""
-    window = spec.windows[name]
-    definition = Definition(window.window, window.aggregates)
-    check_names(definition.aggregates, spec.key, definition.window)
+    window = spec.windows[name].window
     now_us = time.time_ns() // 1_000
-    events = normalise(rows, spec.event_rules(windows.SPARK, (), now_us)).observe(
+    normalised = normalise(rows, spec.event_rules(windows.SPARK, (), now_us))
+    observed = normalised.observe(
         _EVENTS, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
     )
-    return windows.windowed(
-        events.where(F.col(REASON).isNull()),
-        definition,
-        key=spec.key,
-        arrival=spec.arrival,
-        delay_us=delay.us,
-    ).observe(_WINDOWS, F.count(F.lit(1)).alias("rows"))
+    events, again = (each.where(F.col(REASON).isNull()) for each in (observed, normalised))
+    if isinstance(window, JoinWindow):
+        # Each side reads the source; its rows are counted once.
+        found = joined(
+            (events, again),
+            window,
+            key=spec.key,
+            id=spec.id,
+            delays_us=(delays[0].us, delays[1].us),
+        )
+    else:
+        definition = Definition(window, spec.windows[name].aggregates)
+        check_names(definition.aggregates, spec.key, definition.window)
+        found = windows.windowed(
+            events, definition, key=spec.key, arrival=spec.arrival, delay_us=delays[0].us
+        )
+    return found.observe(_WINDOWS, F.count(F.lit(1)).alias("rows"))
 
 
 def _start(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint) -> StreamingQuery:

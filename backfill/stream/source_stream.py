@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -11,6 +12,7 @@ from backfill.errors import SourceError
 from backfill.events import Source, SourceOptions
 from backfill.events.files import base_path, for_spark, local_path
 from backfill.events.model import CORRUPT, FILE, SOURCE, InputFile
+from backfill.events.several import named
 from backfill.events.text import checked, reading, text_options, with_corrupt
 
 STREAMED = ("parquet", "csv", "json")
@@ -36,13 +38,13 @@ def check_streamed(source: SourceOptions) -> None:
         SourceError: the source is no files, or lines whose numbers need the whole file; or it has
             an option that would change which files are read.
     """
+    for name, part in source.parts.items():
+        try:
+            check_streamed(part)
+        except SourceError as error:
+            raise error.within(f"sources.{name}") from None
     if source.parts:
-        raise SourceError(
-            "can't be read as one stream",
-            field="sources",
-            value=", ".join(source.parts),
-            way_out="Use a job file with one source",
-        )
+        return
     if source.format not in STREAMED:
         raise SourceError(
             "can't be read as a stream of files",
@@ -73,6 +75,17 @@ def read_stream(
     Returns:
         A streaming frame with the source's own columns and, of text, `_corrupt`.
     """
+    if source.parts:
+        # A file of one source is in no order with those of another.
+        parts = (
+            named(
+                name,
+                read_stream(spark, options.parts[name], part, files_per_batch),
+                source.frame.schema.fields,
+            )
+            for name, part in source.parts.items()
+        )
+        return reduce(DataFrame.unionAll, parts)
     own = StructType([f for f in source.frame.schema if f.name not in (CORRUPT, SOURCE, FILE)])
     folders = next(iter(source.folders.values()), {})
     settings = {

@@ -12,6 +12,7 @@ from backfill.columns import EVENTS, TIME, column, key_name
 from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
+from backfill.stream.streaming_join import check_joined
 from backfill.time.durations import Fixed
 from backfill.windows import (
     AnyWindow,
@@ -32,7 +33,7 @@ _ONE_GROUP = "_one_group"
 
 
 def check_streamed(name: str, window: AnyWindow) -> None:
-    """Refuse a window that Structured Streaming has not.
+    """Refuse a window or a join that Structured Streaming has not.
 
     Args:
         name: the window's, for the message.
@@ -40,8 +41,11 @@ def check_streamed(name: str, window: AnyWindow) -> None:
 
     Raises:
         WindowError: it follows a calendar, it is cumulating, around single events or by number of
-            events or messages, or Spark's function would refuse it.
+            events or messages, or Spark's function would refuse it; or as `check_joined` says.
     """
+    if isinstance(window, JoinWindow):
+        check_joined(name, window)
+        return
     place, batch = f"windows.{name}", "compute it in batch: backfill run"
     if by_place(window):
         raise WindowError(
@@ -54,13 +58,6 @@ def check_streamed(name: str, window: AnyWindow) -> None:
         raise WindowError(
             "Structured Streaming has no metrics that change at steps",
             field=f"metrics ({name})",
-            value=str(window),
-            way_out=batch.capitalize(),
-        )
-    if isinstance(window, JoinWindow):
-        raise WindowError(
-            "the job's streaming queries are aggregations, not joins",
-            field=f"joins.{name}",
             value=str(window),
             way_out=batch.capitalize(),
         )

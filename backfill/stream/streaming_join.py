@@ -1,0 +1,149 @@
+"""A join of a job as Spark's join of two streams, with a watermark on each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import EVENT_TIME, TIME, column, key_name, quoted
+from backfill.errors import WindowError
+from backfill.fitting import check_looked_at
+from backfill.join_window import LEFT, RIGHT, JoinWindow
+from backfill.operators.binned import AT
+from backfill.operators.rule_inputs import predicate
+from backfill.slices import ID
+from backfill.windows import by_place
+
+#: What Spark calls the kinds of joins that it has of two streams.
+_HOWS = {"inner": "inner", "left": "left_outer", "full": "full_outer", "semi": "left_semi"}
+#: What two streams are joined by that have no key.
+_ONE_GROUP = "_join_group"
+
+
+def check_joined(name: str, window: JoinWindow) -> None:
+    """Refuses a join that Structured Streaming has not.
+
+    Args:
+        name: the join's, for the message.
+        window: its definition.
+
+    Raises:
+        WindowError: it is an anti join, or its pairs are by number of messages.
+    """
+    batch = "or compute it in batch: backfill run"
+    if by_place(window):
+        raise WindowError(
+            "Structured Streaming joins streams in time, not by number of messages",
+            field=f"joins.{name}.within",
+            value=str(window.within),
+            way_out=f"Use durations, {batch}",
+        )
+    if window.how not in _HOWS:
+        raise WindowError(
+            f"Structured Streaming has no {window.how} join of two streams",
+            field=f"joins.{name}.how",
+            value=window.how,
+            way_out=f"Use {', '.join(_HOWS)}; of a left join, rows without a partner are those of "
+            f"an anti join; {batch}",
+        )
+
+
+def joined(
+    events: tuple[DataFrame, DataFrame],
+    window: JoinWindow,
+    *,
+    key: Sequence[str],
+    id: str | None,
+    delays_us: tuple[int, int],
+) -> DataFrame:
+    """Joins two streams of events.
+
+    Args:
+        events: the left and the right stream, of usable events with TIME.
+        window: which events are pairs.
+        key: the key's columns; none for one group.
+        id: the column of the events' id, if they have one.
+        delays_us: how far the watermark of each side stays behind its largest event time.
+
+    Returns:
+        What the join's table has of a pair: the key, `event_time`, what tells the events, and the
+        window's columns. A pair comes with the later of its events; a row without a partner once
+        the watermark, the lesser one of both sides', is where no partner can come.
+
+    Raises:
+        ColumnError: the events lack a column that the join looks at.
+        WindowError: a predicate, or the condition, does not fit the events.
+    """
+    for each in events:
+        check_looked_at(each, window)
+    id = None if id in key else id
+    left, right = (
+        _side(rows, text, side, window, key, id, delay)
+        for rows, text, side, delay in zip(
+            events, (window.left, window.right), (LEFT, RIGHT), delays_us, strict=True
+        )
+    )
+    at, other = F.col(f"{LEFT}.{AT}"), F.col(f"{RIGHT}.{AT}")
+    reach = window.in_time
+    inner = [key_name(i) for i in range(len(key))] or [_ONE_GROUP]
+    met = [F.col(f"{LEFT}.{each}") == F.col(f"{RIGHT}.{each}") for each in inner]
+    # Only inequalities of this form tell Spark when an event is of no more use.
+    met += [other >= at - _interval(-reach.low), other <= at + _interval(reach.high)]
+    if window.how == "full":
+        # Among the events that it keeps, a full join takes keys that are NULL for equal.
+        met += [F.col(f"{LEFT}.{each}") >= F.col(f"{RIGHT}.{each}") for each in inner]
+    if window.where is not None:
+        met.append(F.expr(window.where))
+    pairs = left.alias(LEFT).join(right.alias(RIGHT), reduce(and_, met), _HOWS[window.how])
+    return pairs.select(*_result(window, key, id))
+
+
+def _side(
+    events: DataFrame,
+    text: str,
+    side: str,
+    window: JoinWindow,
+    key: Sequence[str],
+    id: str | None,
+    delay_us: int,
+) -> DataFrame:
+    """The events of a side, with what is looked at of them, and the side's watermark."""
+    own = events.where(predicate(events, side, text)).select(
+        *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
+        # A constant would be optimised away, and with it what two streams can be joined by.
+        *([] if key else [(F.col(TIME) * 0).alias(_ONE_GROUP)]),
+        F.timestamp_micros(TIME).alias(AT),
+        *([] if id is None else [column(id).alias(ID)]),
+        *(column(name).alias(name) for name in window.looked_at),
+    )
+    return own.withWatermark(AT, f"{delay_us} microseconds")
+
+
+def _result(window: JoinWindow, key: Sequence[str], id: str | None) -> list[Column]:
+    """The columns of a join's table that a stream has."""
+    sides = (LEFT, RIGHT) if window.how == "full" else (LEFT,)
+
+    def first(name: str) -> Column:
+        return F.coalesce(*(F.col(f"{side}.{name}") for side in sides))
+
+    given = {"time": AT, "id": ID}
+    return [
+        *(first(key_name(i)).alias(name) for i, name in enumerate(key)),
+        first(AT).alias(EVENT_TIME),
+        *(
+            F.col(f"{side}.{given[what]}").alias(name)
+            for name, (side, what) in window.own_columns(id).items()
+        ),
+        *(
+            F.col(f"{each.side}.{quoted(each.name)}").alias(name)
+            for name, each in window.columns.items()
+        ),
+    ]
+
+
+def _interval(us: int) -> Column:
+    return F.expr(f"INTERVAL {us} MICROSECONDS")
