@@ -242,10 +242,11 @@ class Job(PublishedTables):
     ) -> dict[str, Streamed]:
         """Runs the job as Spark Structured Streaming queries until the source is drained.
 
-        There is one query per window, under Spark's rules regardless of the job's engine: events
-        behind the watermark are dropped, every copy of an event is counted, and a window is
-        written once, when the watermark passes its end. The next call continues each query from
-        its checkpoint with the files that arrived since.
+        There is one query per window or join, under Spark's rules regardless of the job's engine:
+        events behind the watermark are dropped, every copy of an event is counted, and a window is
+        written once, when the watermark passes its end. A join has a watermark on each side, and
+        the query's is the lesser one. The next call continues each query from its checkpoint with
+        the files that arrived since.
 
         Args:
             spark: as for `run`.
@@ -254,7 +255,8 @@ class Job(PublishedTables):
             files_per_batch: the maximum number of files in a micro-batch; by default all files.
                 Files are read in the order of their modification times.
             watermark_delay: a duration such as "10s" that overrides the job file's
-                `stream.watermark_delay`; the default there is 0s.
+                `stream.watermark_delay`; the default there is 0s. That of a join's right side
+                is `stream.right_watermark_delay`, or else the same.
             progress: as for `run`.
 
         Returns:
@@ -262,7 +264,7 @@ class Job(PublishedTables):
 
         Raises:
             SourceError: the source can't be read as a stream of files.
-            WindowError: Structured Streaming does not support such windows.
+            WindowError: Structured Streaming does not support such windows or joins.
             ColumnError, AggregateError: the job does not fit the source's columns.
             TableError: the folder contains other data, or was started with another job file; or
                 the job has rules for bots.

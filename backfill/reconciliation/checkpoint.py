@@ -29,6 +29,11 @@ class Batches:
         """What the batch judges lateness by, µs."""
         return self.watermarks.get(batch - 1, 0)
 
+    def after(self, batch: int) -> int:
+        """The watermark after the batch, µs: what the next one that is known evicted by."""
+        known = [number for number in self.watermarks if number > batch]
+        return self.watermarks[min(known)] if known else self.last
+
     @property
     def first(self) -> int:
         """The first batch that the logs tell of."""
@@ -41,7 +46,10 @@ class Batches:
 
 
 def read_checkpoint(path: str) -> Batches:
-    """Reads `offsets` and `sources/0` of a checkpoint of a query with one source of files.
+    """Reads `offsets` and `sources` of a checkpoint of a query over files.
+
+    A query that reads a source twice, as a join does whose sides are of the same files, has one log
+    of it, and an offset for each time.
 
     Raises:
         SourceError: it is not a checkpoint, or cannot be read.
@@ -49,23 +57,32 @@ def read_checkpoint(path: str) -> Batches:
     folder = Path(path)
     files: dict[str, int] = {}
     watermarks: dict[int, int] = {}
-    reached: list[tuple[int, int]] = []
+    reached: list[tuple[int, list[int | None]]] = []
     try:
         for log in (folder / "offsets").iterdir():
             if log.name.isdigit():
-                header, source = _lines(log)
+                header, *sources = _lines(log)
+                assert header is not None
                 watermarks[int(log.name)] = int(header["batchWatermarkMs"]) * 1_000
-                reached.append((int(source["logOffset"]), int(log.name)))
-        reached.sort()
-        # The source counts on its own: a batch without new files, as Spark runs it when the
-        # watermark has moved, is none to it, though it calls `batchId` what it counts.
-        for log in sorted((folder / "sources" / "0").iterdir()):
-            if log.name.split(".")[0].isdigit():
-                for entry in _lines(log):
-                    place = bisect_left(reached, (int(entry["batchId"]), 0))
-                    if place < len(reached):
-                        files[local_path(entry["path"]) or entry["path"]] = reached[place][1]
-    except (OSError, ValueError, KeyError) as error:
+                offsets = [None if each is None else int(each["logOffset"]) for each in sources]
+                reached.append((int(log.name), offsets))
+        for source in (folder / "sources").iterdir():
+            # What a source had not reached yet has no offset.
+            own = sorted(
+                (offset, number)
+                for number, offsets in reached
+                if (offset := offsets[int(source.name)]) is not None
+            )
+            # The source counts on its own: a batch without new files, as Spark runs it when the
+            # watermark has moved, is none to it, though it calls `batchId` what it counts.
+            for log in sorted(source.iterdir()):
+                if log.name.split(".")[0].isdigit():
+                    for entry in _lines(log):
+                        assert entry is not None
+                        place = bisect_left(own, (int(entry["batchId"]), 0))
+                        if place < len(own):
+                            files[local_path(entry["path"]) or entry["path"]] = own[place][1]
+    except (OSError, ValueError, KeyError, IndexError) as error:
         raise SourceError(
             f"is not the checkpoint of a query over files: {error}", field="checkpoint", value=path
         ) from error
@@ -74,9 +91,9 @@ def read_checkpoint(path: str) -> Batches:
     return Batches(files, watermarks)
 
 
-def _lines(log: Path) -> list[dict[str, Any]]:
-    """The JSON lines behind the version."""
+def _lines(log: Path) -> list[dict[str, Any] | None]:
+    """The JSON lines behind the version; None where Spark has nothing to say."""
     version, *lines = log.read_text(encoding="utf-8").splitlines()
     if version != "v1":
         raise ValueError(f"{log.name} is of version {version}, and v1 is known")
-    return [json.loads(line) for line in lines if line.startswith("{")]
+    return [json.loads(line) if line.startswith("{") else None for line in lines if line]

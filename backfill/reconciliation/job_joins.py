@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from operator import and_
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -22,6 +21,7 @@ from backfill.join_window import LEFT, RIGHT, JoinWindow, SideColumn
 from backfill.operators.rule_inputs import predicate
 from backfill.planning.context import Context
 from backfill.reconciliation.case import Explanation
+from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.decoders.values import converted
 from backfill.reconciliation.join_comparison import (
     FIRST,
@@ -31,8 +31,10 @@ from backfill.reconciliation.join_comparison import (
     WITHOUT,
     JoinComparison,
 )
+from backfill.reconciliation.join_order import JoinOrder
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.options import FORMS
 from backfill.reconciliation.published import published_table, sampled
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row
@@ -43,10 +45,17 @@ from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.time.durations import Fixed
 from backfill.windows import by_place
 
-#: Of an event: its number in the source; when it was, as a time; and when it was processed, µs.
-_NUMBER, _AT, _WALL_CLOCK = "_join_number", "_join_at", "_join_wall_clock"
+#: Of an event: when it was, as a time; and when it was processed, µs.
+_AT, _WALL_CLOCK = "_join_at", "_join_wall_clock"
 #: Settings of a stream that are of its join.
-_SETTINGS = ("grace", "spurious", "emit_interval", "store", "watermark_delay")
+_SETTINGS = (
+    "grace",
+    "spurious",
+    "emit_interval",
+    "store",
+    "watermark_delay",
+    "right_watermark_delay",
+)
 _BAD = "_join_problem"
 
 
@@ -64,7 +73,7 @@ def compare_join(
         context: of the job.
         name: the join's.
         given: where the output is, and the operator's settings.
-        checkpoint: of a Spark query, which joins have none.
+        checkpoint: of a Spark query: which batch read which files, and its watermarks.
         sample: the share of keys that is looked at.
 
     Raises:
@@ -74,14 +83,17 @@ def compare_join(
     """
     window = context.spec.windows[name].window
     assert isinstance(window, JoinWindow)
-    if checkpoint is not None:
+    spark = FORMS[given.options.format].engine == "spark"
+    if checkpoint is not None and not spark:
         raise JobFileError(
-            "is of a Spark query, and joins are compared with Kafka Streams or Flink",
+            "is of a Spark query, whose output has the format spark-append",
             field="checkpoint",
             value=checkpoint,
-            way_out="Leave it out",
+            way_out="Leave it out, or set stream.format: spark-append",
         )
-    return _JoinOfJob(context, name, window, given).compared(sample)
+    engine = "spark" if spark else context.spec.engine.name
+    read = None if checkpoint is None else read_checkpoint(checkpoint)
+    return _JoinOfJob(context, name, window, given, engine, read).compared(sample)
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,8 @@ class _JoinOfJob:
     name: str
     window: JoinWindow
     given: StreamDescription
+    engine: str
+    checkpoint: Batches | None
 
     def compared(self, sample: float | None) -> Reconciled:
         """As `compare_join`."""
@@ -104,14 +118,15 @@ class _JoinOfJob:
                 left,
                 right,
                 within=(Fixed(-reach.low), Fixed(reach.high)),
-                engine=self.context.spec.engine.name,
+                engine=self.engine,
                 how=self.window.how,
                 **settings,
             )
 
         # Whatever is wrong with the settings is said before anything is computed.
         replaying([], [])
-        _ = self._arrival
+        order = self._order
+        _ = order.arrival
         context, keys = self.context, self.context.spec.key
         state = context.tables[self.name]
         table = published_table(context, self.name).read(context.spark)
@@ -119,7 +134,7 @@ class _JoinOfJob:
         batch = table.select(*map(column, stream.columns))
         if sample is not None:
             batch, stream = (sampled(each, keys, sample) for each in (batch, stream))
-        received = self._received()
+        received = order.received()
         kept = received.persist()
         try:
             left, right = (self._side(kept, each) for each in (LEFT, RIGHT))
@@ -127,9 +142,11 @@ class _JoinOfJob:
                 left=left,
                 right=right,
                 on=keys,
-                arrival=self._order,
-                partition=self._partition,
+                arrival=order.columns,
+                partition=order.partition,
                 wall_clock=None if self._wall_clock is None else _WALL_CLOCK,
+                number=order.number,
+                watermark=order.watermark,
                 batch=batch,
                 pairs=self._pairs(kept),
                 columns=self._columns,
@@ -169,15 +186,18 @@ class _JoinOfJob:
 
     def _checked_settings(self) -> dict[str, Any]:
         """Those of the replay."""
-        if self.given.options.format != "table":
+        if self.given.options.format not in ("table", "spark-append"):
             raise JobFileError(
                 "the output of a join is read as a table, of the columns that the join's table has",
                 field="stream.format",
                 value=self.given.options.format,
-                way_out="Use table; rename what has other names with columns: theirs=ours",
+                way_out="Use table, or spark-append for a Spark query; rename what has other names "
+                "with columns: theirs=ours",
             )
         given = {k: v for k, v in self.given.settings.items() if v is not None}
         given.pop("wall_clock", None)
+        if self.engine == "spark" and given.get("emit") == "append":
+            del given["emit"]
         for name, value in given.items():
             if name not in _SETTINGS:
                 raise JobFileError(
@@ -201,61 +221,25 @@ class _JoinOfJob:
                 way_out="Compare a join in time",
             )
         if self.window.where is not None and self.window.how != "inner":
+            why = "no streaming join has a condition of its own, so an event whose partners all "
+            why += "fail it is not alone in the stream"
+            if self.engine == "spark":
+                why = "the replay of a join has no condition of its own, as Spark's joins can have"
             raise ReplayError(
-                "no streaming join has a condition of its own, so an event whose partners all fail "
-                "it is not alone in the stream",
+                why,
                 field=f"joins.{self.name}.where",
                 value=self.window.where,
                 way_out="Compare an inner join, or a join without where",
             )
 
-    @cached_property
-    def _arrival(self) -> tuple[str, ...]:
-        """The columns that put the events of both sides in the order of their arrival."""
-        spec = self.context.spec
-        names = spec.arrival or self.context.source.arrival
-        if not names:
-            problem = "is needed to compare a join: the order in which its events arrived"
-        elif len(names) == 1 or not (spec.source.parts or spec.engine.name == "flink"):
-            return names
-        elif spec.source.parts:
-            problem = "must be one column, for the order in which events of two sources arrived"
-        else:
-            problem = "must be one column, for the watermark depends on the order of all partitions"
-        raise JobFileError(
-            problem,
-            field="events.arrival",
-            value=list(names) or None,
-            way_out="Name a column such as received_at",
-        )
-
     @property
-    def _order(self) -> tuple[str, ...]:
-        """The same, and what tells events apart that arrived at once."""
-        return (*self._arrival, _NUMBER)
-
-    @property
-    def _partition(self) -> str | None:
-        return self._arrival[0] if len(self._arrival) > 1 else None
+    def _order(self) -> JoinOrder:
+        return JoinOrder(self.context, self.engine, self.checkpoint)
 
     @property
     def _wall_clock(self) -> str | None:
         found: str | None = self.given.settings.get("wall_clock")
         return found
-
-    def _received(self) -> DataFrame:
-        """All events, as the operator received them, with their numbers."""
-        context = self.context
-        # What the engine does not take is left to the replay.
-        rules = replace(context.rules, null_key=True, before_epoch=True)
-        rows = replace(context.reader, rules=rules).rows(list(context.inputs))
-        numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
-        needed = list(self._arrival)
-        if context.spec.engine.name == "flink":
-            # It fails at an event without a key, so the stream had none.
-            needed += context.spec.key
-        known = reduce(and_, (column(name).isNotNull() for name in needed))
-        return numbered.where(F.col(REASON).isNull() & known)
 
     def _side(self, received: DataFrame, side: str) -> DataFrame:
         """The events of a side."""
@@ -275,7 +259,7 @@ class _JoinOfJob:
         if context.spec.id is None:
             return unusable
         copies = Over.partitionBy(*map(column, (*context.spec.key, TIME, context.spec.id)))
-        own = F.struct(*map(column, self._order))
+        own = F.struct(*map(column, self._order.columns))
         # Rows without an id are never copies of each other.
         first = F.when(column(context.spec.id).isNull(), own).otherwise(F.min(own).over(copies))
         return unusable.withColumn(FIRST, first)
@@ -287,7 +271,7 @@ class _JoinOfJob:
         arrived = {
             f"_{side}_{i}": SideColumn(side, name)
             for side in (LEFT, RIGHT)
-            for i, name in enumerate(self._order)
+            for i, name in enumerate(self._order.columns)
         }
         definition = Definition(self.window.showing(arrived), {})
         sliced = slice_events(
@@ -307,7 +291,9 @@ class _JoinOfJob:
         return rows.select(
             *(F.col(key_name(i)).alias(name) for i, name in enumerate(spec.key)),
             *(
-                F.struct(*(F.col(f"_{side}_{i}") for i in range(len(self._order)))).alias(name)
+                F.struct(*(F.col(f"_{side}_{i}") for i in range(len(self._order.columns)))).alias(
+                    name
+                )
                 for name, side in events.items()
             ),
         )

@@ -46,7 +46,8 @@ class JoinComparison:
             WITHOUT and FIRST, and the columns that are named by what follows.
         on: the key's columns.
         arrival: columns that tell the events of a side apart, and put those of both in order.
-        partition, wall_clock: columns of both sides, if given.
+        partition, wall_clock, number, watermark: columns of both sides, if given; the number is
+            that of an event's batch, the watermark the one after it, µs.
         batch: the rows of the batch.
         pairs: the join of the events: the key's columns, LEFT_EVENT and RIGHT_EVENT.
         columns: for each column of the rows the left and the right side's that it is of. Of two
@@ -68,6 +69,8 @@ class JoinComparison:
     stream: DataFrame
     filtered: bool = False
     expired: int | None = None
+    number: str | None = None
+    watermark: str | None = None
 
     def result(self, replaying: Replaying, spurious: bool) -> JoinReconciled:
         """What differs, and why.
@@ -206,7 +209,12 @@ class JoinComparison:
     def _events(self) -> list[tuple[bool, dict[str, Any]]]:
         """All events in the order of arrival, and whether they are the left side's."""
         found: list[tuple[bool, dict[str, Any]]] = []
-        also = {"partition": self.partition, "wall_clock": self.wall_clock}
+        also = {
+            "partition": self.partition,
+            "wall_clock": self.wall_clock,
+            "batch": self.number,
+            "watermark": self.watermark,
+        }
         for left, frame in ((True, self.left), (False, self.right)):
             own = {"without": WITHOUT, "first": FIRST}
             own = {new: name for new, name in own.items() if name in frame.columns}
@@ -247,6 +255,8 @@ class JoinComparison:
             value=None if row[SKIPPED] else {},
             partition=row.get("partition"),
             wall_clock=row.get("wall_clock"),
+            batch=row.get("batch"),
+            watermark=row.get("watermark"),
         )
 
     def _key(self, row: Mapping[str, Any]) -> str:

@@ -75,10 +75,7 @@ def arrivals_of(
     spec = context.spec
     names = spec.arrival or context.source.arrival
     if checkpoint is not None:
-        found = F.lit(None).cast("bigint")
-        for number in sorted(set(checkpoint.of_file.values())):
-            paths = [path for path, own in checkpoint.of_file.items() if own == number]
-            found = F.when(F.col(SOURCE).isin(paths), F.lit(number)).otherwise(found)
+        found = batch_of(checkpoint)
         return Arrivals(True, None, F.coalesce(found, F.lit(0)).cast("bigint"), found)
     if not names or (streaming.feed == "batches" and len(names) < 2):
         return Arrivals(False, None, F.col(TIME), None)
@@ -93,6 +90,15 @@ def arrivals_of(
     if not alone:
         return Arrivals(False, None, F.col(TIME), None)
     return Arrivals(True, column(first[0]), place, None)
+
+
+def batch_of(checkpoint: Batches) -> Column:
+    """The batch that read an event's file; NULL where none did."""
+    found = F.lit(None).cast("bigint")
+    for number in sorted(set(checkpoint.of_file.values())):
+        paths = [path for path, own in checkpoint.of_file.items() if own == number]
+        found = F.when(F.col(SOURCE).isin(paths), F.lit(number)).otherwise(found)
+    return found
 
 
 def received(

@@ -50,6 +50,9 @@ def reconcile_join(
     emit_interval: object = None,
     store: str | None = None,
     watermark_delay: object = None,
+    right_watermark_delay: object = None,
+    watermark_policy: str | None = None,
+    batch: str | None = None,
 ) -> JoinReconciled:
     """Compares the join of two streams in batch with what a streaming join wrote.
 
@@ -69,7 +72,7 @@ def reconcile_join(
         arrival: columns that both sides have: in their order the operator received the events of
             both. Of equal ones, left events come first; events of a side differ in them.
         how: inner, left or full, as the stream's join.
-        engine: kafka-streams, or flink (inner joins only).
+        engine: kafka-streams, flink (inner joins only), or spark.
         partition: a column of both sides: the partition that an event came by. By default there is
             one.
         wall_clock: a column of both sides: when the operator processed the event, in µs. By default
@@ -83,6 +86,9 @@ def reconcile_join(
         emit_interval: the same.
         store: the same.
         watermark_delay: the same.
+        right_watermark_delay: the same.
+        watermark_policy: the same.
+        batch: Spark: a column of both sides, the number of the micro-batch that read an event.
 
     Returns:
         What differs, and why.
@@ -133,6 +139,8 @@ def reconcile_join(
             emit_interval=emit_interval,
             store=store,
             watermark_delay=watermark_delay,
+            right_watermark_delay=right_watermark_delay,
+            watermark_policy=watermark_policy,
         )
 
     # Whatever is wrong with the settings is said before anything is computed.
@@ -149,9 +157,16 @@ def reconcile_join(
     arrived = names_of(arrival)
     sides.check_order(arrived, LEFT, RIGHT)
     for side, columns in zip((LEFT, RIGHT), sides.columns, strict=True):
-        for name in (partition, wall_clock):
+        for name in (partition, wall_clock, batch):
             if name is not None:
-                check_has(f"the {side} side", columns, name, field="partition, wall_clock")
+                check_has(f"the {side} side", columns, name, field="partition, wall_clock, batch")
+    if (batch is not None) != (engine == "spark"):
+        raise ReplayError(
+            "is the column of Spark's micro-batches, and needed for them",
+            field="batch",
+            value=batch,
+            way_out="Give it with engine='spark', and with no other",
+        )
     if engine == "flink":
         if skipped is not None:
             raise ReplayError(
@@ -175,6 +190,7 @@ def reconcile_join(
         arrival=arrived,
         partition=partition,
         wall_clock=wall_clock,
+        number=batch,
         batch=joined,
         pairs=joined.select(
             *map(column, sides.on),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from backfill.errors import ReplayError
 from backfill.replay.batch_join import BatchJoin, batches_of
 from backfill.replay.clocks import WallClock
 from backfill.replay.event import Event
@@ -113,6 +114,14 @@ class JoinRun:
             join: the operator.
             idle: a batch without data follows each that moves the watermark.
         """
+        unknown = next((event for event, _ in ordered if event.batch is None), None)
+        if unknown is not None:
+            raise ReplayError(
+                "is not known, and Spark joins micro-batches",
+                field="batch",
+                value=f"None, at arrival {unknown.arrival!r}",
+                way_out="Name the batch of each event",
+            )
         numbers = batch_numbers([event for event, _ in ordered], None)
         batches = batches_of(ordered, numbers)
         more = False

@@ -34,6 +34,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "format": ("kafka-streams", "kafka"),
     "grace": ("10s", "10"),
     "watermark_delay": ("5s", "-5s"),
+    "right_watermark_delay": ("1m", "1us"),
     "allowed_lateness": ("1m", "1 day"),
     "early": ("Repeatedly(AfterCount(100))", "Sometimes(100)"),
     "late": ("AfterAny(AfterCount(2), AfterSilence('5s'))", 0),

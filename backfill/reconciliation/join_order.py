@@ -1,0 +1,111 @@
+"""The order in which the operator of a join received the events of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.columns import REASON, column
+from backfill.errors import JobFileError
+from backfill.planning.context import Context
+from backfill.reconciliation.checkpoint import Batches
+from backfill.reconciliation.sources import batch_of
+
+#: Of an event: its number in the source; the batch that read it; and the watermark after it, µs.
+_NUMBER, _BATCH, _WATERMARK = "_join_number", "_join_of_batch", "_join_watermark"
+
+
+@dataclass(frozen=True)
+class JoinOrder:
+    """How the order of arrival is known.
+
+    Attributes:
+        context: of the job.
+        engine: the name of the stream's.
+        checkpoint: of a Spark query, if it is given.
+    """
+
+    context: Context
+    engine: str
+    checkpoint: Batches | None
+
+    @property
+    def arrival(self) -> tuple[str, ...]:
+        """Columns that put the events of both sides in the order of their arrival."""
+        spec = self.context.spec
+        if self.checkpoint is not None:
+            return (_BATCH,)
+        names = spec.arrival or self.context.source.arrival
+        if self.engine == "spark" and len(names) < 2:
+            raise JobFileError(
+                "does not say which micro-batch read an event, as is needed to compare a Spark "
+                "query's join",
+                field="events.arrival",
+                value=list(names) or None,
+                way_out="Give --checkpoint, the folder of the query's checkpoint; or name the "
+                "columns of the batch's number and of the place in it",
+            )
+        if self.engine == "spark":
+            return names
+        if not names:
+            problem = "is needed to compare a join: the order in which its events arrived"
+        elif len(names) == 1 or not (spec.source.parts or self.engine == "flink"):
+            return names
+        elif spec.source.parts:
+            problem = "must be one column, for the order in which events of two sources arrived"
+        else:
+            problem = "must be one column, for the watermark depends on the order of all partitions"
+        raise JobFileError(
+            problem,
+            field="events.arrival",
+            value=list(names) or None,
+            way_out="Name a column such as received_at",
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The same, and what tells events apart that arrived at once; of `received`."""
+        return (*self.arrival, _NUMBER)
+
+    @property
+    def partition(self) -> str | None:
+        """The column of the partition, where each has a task of its own."""
+        parts = len(self.arrival) > 1 and self.engine != "spark"
+        return self.arrival[0] if parts else None
+
+    @property
+    def number(self) -> str | None:
+        """The column of the batch's number, under Spark."""
+        return self.arrival[0] if self.engine == "spark" else None
+
+    @property
+    def watermark(self) -> str | None:
+        """The column of the watermark after an event's batch, where a checkpoint tells it."""
+        return None if self.checkpoint is None else _WATERMARK
+
+    def received(self) -> DataFrame:
+        """All events, as the operator received them, with their numbers."""
+        context = self.context
+        # What the engine does not take is left to the replay.
+        rules = replace(context.rules, null_key=True, before_epoch=True)
+        rows = replace(context.reader, rules=rules).rows(list(context.inputs))
+        numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
+        if self.checkpoint is not None:
+            # What no batch has read comes after all others: without it, the stream is explained.
+            later = max(self.checkpoint.watermarks) + 1
+            batch = F.coalesce(batch_of(self.checkpoint), F.lit(later)).cast("bigint")
+            mark = F.lit(self.checkpoint.last).cast("bigint")
+            for number in sorted(set(self.checkpoint.of_file.values())):
+                after = F.lit(self.checkpoint.after(number)).cast("bigint")
+                mark = F.when(F.col(_BATCH) == number, after).otherwise(mark)
+            numbered = numbered.withColumn(_BATCH, batch).withColumn(_WATERMARK, mark)
+        needed = list(self.arrival)
+        if self.engine == "flink":
+            # It fails at an event without a key, so the stream had none.
+            needed += context.spec.key
+        known = reduce(and_, (column(name).isNotNull() for name in needed))
+        return numbered.where(F.col(REASON).isNull() & known)
