@@ -28,6 +28,7 @@ sources:
   clicks: {path: clicks, format: json, schema: "user string, at bigint, event string, ad int"}
   buys: {path: buys, format: json, schema: "user string, at bigint, event string, price int"}
 events: {key: user, time: at, time_format: epoch_us, id: event}
+engine: spark
 joins:
 tables: {path: out}
 checks: {builtin: off}
@@ -61,8 +62,9 @@ def drawn(random: Random) -> dict[str, list[list[dict[str, Any]]]]:
                 }
                 for place in range(15)
             ]
-            # A batch without events of one side.
-            found[name].append(rows if batch == 0 or random.random() > 0.15 else [])
+            # One side can have fewer batches than the other.
+            if batch == 0 or random.random() > 0.15:
+                found[name].append(rows)
     return found
 
 

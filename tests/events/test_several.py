@@ -149,7 +149,9 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="sources: is in two sources, one and again"):
         open_source(spark, SourceOptions(format="several", path="one", parts=same))
     (tmp_path / "job.yaml").write_text(
-        "sources: {one: {path: one, format: parquet}, other: {path: other, format: parquet}}\n"
+        "sources:\n"
+        "  one: {path: one, format: parquet}\n"
+        "  other: {path: other, format: parquet, options: {cleanSource: delete}}\n"
         "events: {key: k, time: at, time_format: epoch_s}\n"
         "joins: {both: {left: one, right: other, within: 1m}}\n"
         "tables: {path: out}\n",
@@ -157,7 +159,8 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     )
     with pytest.raises(ColumnError, match=r"sources.one: there is no such column \(got 'at'\)"):
         Job.load(tmp_path / "job.yaml").run(spark)
-    with pytest.raises(SourceError, match="sources: can't be read as one stream"):
+    refused = r"sources\.other\.source\.options\.cleanSource: this option can't be used"
+    with pytest.raises(SourceError, match=refused):
         Job.load(tmp_path / "job.yaml").stream(spark, to=tmp_path / "streamed")
     gone = {"gone": SourceOptions(format="parquet", path=str(tmp_path / "gone"))}
     with pytest.raises(SourceError, match=r"sources\.gone\.source"):

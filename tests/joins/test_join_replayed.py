@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ def test_the_same_pairs(spark: SparkSession, how: str) -> None:
         if how == "inner":
             flink = replay_join(left, right, engine="flink", within=WITHIN, watermark_delay="1s")
             assert sorted((each.left, each.right) for each in flink.emissions) == sorted(pairs)
+        batches = [
+            [replace(each, batch=each.arrival // 4, time=(each.time or 0) + MS) for each in side]
+            for side in (left, right)
+        ]
+        delays = {"watermark_delay": "1s", "right_watermark_delay": "2s"}
+        spark_found = replay_join(*batches, engine="spark", how=how, within=WITHIN, **delays)
+        made = [(each.left, each.right) for each in spark_found.emissions]
+        made += [(n, None) if n in lefts else (None, n) for n in spark_found.pending]
+        assert sorted(made, key=str) == sorted(pairs, key=str)
         if pairs:
             expected[number] = sorted(pairs, key=str)
     drawn.check(
@@ -96,6 +106,33 @@ def test_a_given_watermark() -> None:
     assert (found.emissions, [each.late_by for each in found.dropped]) == ((), [4 * MS])
 
 
+def test_each_input_has_a_delay_of_its_own() -> None:
+    left = [event("a", 10 * MS, 0), event("a", 5 * MS, 2)]
+    right = [event("a", 10 * MS, 1)]
+    for delays, late in (({}, [4 * MS]), ({"right_watermark_delay": "5ms"}, [])):
+        found = replay_join(left, right, engine="flink", within="5ms", **delays)
+        assert [each.late_by for each in found.dropped] == late
+
+
+def test_spark_has_one_watermark_of_both_sides() -> None:
+    left = [event("a", time * MS, n, batch=n) for n, time in enumerate([10, 3, 4])]
+    right = [event("a", 20 * MS, 9, batch=0)]
+    # Ordered by batch: what the first one has seen is in force for the third.
+    right = [replace(each, arrival=0.5) for each in right]
+    for given, dropped in (
+        ({}, [2]),
+        ({"right_watermark_delay": "17ms"}, []),
+        ({"right_watermark_delay": "17ms", "watermark_policy": "max"}, [2]),
+        ({"allow_multiple": False}, [1, 2]),
+    ):
+        found = replay_join(left, right, engine="spark", within="10ms", how="full", **given)
+        assert [each.arrival for each in found.dropped] == dropped, given
+        assert (found.emissions[0].left, found.emissions[0].right) == (0, 0.5)
+    # A side without events holds it back.
+    alone = replay_join(left, [], engine="spark", within="10ms", how="left")
+    assert (alone.dropped, alone.emissions, alone.pending) == ((), (), (0, 1, 2))
+
+
 def test_each_partition_has_a_clock_of_its_own() -> None:
     left = [event("a", 0, 0, partition=0), event("b", 900 * MS, 1, partition=1)]
     found = replay_join(left, [], within="1ms", how="left")
@@ -130,6 +167,12 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"emit_interval": "1us"}, ReplayError, "emit_interval: must be whole milliseconds"),
     ({"store": "cloud"}, WindowError, "store: must be disk or memory"),
     ({"spurious": 1}, WindowError, "spurious: must be true or false"),
+    (
+        {"engine": "spark", "watermark_policy": "mean"},
+        WindowError,
+        "watermark_policy: must be min or max",
+    ),
+    ({"engine": "spark", "right_watermark_delay": "1us"}, ReplayError, "right_watermark_delay: m"),
 ]
 
 
@@ -137,6 +180,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_refused(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         replay_join([], [], **{"within": "1s", **given})
+
+
+def test_spark_joins_batches() -> None:
+    with pytest.raises(ReplayError, match="batch: is not known, and Spark joins micro-batches"):
+        replay_join([event("a", 0, 0)], [], engine="spark", within="1s")
 
 
 def test_flink_refuses_events_without_a_key() -> None:

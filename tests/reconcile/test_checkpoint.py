@@ -61,3 +61,19 @@ def test_what_is_no_checkpoint_over_files(tmp_path: Path) -> None:
     nothing = write(tmp_path / "empty", {}, {})
     with pytest.raises(SourceError, match="checkpoint: contains no batch"):
         read_checkpoint(nothing)
+
+
+def test_several_sources_that_are_each_read_twice(tmp_path: Path) -> None:
+    """As of a join, whose sides both read all of them; the second one has nothing at first."""
+    folder = tmp_path / "checkpoint"
+    write(folder, {}, {"/a": 0, "/b": 1})
+    (folder / "sources" / "1").mkdir()
+    entry = json.dumps({"path": "file:///other", "timestamp": 1, "batchId": 0})
+    (folder / "sources" / "1" / "0").write_text(f"v1\n{entry}")
+    for batch, offsets in enumerate([(0, None), (1, None), (1, 0)]):
+        both = ["-" if each is None else json.dumps({"logOffset": each}) for each in offsets]
+        header = json.dumps({"batchWatermarkMs": batch * 10, "conf": {}})
+        (folder / "offsets" / str(batch)).write_text("\n".join(["v1", header, *both, *both]))
+    found = read_checkpoint(str(folder))
+    assert found.of_file == {"/a": 0, "/b": 1, "/other": 2}
+    assert [found.after(batch) for batch in range(3)] == [10_000, 20_000, 20_000]
