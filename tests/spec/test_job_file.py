@@ -52,6 +52,7 @@ stream:
   format: kafka-streams
   grace: 10s
   watermark_delay: 5s
+  right_watermark_delay: 7s
   allowed_lateness: 1m
   retention: 1h
   emit: on_close
@@ -125,6 +126,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "api": "sql",
         "grace": Fixed(10_000_000),
         "watermark_delay": Fixed(5_000_000),
+        "right_watermark_delay": Fixed(7_000_000),
         "allowed_lateness": Fixed(60_000_000),
         "retention": Fixed(3_600_000_000),
         "emit": "on_close",
