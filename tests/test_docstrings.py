@@ -61,6 +61,7 @@ def examples() -> Iterator[tuple[str, doctest.DocTest]]:
 EXAMPLES = dict(examples())
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_of(name: str, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
