@@ -15,48 +15,52 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.interpreted import SETTINGS
+
 ROOT = Path(__file__).parent.parent
+
+
+def submit(script: str, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    """Submits one of the jobs; its exit code, and the document that it prints last."""
+    # As in an activated environment.
+    bin = Path(sys.executable).parent
+    path = f"{bin}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
+    conf = {**SETTINGS, "spark.sql.shuffle.partitions": "2"}
+    settings = [f"--conf={name}={value}" for name, value in conf.items()]
+    command = [bin / "spark-submit", "--master=local[2]", *settings, ROOT / "jobs" / script]
+    done = subprocess.run([*command, *arguments, "--json"], env=env, capture_output=True, text=True)
+    # spark-submit itself puts both streams on stdout.
+    lines = done.stdout.splitlines()
+    assert lines, done.stderr[-3000:]
+    return done.returncode, json.loads(lines[-1])
 
 
 @pytest.mark.slow
 def test_run_windows(samples: Path) -> None:
-    submit = Path(sys.executable).with_name("spark-submit")
-    command = [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
-    job = [ROOT / "jobs" / "run_windows.py", samples / "job.yaml", "--json"]
-    # As in an activated environment.
-    path = f"{submit.parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run([*command, *job], cwd=samples, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    # spark-submit itself puts both streams on stdout.
-    document = json.loads(done.stdout.splitlines()[-1])
-    assert document["ok"]
+    code, document = submit("run_windows.py", samples / "job.yaml")
+    assert (code, document["ok"]) == (0, True), document
     assert document["accepted"] == 5000
 
     (samples / "job.yaml").write_text("source: {}", encoding="utf-8")
-    refused = subprocess.run([*command, *job], cwd=samples, env=env, capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert not json.loads(refused.stdout.splitlines()[-1])["ok"]
+    code, document = submit("run_windows.py", samples / "job.yaml")
+    assert (code, document["ok"]) == (2, False)
 
 
 @pytest.mark.slow
 def test_nightly_and_late(
     samples: Path,
     spark: SparkSession,
+    interpreted: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The dates one after the other, then an event that comes too late for its own."""
-    submit = Path(sys.executable).with_name("spark-submit")
-    path = f"{submit.parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
 
     def submitted(script: str) -> dict[str, Any]:
-        command = [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
-        job = [ROOT / "jobs" / script, samples / "job.yaml", "--json"]
-        done = subprocess.run([*command, *job], env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout[-3000:]
-        return dict(json.loads(done.stdout.splitlines()[-1]))
+        code, document = submit(script, samples / "job.yaml")
+        assert code == 0, document
+        return document
 
     def again(script: str) -> dict[str, Any]:
         """The same script once more, in this process: spark-submit has been tried by then."""
@@ -84,14 +88,9 @@ def test_nightly_and_late(
 
 @pytest.mark.slow
 def test_stream_windows(samples: Path) -> None:
-    submit = Path(sys.executable).with_name("spark-submit")
-    path = f"{submit.parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable}
-    command = [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
-    job = [ROOT / "jobs" / "stream_windows.py", samples / "job.yaml", "--to", samples / "stream"]
-    done = subprocess.run([*command, *job, "--json"], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
-    windows = json.loads(done.stdout.splitlines()[-1])["windows"]
+    code, document = submit("stream_windows.py", samples / "job.yaml", "--to", samples / "stream")
+    assert code == 0, document
+    windows = document["windows"]
     # Under Spark's rules a NULL key is a group, and every copy of an event is counted.
     assert [(each["read"], each["unusable"]) for each in windows.values()] == [(5058, 3)] * 3
     hourly = pq.read_table(samples / "stream/hourly")
