@@ -20,6 +20,7 @@ from tests.connect import Programs
 from tests.interpreted import SETTINGS
 from tests.lake import SERVED
 from tests.on_sail import ON_SAIL
+from tests.spark_sql import SparkSql
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
 # where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
@@ -42,9 +43,17 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
 #: Tests of a minute or so, for each of two processes: they begin with these, so that neither has
-#: one left when all else is done. Those over Spark Connect share a server in one of them.
+#: one left when all else is done. Those over Spark Connect share a server in one of them, and those
+#: by SQL of Spark's own Delta Lake and Iceberg a Spark in the other.
 _LONG = (
-    ("execution/test_kill.py",),
+    (
+        "execution/test_kill.py",
+        "execution/test_catalog_entries.py::test_both_write_the_same_tables",
+        "ledger/test_deletions_of_spark.py",
+        "ledger/test_iceberg_source.py::test_tables_of_sparks_own_iceberg",
+        "store/test_iceberg.py::test_sparks_own_iceberg_tends_the_table",
+        "store/test_manifests.py::test_spark_reads_them",
+    ),
     (
         "reconcile/test_parts.py",
         "events/test_connect.py",
@@ -143,6 +152,14 @@ def over_connect() -> Iterator[Programs]:
     programs = Programs()
     yield programs
     programs.close()
+
+
+@pytest.fixture(scope="session")
+def spark_sql() -> Iterator[SparkSql]:
+    """Runs SQL of Spark's own Delta Lake and Iceberg."""
+    made = SparkSql()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import BackfillError
 from backfill.job import Job
 from backfill.spark import session
+from tests.interpreted import SETTINGS
 from tests.spark_sql import DELTA_CONF
 
 TABLE = "spark_catalog.web.sessions"
@@ -74,6 +75,9 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     conf = {
         **DELTA_CONF,
+        **SETTINGS,
+        # Which files a deletion meets depends on how they were cut.
+        "spark.sql.adaptive.enabled": "true",
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.warehouse.dir": f"{place}/warehouse",

@@ -1,7 +1,7 @@
 """What users do with Spark's own Delta Lake and Iceberg, by SQL, in a process of its own.
 
-Spark reads jars when it starts: `python -m tests.spark_sql SETTINGS STATEMENT...`, the settings as
-JSON, prints the rows that each statement gives.
+Spark reads jars when it starts. One process serves all tests of a run, since a Spark that has just
+started is slow: `python -m tests.spark_sql` reads settings and statements, and answers with rows.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
+
+from tests.interpreted import SETTINGS
 
 #: The Spark that the jars are for, the newest that both have some for; and these.
 SPARK = "4.1"
@@ -39,41 +42,73 @@ with_jars = pytest.mark.skipif(
 )
 
 
-def delta(*statements: str) -> list[list[str]]:
-    """What Delta Lake's statements give: lines, columns separated by `|`."""
-    return _run(DELTA_CONF, *statements)
+#: What tests set for every JVM that they start, of what begins so; the rest is of other sessions.
+_OURS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_LOCAL_IP")
 
 
-def iceberg(folder: Path, *statements: str) -> list[list[str]]:
-    """The same of Iceberg, with the catalog `lake` that is in a folder (`tests.lake`)."""
-    conf = {
-        "spark.jars.packages": f"{ICEBERG},org.xerial:sqlite-jdbc:3.50.3.0",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "jdbc",
-        "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{folder}/catalog.db",
-        "spark.sql.catalog.lake.warehouse": f"file://{folder}/warehouse",
-    }
-    return _run(conf, *statements)
+class SparkSql:
+    """Runs statements; the process starts when it is first needed."""
+
+    _process: subprocess.Popen[str] | None = None
+
+    def delta(self, *statements: str) -> list[list[str]]:
+        """What Delta Lake's statements give: lines, columns separated by `|`."""
+        return self._run({}, *statements)
+
+    def iceberg(self, folder: Path, *statements: str) -> list[list[str]]:
+        """The same of Iceberg, with the catalog `lake` that is in a folder (`tests.lake`)."""
+        conf = {
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type": "jdbc",
+            "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "spark.sql.catalog.lake.warehouse": f"file://{folder}/warehouse",
+        }
+        return self._run(conf, *statements)
+
+    def _run(self, conf: Mapping[str, str], *statements: str) -> list[list[str]]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark_sql"],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([conf, statements]), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line, "the process has ended"
+        answers, failure = json.loads(line)
+        assert failure is None, failure[-3000:]
+        found: list[list[str]] = answers
+        return found
+
+    def close(self) -> None:
+        """Ends the process, and its Spark."""
+        if self._process is not None:
+            self._process.communicate()
 
 
 def run_module(module: str, *arguments: str) -> str:
     """What a program of the tests prints that has a Spark of its own."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
     command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-def _run(conf: Mapping[str, str], *statements: str) -> list[list[str]]:
-    answers = run_module("tests.spark_sql", json.dumps(conf), *statements)
-    return [each.split("\n")[:-1] for each in answers.split("--\n")[:-1]]
+def _environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith("SPARK_") or k in _OURS}
 
 
-def _main(settings: str, *statements: str) -> None:
+def _serve() -> None:
     conf = {
-        **json.loads(settings),
+        **DELTA_CONF,
+        "spark.jars.packages": f"{DELTA},{ICEBERG},org.xerial:sqlite-jdbc:3.50.3.0",
+        "spark.sql.extensions": f"{DELTA_CONF['spark.sql.extensions']},"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        **SETTINGS,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         "spark.ui.enabled": "false",
@@ -81,12 +116,23 @@ def _main(settings: str, *statements: str) -> None:
     builder = SparkSession.builder.master("local[1]")
     for name, value in conf.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    for each in statements:
-        for row in spark.sql(each).collect():
-            print("|".join(map(str, row)))
-        print("--")
+    first = builder.getOrCreate()
+    for line in sys.stdin:
+        settings, statements = json.loads(line)
+        answers, failure = [], None
+        try:
+            # Nothing of a catalog is remembered from what was asked before.
+            spark = first.newSession()
+            for name, value in settings.items():
+                spark.conf.set(name, value)
+            for each in statements:
+                rows = spark.sql(each).collect()
+                answers.append(["|".join(map(str, row)) for row in rows])
+        except Exception:
+            failure = traceback.format_exc()
+        print(json.dumps([answers, failure]), flush=True)
+    first.stop()
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _serve()

@@ -11,7 +11,7 @@ from backfill.errors import SourceError
 from backfill.events import SourceOptions, open_source
 from tests.lake import lake, options
 from tests.rebuilt import caught_up, job_of, same_as_rebuilt
-from tests.spark_sql import delta, iceberg, with_jars
+from tests.spark_sql import SparkSql, with_jars
 
 pytestmark = [pytest.mark.usefixtures("interpreted"), with_jars]
 
@@ -47,10 +47,10 @@ def deleted(spark: SparkSession, source: SourceOptions) -> int:
     return sum(each.deletions is not None for each in open_source(spark, source).snapshot.inputs)
 
 
-def test_delta(spark: SparkSession, tmp_path: Path) -> None:
+def test_delta(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
     whole, parted = (f"delta.`{tmp_path}/{name}`" for name in ("whole", "parted"))
     how = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    delta(
+    spark_sql.delta(
         *filled(f"CREATE TABLE {whole} ({COLUMNS}) USING delta {how}", whole),
         *filled(
             f"CREATE TABLE {parted} ({COLUMNS}) USING delta PARTITIONED BY (user) {how}", parted
@@ -63,7 +63,7 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     job = job_of(tmp_path, source)
     job.run(spark)
     changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
-    *_, first, second = delta(*changes, READ.format(whole), READ.format(parted))
+    *_, first, second = spark_sql.delta(*changes, READ.format(whole), READ.format(parted))
     assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
     assert read(spark, of_whole) == sorted(first)
     assert read(spark, of_parted) == sorted(second)
@@ -73,7 +73,7 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     before = open_source(spark, of_parted).snapshot
     assert before.version is not None
     tended = [f"REORG TABLE {parted} APPLY (PURGE)", f"OPTIMIZE {parted}", LATER.format(parted)]
-    *_, third = delta(*tended, READ.format(parted))
+    *_, third = spark_sql.delta(*tended, READ.format(parted))
     after = open_source(spark, of_parted)
     assert after.rewrites(before.version)
     assert not {e.path for e in before.inputs} & {
@@ -86,7 +86,7 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     same_as_rebuilt(job, spark, source)
 
 
-def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
+def test_iceberg(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
     lake(tmp_path / "lake").catalog.create_namespace("raw")
     folder = tmp_path / "lake"
     whole, parted = "lake.raw.whole", "lake.raw.parted"
@@ -95,7 +95,7 @@ def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
     )
     # Deletions of all files of a partition in one file, and a file of them for each file.
     how = "TBLPROPERTIES ('format-version' = '2', 'write.delete.granularity' = '{}', " + modes + ")"
-    iceberg(
+    spark_sql.iceberg(
         folder,
         *filled(f"CREATE TABLE {whole} ({COLUMNS}) {how.format('partition')}", whole),
         *filled(
@@ -112,7 +112,7 @@ def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
     job = job_of(tmp_path, source)
     job.run(spark)
     changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
-    *_, first, second = iceberg(folder, *changes, READ.format(whole), READ.format(parted))
+    *_, first, second = spark_sql.iceberg(folder, *changes, READ.format(whole), READ.format(parted))
     assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
     assert read(spark, of_whole) == sorted(first)
     assert read(spark, of_parted) == sorted(second)
@@ -121,12 +121,12 @@ def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
     # The same deletions in other files are no change.
     before = open_source(spark, of_parted).snapshot
     call = "CALL lake.system.rewrite_{} options => map('rewrite-all', 'true'))"
-    iceberg(folder, call.format("position_delete_files(table => 'raw.parted',"))
+    spark_sql.iceberg(folder, call.format("position_delete_files(table => 'raw.parted',"))
     assert open_source(spark, of_parted).snapshot.inputs == before.inputs
     assert job.recompute(spark) is None
     # Applied, they are in files that replace the old ones; nobody knows which rows are counted.
     applied = call.format("data_files(table => 'raw.parted',")
-    *_, third = iceberg(folder, applied, LATER.format(parted), READ.format(parted))
+    *_, third = spark_sql.iceberg(folder, applied, LATER.format(parted), READ.format(parted))
     assert read(spark, of_parted) == sorted(third)
     with pytest.raises(SourceError, match="is missing"):
         job.recompute(spark)

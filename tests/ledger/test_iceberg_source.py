@@ -26,7 +26,7 @@ from backfill.events import SourceOptions, open_source
 from backfill.iceberg.catalog import open_catalog
 from tests.execution.world import at
 from tests.lake import lake_with_sources, options
-from tests.spark_sql import iceberg, with_jars
+from tests.spark_sql import SparkSql, with_jars
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -366,9 +366,9 @@ APPLIED = (
 
 @with_jars
 def test_tables_of_sparks_own_iceberg(
-    spark: SparkSession, tmp_path: Path, catalog: Catalog
+    spark: SparkSession, spark_sql: SparkSql, tmp_path: Path, catalog: Catalog
 ) -> None:
-    iceberg(tmp_path / "lake", *TENDED)
+    spark_sql.iceberg(tmp_path / "lake", *TENDED)
     opened = open_source(spark, source(tmp_path, "raw.tended"))
     found = opened.frame.selectExpr("user", "unix_micros(at)").collect()
     assert sorted(map(tuple, found)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
@@ -379,7 +379,7 @@ def test_tables_of_sparks_own_iceberg(
     )
     beside = open_source(spark, source(tmp_path, "raw.beside"))
     assert [row.user for row in beside.frame.collect()] == ["b"]
-    iceberg(tmp_path / "lake", *APPLIED)
+    spark_sql.iceberg(tmp_path / "lake", *APPLIED)
     applied = open_source(spark, source(tmp_path, "raw.beside"))
     assert [row.user for row in applied.frame.collect()] == ["b"]
     assert applied.rewrites(0) == ()

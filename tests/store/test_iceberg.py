@@ -25,7 +25,7 @@ from backfill.errors import TableError
 from backfill.store import Cleaned, StagedFile, look_up
 from backfill.store.iceberg.store import IcebergStore
 from tests.lake import SERVED, lake, options, store_in
-from tests.spark_sql import iceberg, with_jars
+from tests.spark_sql import SparkSql, with_jars
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.tables import commits_of, files_of, folder_of, paths_of, record_of, rows_of, version_of
 
@@ -486,7 +486,11 @@ TENDED = (
 
 @with_jars
 def test_sparks_own_iceberg_tends_the_table(
-    store: IcebergStore, spark: SparkSession, windows: Windows, tmp_path: Path
+    store: IcebergStore,
+    spark: SparkSession,
+    spark_sql: SparkSql,
+    windows: Windows,
+    tmp_path: Path,
 ) -> None:
     rows = [("a", DAYS[0], MONDAY), ("b", DAYS[0], MONDAY), ("c", DAYS[1], TUESDAY)]
     publish(store, windows(*rows), "r1")
@@ -499,7 +503,7 @@ def test_sparks_own_iceberg_tends_the_table(
     orphan.write_bytes(b"")
     for path in folder.rglob("*"):
         os.utime(path, (0, 0))
-    first, _, _, operations, orphans, *_ = iceberg(tmp_path / "lake", *TENDED)
+    first, _, _, operations, orphans, *_ = spark_sql.iceberg(tmp_path / "lake", *TENDED)
     assert [each.rpartition("/")[2] for each in orphans] == ["orphan.parquet"]
     assert not orphan.exists()
     assert (folder / "_record" / "r1.json").exists()
@@ -509,7 +513,7 @@ def test_sparks_own_iceberg_tends_the_table(
     with pytest.raises(TableError, match="another writer has deleted rows without writing") as told:
         files_of(store, "beside")
     [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
-    iceberg(tmp_path / "lake", "CALL lake." + call.replace("…", "'web.beside'"))
+    spark_sql.iceberg(tmp_path / "lake", "CALL lake." + call.replace("…", "'web.beside'"))
     assert rows_of(store, spark, "beside").count() == 2
     # A run that began before: the compaction is not in its way, the deletion on its date is.
     staged = by_hand(store, "r2", DAYS[0])

@@ -14,7 +14,7 @@ from pyiceberg.manifest import ManifestFile
 
 from backfill.store.iceberg.store import IcebergStore
 from tests.lake import lake
-from tests.spark_sql import iceberg, with_jars
+from tests.spark_sql import SparkSql, with_jars
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.tables import record_of
 
@@ -125,7 +125,7 @@ def test_threads_do_not_mix_them_up(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @with_jars
-def test_spark_reads_them(folder: Path) -> None:
+def test_spark_reads_them(folder: Path, spark_sql: SparkSql) -> None:
     store = lake(folder)
     for number in range(1, 9):
         _run(store, number)
@@ -136,7 +136,7 @@ def test_spark_reads_them(folder: Path) -> None:
         "SELECT count(*) FROM lake.web.sessions.manifests WHERE existing_data_files_count > 2",
         "CALL lake.system.rewrite_manifests('web.sessions')",
     )
-    now, then, joined, *_ = iceberg(folder, *statements)
+    now, then, joined, *_ = spark_sql.iceberg(folder, *statements)
     assert now == [f"r{min(each + 1, 8)}|{_day(each)}" for each in range(9)]
     assert then == ["r1", "r2", "r2"]
     assert joined == ["1"]
