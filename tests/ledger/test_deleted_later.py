@@ -82,6 +82,7 @@ def moved(path: Path, value: int, rows: pa.Table) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_delta_source(spark: SparkSession, tmp_path: Path, delta: Path) -> None:
     source = "path: events, format: delta"
     job = job_of(tmp_path, source)
@@ -118,6 +119,7 @@ def test_a_delta_source(spark: SparkSession, tmp_path: Path, delta: Path) -> Non
     same_as_rebuilt(job, spark, source)
 
 
+@pytest.mark.slow
 def test_deletions_around_a_rewrite(spark: SparkSession, tmp_path: Path, delta: Path) -> None:
     source = "path: events, format: delta"
     job = job_of(tmp_path, source)
@@ -165,6 +167,7 @@ def test_a_file_that_comes_back_whole_before_a_rewrite(
     same_as_rebuilt(job, spark, source)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_changed_dates(spark: SparkSession, tmp_path: Path, delta: Path) -> None:
     source = "path: events, format: delta"
     job = job_of(tmp_path, source)
