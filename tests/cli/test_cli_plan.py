@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from backfill.cli import main
 from tests.execution.world import FIRST_DAY, START
+from tests.printed import plan
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -71,11 +72,12 @@ def test_late_events_are_planned_as_they_are_merged(
     job: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["run", job]) == 0
-    assert stages(capsys, job, "--recompute") == []
-    assert main(["plan", job, "--recompute"]) == 0
-    assert "Nothing to do." in capsys.readouterr().out
+    text, found = plan(capsys, job, "--recompute")
+    assert found["stages"] == []
+    assert "Nothing to do." in text
     write(tmp_path, "late", [1, 1])
-    (stage,) = stages(capsys, job, "--recompute")
+    text, found = plan(capsys, job, "--recompute")
+    (stage,) = found["stages"]
     assert stage["kind"] == "late"
     assert stage["late"] == [
         {
@@ -86,8 +88,6 @@ def test_late_events_are_planned_as_they_are_merged(
             "moved": [],
         }
     ]
-    assert main(["plan", job, "--recompute"]) == 0
-    text = capsys.readouterr().out
     assert "Merge 2 events of 1 inputs into sessions, daily" in text
     assert "sessions: up to 1 published windows are computed again." in text
     assert main(["recompute", job, "--json"]) == 0
@@ -101,14 +101,14 @@ def test_an_expiry_is_planned_without_spark(
     assert main(["run", job]) == 0
     write(tmp_path, "b", [12])
     assert main(["run", job, "--from", "2026-01-13", "--to", "2026-01-14"]) == 0
-    found = stages(capsys, job, "--expire")
+    text, told = plan(capsys, job, "--expire")
+    found = told["stages"]
     assert [(each["kind"], each["commits"]) for each in found] == [
         ("expire", ["sessions"]),
         ("expire", ["daily"]),
     ]
     assert found[0]["before"] == "2026-01-03T12:00:00.000000Z"
-    assert main(["plan", job, "--expire"]) == 0
-    assert "sessions: drop windows that ended before 2026-01-03T12:00" in capsys.readouterr().out
+    assert "sessions: drop windows that ended before 2026-01-03T12:00" in text
 
 
 @pytest.mark.parametrize(

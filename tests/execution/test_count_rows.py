@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,6 +19,7 @@ from tests.drawn import SEEDS
 from tests.engines.recordings import Recording, recordings
 from tests.execution.world import COUNTS, DAY, HOUR, World, at, day
 from tests.memory_store import MemoryStore
+from tests.printed import plan
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -88,14 +88,6 @@ def told(world: World, name: str) -> list[tuple[Any, ...]]:
     found = world.job.changes(name, spark=world.spark)
     side = F.coalesce(F.col("new"), F.col("old"))
     return sorted(map(tuple, found.select("change", "key.user", side["last_event"]).collect()))
-
-
-def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, dict[str, Any]]:
-    capsys.readouterr()
-    assert main(["plan", *arguments]) == 0
-    text = capsys.readouterr().out
-    assert main(["plan", *arguments, "--json"]) == 0
-    return text, json.loads(capsys.readouterr().out)
 
 
 def test_tables(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from backfill.errors import SourceError, WindowError
 from backfill.planning import rows_of_extents
 from tests.execution.world import DAY, HOUR, SLIDING, World, at, day
 from tests.memory_store import MemoryStore
+from tests.printed import plan
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -54,14 +54,6 @@ def told(world: World, name: str) -> list[tuple[Any, ...]]:
     side = F.coalesce(F.col("new"), F.col("old"))
     rows = found.select("change", "key.user", F.unix_micros(side["event_time"]), side["id"])
     return sorted(tuple(row) for row in rows.collect())
-
-
-def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, dict[str, Any]]:
-    capsys.readouterr()
-    assert main(["plan", *arguments]) == 0
-    text = capsys.readouterr().out
-    assert main(["plan", *arguments, "--json"]) == 0
-    return text, json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.spark_only

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from backfill.cli.app import main
 from backfill.errors import TableError
 from tests.execution.world import EVERY, WINDOWS, World, at, day
+from tests.printed import plan
 from tests.reference import Event
 from tests.tables import paths_of
 
@@ -102,16 +101,12 @@ def test_the_plan_tells_what_is_read_across_the_edges(
     world.write("zero", [Event("a", at(0, 23, 50), 1)])
     world.write("one", [Event("a", at(1, 0, 5), 1)])
     world.write("three", [Event("a", at(3, 5), 1)])
-    assert main(["plan", str(world.job.spec.path), "--date", str(day(1)), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    text, told = plan(capsys, str(world.job.spec.path), "--date", str(day(1)))
     # The event of the day before says that the session of this one began there.
     assert (told["files"], told["stages"][0]["events"]) == (2, 1)
     assert {each["keys"] for each in told["beyond"]} == {0}
     assert {each["read_from"] < str(day(1)) for each in told["beyond"]} == {True}
-    assert main(["plan", str(world.job.spec.path), "--date", str(day(1))]) == 0
-    (line,) = (
-        each for each in capsys.readouterr().out.splitlines() if "cross its boundaries" in each
-    )
+    (line,) = (each for each in text.splitlines() if "cross its boundaries" in each)
     assert line.startswith(f"For [{day(1)}, {day(2)}) events are read from {day(0)}T")
 
 
