@@ -229,39 +229,38 @@ def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labe
 
 @pytest.mark.slow
 def test_no_value_changes_when_later_events_are_taken_away(spark: SparkSession) -> None:
+    # Each case once as it is and once without its later half, under other keys of the same frame.
     cases = [case for case in drawn.cases(payments(3, 12), 60) if case]
-    given = apart(cases)
-    cut = {
-        number: sorted(p.time for p in case)[len(case) // 2] for number, case in enumerate(cases)
-    }
-    early = [p for p in given if p.time < cut[drawn.number(str(p.account))]]
+    cuts = [sorted(p.time for p in case)[len(case) // 2] for case in cases]
+    early = [[p for p in case if p.time < cut] for case, cut in zip(cases, cuts, strict=True)]
+    events = frame(spark, apart([*cases, *early]))
     own = all_of(["account"], ["6us", "30us"], "3us")
 
-    def steps(of: list[Payment]) -> dict[Any, Any]:
-        """At steps that end no later than the cut, when only earlier events can count."""
-        return {
-            (account, window, at): tuple(map(plain, values))
-            for _, account, window, _, at, *values in rows(metrics(frame(spark, of), own, **COMMON))
-            if at <= cut[drawn.number(account)]
-        }
+    def of(account: str) -> tuple[int, int, str]:
+        """Whether it is of those without later events, its case, and its name there."""
+        half, case = divmod(drawn.number(account), len(cases))
+        return half, case, account.partition(":")[2]
 
-    whole = steps(given)
+    steps: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+    for _, account, window, _, at, *values in rows(metrics(events, own, **COMMON)):
+        half, case, name = of(account)
+        # At steps that end no later than the cut only earlier events can count.
+        if at <= cuts[case]:
+            steps[half][case, name, window, at] = tuple(map(plain, values))
+    whole, without = steps
     assert len(whole) > 100
-    drawn.check(steps(early), whole, lambda place: cases[drawn.number(place[0])])
-
-    def seen(of: list[Payment], before: bool) -> dict[str, Counter[Any]]:
-        result = metrics_at(frame(spark, of), own, before=before, **COMMON).drop("id")
-        found: dict[str, Counter[Any]] = {}
-        for account, country, time, *values in rows(result):
-            if time < cut[drawn.number(account)]:
-                row = (country, time, *map(plain, values))
-                found.setdefault(account, Counter())[row] += 1
-        return found
+    drawn.check(without, whole, lambda place: cases[place[0]])
 
     for before in (False,) if ON_SAIL else (False, True):
-        whole_seen = seen(given, before)
-        assert len(whole_seen) > 10
-        drawn.check(seen(early, before), whole_seen, lambda key: cases[drawn.number(key)])
+        seen: tuple[dict[Any, Counter[Any]], dict[Any, Counter[Any]]] = ({}, {})
+        result = metrics_at(events, own, before=before, **COMMON).drop("id")
+        for account, country, time, *values in rows(result):
+            half, case, name = of(account)
+            if time < cuts[case]:
+                row = (country, time, *map(plain, values))
+                seen[half].setdefault((case, name), Counter())[row] += 1
+        assert len(seen[0]) > 10
+        drawn.check(seen[1], seen[0], lambda place: cases[place[0]])
 
 
 def test_metrics_of_all_events_and_of_several_steps(spark: SparkSession) -> None:
