@@ -33,7 +33,7 @@ def forget(
     remote: Remote = None,
     runtime: Runtime = None,
 ) -> None:
-    """Delete a key from the published tables and the quarantine, and what failed runs left.
+    """Delete a key's rows from the published tables and the quarantine, and what failed runs left.
 
     The source is not changed.
     """

@@ -17,9 +17,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from backfill.aggregates.base import Expression
 from backfill.aggregates.last_seen import LastSeen
-from backfill.columns import column
-from backfill.errors import TableError
+from backfill.columns import HOLDS_FROM, column
+from backfill.errors import BackfillError, TableError
 from backfill.execution.date_edges import with_edges_apart
 from backfill.kinds import row_order
 from backfill.ledger.state import QUARANTINE, State, states
@@ -63,7 +64,7 @@ def erase(
 ) -> dict[str, Erased]:
     """Deletes the rows of a key from all tables that have the key's columns.
 
-    From slices of distinct keys, which are rows of other dimensions, it deletes the key's value.
+    From slices that hold distinct values of the key it deletes the key's value.
     Files without such rows stay as they are. Each table has a commit of its own; one that fails
     does not keep the others from theirs.
 
@@ -87,7 +88,7 @@ def erase(
     done: dict[str, Erased] = {}
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
     types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
-    problem: TableError | None = None
+    problem: BackfillError | None = None
     for name in (*holders(spec), *among_values(spec), QUARANTINE):
         removed = store.clean(name, older_than_s=older_than_s)
         try:
@@ -108,7 +109,7 @@ def erase(
             rows, version = _erase(
                 spark, store, spec, state, values, theirs, left, run_id, metadata
             )
-        except TableError as error:
+        except BackfillError as error:
             # What can be erased of the others is erased first.
             progress(f"{name}: {error.problem}")
             problem = problem or error
@@ -140,8 +141,15 @@ def among_values(spec: JobSpec) -> list[str]:
         for name, each in spec.windows.items()
         if isinstance(each.window, MetricSlices) and name not in holders(spec)
         for aggregate in each.aggregates.values()
-        if isinstance(aggregate.sliding(), LastSeen) and (aggregate.expression,) == spec.key
+        if isinstance(aggregate.sliding(), LastSeen) and _is_key(aggregate.expression, spec.key)
     ]
+
+
+def _is_key(expression: Expression, key: tuple[str, ...]) -> bool:
+    """Whether an aggregate's expression is the job's only key column, as Spark reads names."""
+    if not isinstance(expression, str) or len(key) != 1:
+        return False
+    return expression.strip().replace("`", "").lower() == key[0].lower()
 
 
 def _among_values(
@@ -149,7 +157,14 @@ def _among_values(
 ) -> tuple[Column, dict[str, Column]]:
     """Whether a row has the key among its values, and the row's states without it."""
     [states] = spec.windows[name].aggregates
-    kind = schema[states].dataType["values"].dataType.elementType  # type: ignore[index]
+    packed = schema[states].dataType if states in schema.names else None
+    if not isinstance(packed, T.StructType) or "values" not in packed.names:
+        raise TableError(
+            "was published for another aggregate, so it is not known where it holds the key",
+            field=name,
+            way_out="Rebuild all covered dates in one commit: backfill run JOB",
+        )
+    kind = packed["values"].dataType.elementType  # type: ignore[attr-defined]
     value, values = _literal(pa.scalar(key[spec.key[0]]), kind), column(states)["values"]
     # Distinct values have no NULL among them.
     theirs = F.coalesce(F.array_contains(values, value), F.lit(False))
@@ -198,7 +213,7 @@ def _erase(
     sort_by: tuple[str, ...] = ("source",)
     if name in spec.windows:
         window = spec.windows[name].window
-        partition_by, sort_by = ("date",), tuple(values)
+        partition_by, sort_by = ("date",), tuple(values) if left is None else (HOLDS_FROM,)
         if not state.stale:
             # Otherwise the job file may name other columns, and a rebuild is due anyway.
             others = with_edges_apart(others, window, spec.engine, spec.timezone)

@@ -14,6 +14,7 @@ from backfill.columns import END, TIME, column
 from backfill.compute import Built, Sliced
 from backfill.definition import Definition
 from backfill.ledger.changed_inputs import replaced
+from backfill.ledger.record import Record
 from backfill.ledger.state import State
 from backfill.operators.rolling_steps import STATES
 from backfill.planning.computed import computed_with
@@ -41,36 +42,36 @@ def kept_slices(
         counted: the dates on which each input counts.
         span: of which all events are read, µs.
     """
-    record = group[0].record
-    if record is None or replaced(record, context.inputs, context.spec.timezone):
-        return {}
     names = {state.name for state in group}
     found = {}
     for state in group:
         window = context.definitions[state.name].window
-        if isinstance(window, MetricSlices) and window.metric in names:
+        if isinstance(window, MetricSlices) and window.metric in names and state.record is not None:
             read = needed(context, span, [context.definitions[window.metric]])
-            if _holds_all(context, record.covered, counted, span, read):
+            if _holds_all(context, state.record, counted, span, read):
                 found[window.metric] = state
     return found
 
 
 def _holds_all(
     context: Context,
-    covered: Dates,
+    record: Record,
     counted: Mapping[str, Dates],
     span: tuple[int, int],
     read: Span,
 ) -> bool:
     """Whether each event of `read` that counts is in the span or in a slice of a covered date."""
     zone = context.spec.timezone
-    limit = context.limit(context.latest_event())
-    if limit is not None and (read[0] is None or read[0] < limit):
+    if replaced(record, context.inputs, zone):
         return False
-    known = covered | dates_of_span(span, zone)
+    # What has been dropped, and what will be.
+    for limit in (record.expired, context.limit(context.latest_event())):
+        if limit is not None and (read[0] is None or read[0] < limit):
+            return False
+    known = record.covered | dates_of_span(span, zone)
     # No row stands after the last covered date, and so none needs an event after it.
     within = dates_of_span(read, zone) & Dates.between(dt.date.min, known.ranges[-1][1])
-    # A slice can stand on the date after that of its events, which is not covered before a hole.
+    # A slice can stand on a later date than its events, which is not covered before a hole.
     if len((known & within).ranges) > 1:
         return False
     return not any(

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from backfill.columns import TIME
 from backfill.errors import TableError
 from backfill.events import spark_errors
-from backfill.kinds import reach
 from backfill.ledger.changed_inputs import dates_of, uncounted
 from backfill.ledger.state import State, settings
 from backfill.operators.calendar import local_date
@@ -23,8 +22,8 @@ from backfill.planning.preview import previewed
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
+from backfill.planning.time_spans import metrics_reach
 from backfill.time.dates import ALL, NONE, Dates, Range, date_of
-from backfill.time.durations import DAY_US
 from backfill.time.spans import EVERYTHING, Span
 
 _DAY = dt.timedelta(days=1)
@@ -135,16 +134,13 @@ def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     So dates without events are computed as far as they reach that have some, or had; but not
     beyond the last event, as in a run of everything.
     """
-    metrics = [each.window for each in context.definitions.values() if each.steps]
+    further = metrics_reach(context)
     known = with_events | covered
-    if not metrics or not known:
+    if further is None or not known:
         return with_events
     horizon = context.latest_event()
     if horizon is None:
         return with_events
-    reaches = [reach(each, context.spec.engine).ahead or 0 for each in metrics]
-    # A day of a zone can have 23 hours.
-    further = dt.timedelta(days=max(reaches) // DAY_US + 2)
     end = date_of(horizon, context.spec.timezone) + _DAY
     reached = Dates.of(
         (low, high + further if further < end - high else end) for low, high in known.ranges

@@ -26,7 +26,7 @@ from backfill.planning.kept_slices import definitions_read, kept_slices, own_eve
 from backfill.planning.published_windows import candidates, published, published_extents
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
-from backfill.planning.time_spans import first_start, needed
+from backfill.planning.time_spans import first_start, metrics_reach, needed
 from backfill.planning.whole_sessions import dates_of_numbers
 from backfill.runtimes.differences import computed_once
 from backfill.time.dates import Dates, date_of, midnight
@@ -177,20 +177,23 @@ def covered_after(
     From the first to the last date of the range that has events; and the dates before that have
     none, as far as windows reach that hold events of the range: nothing else will ever compute
     them. In a job with metrics all dates of the range, whose rows can stand on dates without
-    events: the plan says on which.
+    events: the plan says on which. So none before it on which they can.
     """
     zone = context.spec.timezone
     dates = {date for each in sums.also[_DATES] for date in each}
     if bots is not None:
         dates |= {row[0] for row in bots.select(local_date(F.col(TIME), zone)).distinct().collect()}
     here = [each for each in dates if each in part.dates]
-    new = Dates()
+    record, further = part.states[0].record, metrics_reach(context)
+    before, new = Dates() if record is None else record.covered, Dates()
     if here:
         low, earliest = min(here), date_of(part.begins, zone)
         while low > earliest and low - _DAY not in dates:
+            if further is not None and before & Dates.between(low - _DAY - further, low):
+                break
             low -= _DAY
         new = Dates.between(low, max(here) + _DAY)
-    if any(each.steps for each in context.definitions.values()):
+    if further is not None:
         new |= part.dates
     return {
         state.name: new | (Dates() if state.record is None else state.record.covered)

@@ -16,6 +16,7 @@ from backfill.definition import Definition
 from backfill.kinds import reach
 from backfill.planning.context import Context
 from backfill.time.dates import Dates, date_of
+from backfill.time.durations import DAY_US
 from backfill.time.spans import Span, inside_span
 from backfill.windows import EventWindow, SessionWindow, SlidingWindow, TableWindow
 
@@ -52,6 +53,16 @@ def first_start(context: Context, span: tuple[int, int], definitions: Sequence[D
         and each.window.size is not None
     ]
     return min(low, *(span[0] - size for size in sizes), span[0])
+
+
+def metrics_reach(context: Context) -> dt.timedelta | None:
+    """For how many days after an event rows of metrics can stand; None in a job without metrics."""
+    definitions = context.definitions.values()
+    found = [
+        reach(each.window, context.spec.engine).ahead or 0 for each in definitions if each.steps
+    ]
+    # A day of a zone can have 23 hours.
+    return dt.timedelta(days=max(found) // DAY_US + 2) if found else None
 
 
 def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:

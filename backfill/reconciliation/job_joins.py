@@ -93,6 +93,15 @@ def compare_join(
         )
     engine = "spark" if spark else context.spec.engine.name
     read = None if checkpoint is None else read_checkpoint(checkpoint)
+    if read is not None and read.first:
+        raise JobFileError(
+            f"has no logs of the batches before {read.first}, which Spark has dropped; so it is "
+            "not known which batch read an event, and by which watermark it was judged",
+            field="checkpoint",
+            value=checkpoint,
+            way_out="Name the columns of the batch's number and of the place in it in "
+            "events.arrival; or set spark.sql.streaming.minBatchesToRetain before the next query",
+        )
     return _JoinOfJob(context, name, window, given, engine, read).compared(sample)
 
 
@@ -220,11 +229,26 @@ class _JoinOfJob:
                 value=str(self.window.within),
                 way_out="Compare a join in time",
             )
+        if self.engine == "spark" and self.window.how not in ("inner", "left", "full"):
+            raise ReplayError(
+                "the replay of Spark has no such join",
+                field=f"joins.{self.name}.how",
+                value=self.window.how,
+                way_out="Compare an inner, left or full join",
+            )
+        if self.window.where is not None and self.engine == "spark" and self.checkpoint is None:
+            raise ReplayError(
+                "Spark filters a side before it takes its watermark, so a join with a condition "
+                "is compared by the watermarks of the query's checkpoint",
+                field=f"joins.{self.name}.where",
+                value=self.window.where,
+                way_out="Give --checkpoint, the folder of the query's checkpoint",
+            )
         if self.window.where is not None and self.window.how != "inner":
             why = "no streaming join has a condition of its own, so an event whose partners all "
             why += "fail it is not alone in the stream"
             if self.engine == "spark":
-                why = "the replay of a join has no condition of its own, as Spark's joins can have"
+                why = "Spark's join can have a condition, but its replay can not"
             raise ReplayError(
                 why,
                 field=f"joins.{self.name}.where",

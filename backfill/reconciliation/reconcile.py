@@ -155,7 +155,10 @@ class _Reconciling:
         self.others = {
             name: each for name, each in self.definition.aggregates.items() if each.python is None
         }
-        self.settings = {k: v for k, v in settings.items() if v is not None}
+        # Of the job file's settings, one is of joins alone.
+        self.settings = {
+            k: v for k, v in settings.items() if v is not None and k != "right_watermark_delay"
+        }
         self.wall_clock: str | None = self.settings.pop("wall_clock", None)
         own = {k: v for k, v in self.settings.items() if k != "api"}
         api = self.settings.get("api")

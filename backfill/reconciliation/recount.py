@@ -80,10 +80,7 @@ def recounted(
     """
     if not bound:
         return merged([each.explained for each in parts])
-    batches = list(_batches(parts))
-    if len(batches) == 1:
-        return _recounted(spark, parts, bound)
-    return merged([Packed(_recounted(spark, each, bound)) for each in batches])
+    return merged([Packed(_recounted(spark, each, bound)) for each in _batches(parts)])
 
 
 def _batches(parts: Sequence[Part]) -> Iterable[Sequence[Part]]:
@@ -91,7 +88,8 @@ def _batches(parts: Sequence[Part]) -> Iterable[Sequence[Part]]:
     batch: list[Part] = []
     rows = 0
     for each in parts:
-        own = 0 if each.members is None else each.members.num_rows
+        own = len(each.explained)
+        own += 0 if each.members is None else each.members.num_rows
         if batch and rows + own > _TOGETHER:
             yield batch
             batch, rows = [], 0

@@ -56,7 +56,7 @@ def same_value(one: Any, other: Any, slack: Slack | None = None) -> bool:
         power = 2 if slack.squared else 1
         return abs(Fraction(one) ** power - Fraction(other) ** power) <= slack.most
     if isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, str):
-        return list(one) == list(other)
+        return len(one) == len(other) and all(map(same_value, one, other))
     return bool(one == other)
 
 

@@ -23,6 +23,7 @@ from backfill.reconciliation.join_comparison import (
     SKIPPED,
     JoinComparison,
 )
+from backfill.reconciliation.join_order import check_batch
 from backfill.reconciliation.join_result import JoinReconciled
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.window_arguments import predicate_text
@@ -67,7 +68,7 @@ def reconcile_join(
         stream: the rows that went downstream, all of them: the columns of `on` and some of those
             that `join` gives, in the same types.
         on: the columns of the key, as for `join`.
-        within: (before, after), as for `join`; whole milliseconds.
+        within: (before, after), as for `join`; whole milliseconds, but for Spark microseconds.
         time: the column of the event time, or a pair of columns, as for `join`.
         arrival: columns that both sides have: in their order the operator received the events of
             both. Of equal ones, left events come first; events of a side differ in them.
@@ -160,6 +161,9 @@ def reconcile_join(
         for name in (partition, wall_clock, batch):
             if name is not None:
                 check_has(f"the {side} side", columns, name, field="partition, wall_clock, batch")
+    if batch is not None:
+        check_batch(left, batch)
+        check_batch(right, batch)
     if (batch is not None) != (engine == "spark"):
         raise ReplayError(
             "is the column of Spark's micro-batches, and needed for them",

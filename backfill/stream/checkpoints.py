@@ -20,6 +20,7 @@ from backfill.folders import LocalFolder
 from backfill.ledger.state import settings
 from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
+from backfill.windows import JoinWindow
 
 _ANOTHER = "Stream to another folder"
 # What the batch has of its own: the stream follows Spark's rules, and counts every copy.
@@ -102,7 +103,7 @@ class Checkpoint:
         own = {k: v for k, v in settings(self.spec, self.window).items() if k not in _NOT_OURS}
         delay, right = map(str, self.delays)
         delays = {"stream.watermark_delay": delay}
-        if right != delay:
+        if right != delay and isinstance(self.spec.windows[self.window].window, JoinWindow):
             delays["stream.right_watermark_delay"] = right
         place = {"source.path": self.spec.source.path, "source.format": self.spec.source.format}
         types = {

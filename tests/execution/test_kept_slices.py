@@ -165,3 +165,34 @@ def test_slices_that_do_not_reach_far_enough_back(
     job.run(spark, start=day(5), end=day(6))
     last = at(6) - 1
     assert rows(job, spark) == [row for row in expected(given, at(6)) if row[1] >= last - 36 * HOUR]
+    # Those that were dropped are missed, too, where more is to be kept from now on.
+    (tmp_path / "job.yaml").write_text(f"{text}retention: 90d\n")
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark, start=day(5), end=day(6))
+    assert [row for row in rows(job, spark) if row[1] >= at(5)] == [
+        row for row in expected(given, at(6)) if row[1] >= at(5)
+    ]
+
+
+def test_a_quiet_date_is_not_covered_before_its_rows_are_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A hopping window of the third day begins on the second, on which a metric's values fall."""
+    hopping = "windows: {hops: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count}}}"
+    job = JOB.replace("KEEP", "keep_slices: true").replace("metrics:", f"{hopping}\nmetrics:")
+    (tmp_path / "job.yaml").write_text(job)
+    given = [
+        {**each, "at": dt.datetime.fromtimestamp(time / 1e6, dt.timezone.utc), "partner": "x"}
+        for each, time in zip(payments(range(1)), (at(0, 23, 30), at(2, 0, 30)), strict=False)
+    ]
+    write(tmp_path / "src" / "all.parquet", given)
+    quiet = Job.load(tmp_path / "job.yaml")
+    quiet.run(spark, start=day(0), end=day(1))
+    quiet.run(spark, start=day(2), end=day(3))
+    assert "2026-01-02" not in str(quiet.table("hops", spark).select("date").distinct().collect())
+    quiet.run(spark, missing=True)
+    assert rows(quiet, spark) == expected(given, at(3))
+    tables = ("hops", "users", "users_slices", "last", "last_slices")
+    before = {name: set(map(str, quiet.table(name, spark).collect())) for name in tables}
+    quiet.run(spark)
+    assert before == {name: set(map(str, quiet.table(name, spark).collect())) for name in tables}
