@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from backfill import (
     metrics,
     metrics_at,
     sessionize,
+    updates,
 )
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
@@ -359,6 +361,28 @@ def test_step_functions_sort_slices_up_and_down_however_many_windows(events: Dat
         # no third time in windows.
         distinct = found(windows, {"d": agg.count_distinct("page")})
         assert (distinct["Exchange"], distinct["Sort"]) == (5, 3)
+
+
+def test_histories_of_updates_exchange_events_once_for_all_that_read_the_clocks(
+    events: DataFrame, spark: SparkSession
+) -> None:
+    sent = updates(
+        events.withColumn("arrived", F.unix_micros("at") + F.col("units")),
+        TumblingWindow(size="1h"),
+        arrival="arrived",
+        aggregates={"n": agg.count(), "total": agg.sum("amount")},
+        engine="flink",
+        watermark_delay="1m",
+        **COMMON,
+    )
+    # Only then is it known before it runs which exchanges are the same.
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        plan = explained(sent.select("user", "n", "total"))
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert len(re.findall(r"- Exchange hashpartitioning\(_block", plan)) == 1
+    assert len(re.findall(r"ReusedExchange .*Exchange hashpartitioning\(_block", plan)) == 1
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from backfill.engines import engine
 from backfill.errors import AggregateError, ColumnError, JobFileError, ReplayError, WindowError
 from backfill.replay import Event, Replayed, replay
 from backfill.replay.apart import Apart
-from backfill.update_history.arrivals import AFTER, BEFORE, ORDER, PARTITION, PLACE, WALL
+from backfill.update_history.arrivals import CLOCK, ORDER, PARTITION, PLACE, WALL
 from backfill.update_history.worker import PASSES, Replaying, value_name
 from tests import drawn
 from tests.frames import rows
@@ -501,7 +501,7 @@ def test_a_worker_leaves_the_garbage_collector_as_it_was(before: bool) -> None:
         batches=None,
     )
     # Two parts: so many rows are of whole keys.
-    numbers = dict.fromkeys([ORDER, PLACE, TIME, BEFORE, AFTER, WALL, value_name(0)], 1)
+    numbers = dict.fromkeys([ORDER, PLACE, TIME, CLOCK, WALL, value_name(0)], 1)
     row = {**numbers, PARTITION: "", PASSES: False}
     rows = [row | {key_name(0): "a"}] * 50_000 + [row | {key_name(0): "b"}]
     seen = []
