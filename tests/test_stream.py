@@ -22,6 +22,8 @@ from tests import reference
 from tests.frames import rows as micros
 from tests.reference import Event
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 S = 1_000_000
 GAP, DELAY = 10 * S, 5 * S
 NO_WATERMARK = 0
