@@ -158,9 +158,10 @@ def reconcile_join(
     arrived = names_of(arrival)
     sides.check_order(arrived, LEFT, RIGHT)
     for side, columns in zip((LEFT, RIGHT), sides.columns, strict=True):
-        for name in (partition, wall_clock, batch):
+        given = {"partition": partition, "wall_clock": wall_clock, "batch": batch}
+        for field, name in given.items():
             if name is not None:
-                check_has(f"the {side} side", columns, name, field="partition, wall_clock, batch")
+                check_has(f"the {side} side", columns, name, field=field)
     if batch is not None:
         check_batch(left, batch)
         check_batch(right, batch)

@@ -221,7 +221,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"engine": "storm"}, "engine: has no join of two streams that is known here"),
     ({"arrival": "nn"}, "arrival: the left side has no such column"),
     ({"arrival": "key"}, "arrival: two events of the left side have the same"),
-    ({"partition": "part"}, "partition, wall_clock: the left side has no such column"),
+    ({"partition": "part"}, "partition: the left side has no such column"),
     ({"columns": "key, n AS number"}, "stream: the join has no such column"),
     ({"columns": "n"}, "on: the stream has no such column"),
     ({"columns": "key, bigint(n) AS n"}, "stream: is bigint in the stream, and int in the join"),
