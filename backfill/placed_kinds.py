@@ -165,12 +165,8 @@ class MessageSessions(Placed):
         return F.col(START).between(start, end)
 
 
-@dataclass(frozen=True)
-class CountedPairs(Placed):
-    """The rows of a join by number of events; an extent replaces those that stand in it."""
-
-    held: str = OWN
-    open_us: int = 0
+class AtEventTime:
+    """What is alike of the rows of all joins, which stand at the time of an event."""
 
     def bounds(self) -> tuple[Column, Column]:
         """As `Kind` has it."""
@@ -180,6 +176,14 @@ class CountedPairs(Placed):
     def reported(self) -> list[Column]:
         """As `Kind` has it."""
         return [F.timestamp_micros(END).alias(EVENT_TIME)]
+
+
+@dataclass(frozen=True)
+class CountedPairs(AtEventTime, Placed):
+    """The rows of a join by number of events; an extent replaces those that stand in it."""
+
+    held: str = OWN
+    open_us: int = 0
 
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: the next event of the other side could."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENT_TIME, HOLDS_FROM, LEFT_TIME, OWN
+from backfill.columns import END, HOLDS_FROM, LEFT_TIME, OWN
 from backfill.join_window import JoinWindow
 from backfill.operators.grids import floor_to
-from backfill.placed_kinds import FAR
+from backfill.placed_kinds import FAR, AtEventTime
 from backfill.reach import Reach
 from backfill.rolling_window import RollingWindow
 from backfill.time.spans import Span
@@ -114,7 +114,7 @@ class StepRows(Standing):
 
 
 @dataclass(frozen=True)
-class JoinRows(Standing):
+class JoinRows(AtEventTime, Standing):
     """The rows of a join in time."""
 
     window: JoinWindow
@@ -123,15 +123,6 @@ class JoinRows(Standing):
     def open_us(self) -> int:
         """As `Kind` has it."""
         return self.behind
-
-    def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
-        at = F.unix_micros(EVENT_TIME)
-        return at, at
-
-    def reported(self) -> list[Column]:
-        """As `Kind` has it."""
-        return [F.timestamp_micros(END).alias(EVENT_TIME)]
 
     def is_open(self, horizon: int) -> Column:
         """As `Kind` has it: a partner can still come, or one more."""

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound
+from backfill.aggregates.last_seen import in_frames
 from backfill.columns import CHANGED, END, EVENTS, OWN, START, TIME, column
 from backfill.operators.coarse_steps import coarse_steps
 from backfill.operators.grids import floor_to
-from backfill.operators.rolling_steps import BLOCK, SPAN, STATES, in_frames, rolling_steps
+from backfill.operators.rolling_steps import BLOCK, SPAN, STATES, rolling_steps
 from backfill.operators.sliding import AT, sliding
 from backfill.operators.steps import with_changed
 from backfill.rolling_window import RollingWindow
@@ -68,7 +69,7 @@ def step_rows(
     at = _coarse(begins(step, offset), windows, step, offset, wanted)
     placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
     bound = [_in_order(each, arrival) for each in aggregates]
-    if all(map(in_frames, bound)):
+    if all(in_frames(each.aggregate) for each in bound):
         if kept is not None:
             at = _coarse(F.col(END), windows, step, offset, wanted)
             kept = kept.select(*keys, at.alias(TIME), STATES)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pyspark.sql import Column
 
-from backfill.aggregates.base import Input, Running, States
+from backfill.aggregates.base import Aggregate, Input, Running, States
 from backfill.aggregates.numbers import one
 
 
@@ -28,3 +28,8 @@ class LastSeen(Running):
 
     def is_empty(self, value: Column) -> Column:
         return value == 0
+
+
+def in_frames(aggregate: Aggregate) -> bool:
+    """Whether metrics compute it, as sliding windows have it, for all windows at once."""
+    return aggregate.framed or isinstance(aggregate, LastSeen)

@@ -89,7 +89,8 @@ def erase(
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
     types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
     problem: BackfillError | None = None
-    for name in (*holders(spec), *among_values(spec), QUARANTINE):
+    among = among_values(spec)
+    for name in (*holders(spec), *among, QUARANTINE):
         removed = store.clean(name, older_than_s=older_than_s)
         try:
             [state] = states(spec, store, [name])
@@ -99,7 +100,7 @@ def erase(
             left = None
             if name == QUARANTINE:
                 theirs = _in_raw(values, types)
-            elif name in among_values(spec):
+            elif name in among:
                 theirs, left = _among_values(spec, table.read(spark, []).schema, name, key)
             else:
                 schema = store.dataset(name).schema
@@ -136,10 +137,11 @@ def holders(spec: JobSpec) -> list[str]:
 
 def among_values(spec: JobSpec) -> list[str]:
     """The tables of slices that have keys among the distinct values of their rows."""
+    own = holders(spec)
     return [
         name
         for name, each in spec.windows.items()
-        if isinstance(each.window, MetricSlices) and name not in holders(spec)
+        if isinstance(each.window, MetricSlices) and name not in own
         for aggregate in each.aggregates.values()
         if isinstance(aggregate.sliding(), LastSeen) and _is_key(aggregate.expression, spec.key)
     ]

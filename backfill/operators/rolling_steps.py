@@ -23,7 +23,6 @@ from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import positive_zero
 from backfill.aggregates.bound import Bound, Part
-from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import EVENTS, FIRST, OWN, TIME
 from backfill.operators.last_seen import last_seen
 from backfill.operators.sliding import AT, with_states
@@ -39,11 +38,6 @@ _CEASES = "_ceases"
 #: Of a value in a slice: how long before, and after, it was in another one, µs.
 _VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
 _BEGUN, _LASTING = "_begun", "_lasting"
-
-
-def in_frames(aggregate: Bound) -> bool:
-    """Whether it can be computed so."""
-    return aggregate.aggregate.framed or isinstance(aggregate.aggregate, LastSeen)
 
 
 def rolling_steps(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, PlainValidator, ValidationInfo, model_validator
 
 from backfill.aggregates import Aggregate
-from backfill.aggregates.last_seen import LastSeen
+from backfill.aggregates.last_seen import in_frames
 from backfill.errors import AggregateError, BackfillError, JobFileError
 from backfill.metric import Metric, grouped_name
 from backfill.spec import names
@@ -44,7 +44,7 @@ class MetricTable(Part):
     def _a_metric(self, info: ValidationInfo[Any]) -> MetricTable:
         metric = self.metric("metric")
         info.context.engine.check(_window(metric, metric.by[0]))
-        if self.keep_slices and not has_slices(metric.aggregate):
+        if self.keep_slices and not in_frames(metric.aggregate.sliding()):
             raise AggregateError(
                 "can't be merged from slices",
                 field="keep_slices",
@@ -88,12 +88,6 @@ def metric_tables(
         except BackfillError as error:
             raise error.within(name) from None
     return found
-
-
-def has_slices(aggregate: Aggregate) -> bool:
-    """Whether the windows of a metric can be merged from its slices."""
-    own = aggregate.sliding()
-    return own.framed or isinstance(own, LastSeen)
 
 
 def _tables(
