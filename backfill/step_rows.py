@@ -13,7 +13,7 @@ from pyspark.sql.window import Window as Over
 from backfill.aggregates.bound import Bound
 from backfill.aggregates.last_seen import in_frames
 from backfill.columns import CHANGED, END, EVENTS, OWN, START, TIME, column
-from backfill.operators.coarse_steps import coarse_steps
+from backfill.operators.coarse_steps import coarse_steps, steps_near
 from backfill.operators.grids import floor_to
 from backfill.operators.rolling_steps import BLOCK, SPAN, STATES, rolling_steps
 from backfill.operators.sliding import AT, sliding
@@ -58,7 +58,8 @@ def step_rows(
         offset: shifts them, µs.
         arrival: the columns that order events with equal times.
         wanted: where the rows are that are wanted, µs, [low, high). Others are left out, or are
-            of a step near to theirs; each event is still counted in one.
+            of a step near to theirs; each event is still counted in one. A window that holds no
+            event at the last step before has no row there.
         kept: slices of further events: key, END, and STATES; only where `in_frames` holds.
 
     Returns:
@@ -66,14 +67,15 @@ def step_rows(
         window's length), BLOCK, AT (the step), the number of events, merged states. Rows of a key
         and SPAN are in order of BLOCK and AT.
     """
-    at = _coarse(begins(step, offset), windows, step, offset, wanted)
+    near = steps_near(step, offset, wanted)
+    at = _coarse(begins(step, offset), windows, step, near)
     placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
     bound = [_in_order(each, arrival) for each in aggregates]
     if all(in_frames(each.aggregate) for each in bound):
         if kept is not None:
-            at = _coarse(F.col(END), windows, step, offset, wanted)
+            at = _coarse(F.col(END), windows, step, near)
             kept = kept.select(*keys, at.alias(TIME), STATES)
-        return rolling_steps(placed, [each.us for each in windows], keys, bound, kept)
+        return rolling_steps(placed, [each.us for each in windows], keys, bound, kept, near)
     found = (_of_window(placed, each, keys, bound, arrival) for each in windows)
     return reduce(DataFrame.unionByName, found)
 
@@ -158,8 +160,8 @@ def metric_rows(
         kept=kept,
     )
     if OWN not in rows.columns:
-        at = _coarse(begins(step, offset), window.windows, step, offset, wanted).alias(AT)
-        own = events.groupBy(*keys, at).agg(F.count(F.lit(1)).alias(OWN))
+        at = _coarse(begins(step, offset), window.windows, step, steps_near(step, offset, wanted))
+        own = events.groupBy(*keys, at.alias(AT)).agg(F.count(F.lit(1)).alias(OWN))
         rows = stacked(rows, own)
     held = F.struct(EVENTS, aggregate.finish(_VALUE))
     spans = {f"{_HELD}{i}": each.us for i, each in enumerate(window.windows)}
@@ -171,10 +173,13 @@ def metric_rows(
             for name, us in spans.items()
         ),
     )
-    # An event begins to count in all windows at once: the first row of a key has them all.
+    # A window without a row up to here is empty.
+    empty = F.struct(F.lit(0).cast("long").alias(EVENTS), aggregate.empty(_VALUE, rows))
     in_order = Over.partitionBy(*keys).orderBy(AT)
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    filled = wide.withColumns({name: F.last(name, ignorenulls=True).over(so_far) for name in spans})
+    filled = wide.withColumns(
+        {name: F.coalesce(F.last(name, True).over(so_far), empty) for name in spans}
+    )
     [largest] = [name for name, us in spans.items() if us == window.longest_us]
     valued = filled.select(
         *keys,
@@ -195,12 +200,11 @@ def _in_order(aggregate: Bound, arrival: Sequence[str]) -> Bound:
     return replace(aggregate, order=(_OWN_TIME, *arrival))
 
 
-def _coarse(at: Column, windows: Sequence[Fixed], step: int, offset: int, wanted: Span) -> Column:
+def _coarse(
+    at: Column, windows: Sequence[Fixed], step: int, near: tuple[int, int] | None
+) -> Column:
     """The step from which on an event counts, or one that the wanted rows do not tell from it."""
-    low, high = wanted
-    if low is None or high is None:
-        return at
-    return coarse_steps(at, [each.us for each in windows], step, offset, (low, high))
+    return at if near is None else coarse_steps(at, [each.us for each in windows], step, near)
 
 
 def _of(us: int) -> Column:

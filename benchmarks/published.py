@@ -113,11 +113,16 @@ class Published:
         for each in ("events", "to-come", "out"):
             (self.folder / each).mkdir(parents=True)
         files = sorted(self.dataset.path.rglob("*.parquet"))
-        newest = files.pop() if self.newest else None
+        newest: list[Path] = []
+        if self.newest:
+            events = spark.read.parquet(str(self.dataset.path))
+            (last,) = events.agg(F.max(F.to_date("event_time"))).collect()[0]
+            newest = [each for each in files if each.parent.name >= f"received_date={last}"]
+            files = files[: len(files) - len(newest)]
         for number, file in enumerate(files):
             os.link(file, self.folder / "events" / f"{number:04}.parquet")
-        if newest is not None:
-            _write_newest(spark, newest, self.folder / "to-come")
+        if newest:
+            _write_newest(spark, newest, last, self.folder / "to-come")
         else:
             alike = self.dataset.days == like.days
             _write_late(spark, like if alike else self.dataset, self.folder / "to-come")
@@ -162,10 +167,9 @@ def _copy(source: str, target: str) -> None:
     (shutil.copyfile if source.endswith(".db") else os.link)(source, target)
 
 
-def _write_newest(spark: SparkSession, file: Path, folder: Path) -> None:
-    """The events of a file's last date: those of earlier ones in it are late, and wait."""
-    events = spark.read.parquet(str(file))
-    (last,) = events.agg(F.max(F.to_date("event_time"))).collect()[0]
+def _write_newest(spark: SparkSession, files: Sequence[Path], last: dt.date, folder: Path) -> None:
+    """The events of the last date: those of earlier ones in the files are late, and wait."""
+    events = spark.read.parquet(*map(str, files))
     own = events.where(F.to_date("event_time") == F.lit(last))
     own.coalesce(1).write.mode("overwrite").parquet(str(folder))
 

@@ -129,6 +129,12 @@ class Bound:
         states = {each: part.states[self._name(each)] for each in self._partial()}
         return self.aggregate.finish(states, part.events).alias(name)
 
+    def empty(self, name: str, rows: DataFrame) -> Column:
+        """The value of a window without events; `rows` has the state columns."""
+        types = rows.select(*self.states()).schema.fields
+        none = {each.name: F.lit(None).cast(each.dataType) for each in types}
+        return self.finish(name, Part(F.lit(0).cast("long"), none))
+
     def kept(self, name: str) -> list[Column]:
         """The states that a table keeps next to the value of this name."""
         return [F.col(self._name(each)).alias(f"_{name}_{each}") for each in self.aggregate.kept]

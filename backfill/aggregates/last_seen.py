@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from backfill.aggregates.base import Aggregate, Input, Running, States
 from backfill.aggregates.numbers import one
@@ -24,7 +25,7 @@ class LastSeen(Running):
         return {"n": one(given.value)}
 
     def finish(self, states: States, events: Column) -> Column:
-        return states["n"]
+        return F.coalesce(states["n"], F.lit(0))
 
     def is_empty(self, value: Column) -> Column:
         return value == 0

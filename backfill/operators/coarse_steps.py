@@ -13,25 +13,35 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from backfill.time.spans import Span
 
-def coarse_steps(
-    at: Column, spans: Iterable[int], step: int, offset: int, rows: tuple[int, int]
-) -> Column:
+
+def steps_near(step: int, offset: int, rows: Span) -> tuple[int, int] | None:
+    """The last step before the rows of a span, and the last step of the span; µs.
+
+    None where the span has no start or no end.
+    """
+    low, high = rows
+    if low is None or high is None:
+        return None
+    return low - 1 - (low - 1 - offset) % step, high - 1 - (high - 1 - offset) % step
+
+
+def coarse_steps(at: Column, spans: Iterable[int], step: int, near: tuple[int, int]) -> Column:
     """For each event a step with which the rows of a span are the same.
 
     Args:
         at: the step from which on an event counts, µs.
         spans: the windows' lengths, µs; whole numbers of steps.
         step: the distance between steps, µs.
-        offset: shifts them, µs.
-        rows: where the rows are that are wanted, µs, [low, high).
+        near: as `steps_near` gives them.
 
     Returns:
-        A step. With it the windows hold the same events at all steps of the span, and at the last
-        step before it.
+        A step. With it the windows hold the same events at all steps from the first to the last
+        of `near`.
     """
-    first, last = (-((offset - each) // step) * step + offset for each in rows)
-    exact = _joined((first - span, last - span) for span in (0, *spans))
+    before, last = near
+    exact = _joined((before + step - each, last + step - each) for each in (0, *spans))
     cases = []
     between = exact[0][0] - step
     for low, high in exact:

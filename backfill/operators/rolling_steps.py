@@ -46,6 +46,7 @@ def rolling_steps(
     keys: Sequence[str],
     aggregates: Sequence[Bound],
     kept: DataFrame | None = None,
+    near: tuple[int, int] | None = None,
 ) -> DataFrame:
     """Merges events into the windows of each step at which one of them begins or ceases to count.
 
@@ -56,6 +57,9 @@ def rolling_steps(
         aggregates: whose states to compute, such as `in_frames` holds for.
         kept: slices of further events: key, TIME as above, and STATES, which the one aggregate has
             packed.
+        near: the first and the last step whose rows are wanted, µs; None: all are. Other rows may
+            be left out, and hold what does not reach these steps or not. The longest window still
+            has a row for each slice.
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
@@ -64,11 +68,13 @@ def rolling_steps(
     """
     seen = last_seen(aggregates)
     merged = [each for each in aggregates if each not in seen]
-    slices = _slices(events, spans, keys, merged, seen, kept)
+    slices = _slices(events, spans, keys, merged, seen, kept, near)
     shared = _shared(merged)
     states = list(dict.fromkeys(shared.values()))
     changes = [name for each in seen for name in each.states()]
-    rows = slices.select(*keys, EVENTS, *states, F.explode(_rows(spans, changes)).alias("_row"))
+    rows = slices.select(
+        *keys, EVENTS, *states, F.explode(_rows(spans, changes, near)).alias("_row")
+    )
     rows = rows.select(*keys, EVENTS, *states, "_row.*")
     rows = rows.withColumn(BLOCK, F.col(AT) - F.pmod(F.col(AT), F.col(SPAN)))
     return _joined(_running(rows, keys, merged, changes), keys, merged, shared, changes)
@@ -96,6 +102,7 @@ def _slices(
     merged: Sequence[Bound],
     seen: Sequence[Bound],
     kept: DataFrame | None,
+    near: tuple[int, int] | None,
 ) -> DataFrame:
     """A row for each key and step: states, and how many values begin and cease to be present."""
     states = [state for each in merged for state in each.partial()]
@@ -107,18 +114,22 @@ def _slices(
         [name] = each.states()
         value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
         values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value)
+        # Fewer rows to exchange and to sort. Copies would change nothing: they are no time apart.
+        values = values.distinct()
         if kept is not None:
             held = F.explode(F.col(STATES)["values"]).alias(_VALUE)
             values = values.unionByName(kept.select(*keys, TIME, held))
-        values = values.distinct()
         same = Over.partitionBy(*keys, _VALUE).orderBy(TIME)
         since, until = F.col(TIME) - F.lag(TIME).over(same), F.lead(TIME).over(same) - F.col(TIME)
         values = values.select(*keys, TIME, since.alias(_SINCE), until.alias(_UNTIL))
-        alone = [
-            F.count_if(F.col(apart).isNull() | (F.col(apart) > span)).alias(f"{name}{apart}{span}")
-            for span in spans
-            for apart in (_SINCE, _UNTIL)
-        ]
+        alone = []
+        for span in spans:
+            for apart in (_SINCE, _UNTIL):
+                far = F.col(apart).isNull() | (F.col(apart) > span)
+                if near is not None and apart == _SINCE and span != max(spans):
+                    # The one before has no rows: see `_rows`.
+                    far |= F.col(TIME) - F.col(apart) + span <= near[0]
+                alone.append(F.count_if(far).alias(f"{name}{apart}{span}"))
         counts = values.groupBy(*keys, TIME).agg(*alone)
         found = stacked(found, counts)
     together = found.repartition(*keys) if keys else found.coalesce(1)
@@ -146,16 +157,31 @@ def _with_kept(
     return found.select(*(F.col(name).cast(type).alias(name) for name, type in types.items()))
 
 
-def _rows(spans: Sequence[int], changes: Sequence[str]) -> Column:
-    """When a slice begins to count in each window, and when it ceases to."""
+def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | None) -> Column:
+    """When a slice begins to count in each window, and when it ceases to.
+
+    Near some steps only what such rows are merged from: a slice that has ceased before the first
+    of them is in none, one that begins after the last is in none, and what ceases in a later block
+    than the last step is in can't be told from what does not.
+    """
     found = []
     for span in spans:
         for at, ceases in ((F.col(TIME), False), (F.col(TIME) + span, True)):
             apart, sign = (_UNTIL, -1) if ceases else (_SINCE, 1)
             by = [(F.col(f"{name}{apart}{span}") * sign).alias(name) for name in changes]
             span_of = F.lit(span).cast("long").alias(SPAN)
-            found.append(F.struct(span_of, at.alias(AT), F.lit(ceases).alias(_CEASES), *by))
-    return F.array(*found)
+            row = F.struct(span_of, at.alias(AT), F.lit(ceases).alias(_CEASES), *by)
+            if near is not None:
+                first, last = near
+                reaches = F.lit(True) if span == max(spans) else F.col(TIME) + span > first
+                if ceases:
+                    reaches &= at < last - last % span + span
+                elif span != max(spans):
+                    reaches &= at <= last
+                row = F.when(reaches, row)
+            found.append(row)
+    rows = F.array(*found)
+    return rows if near is None else F.array_compact(rows)
 
 
 def _running(
