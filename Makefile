@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines bench lint format clean
+.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines bench bench-large lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -106,6 +106,9 @@ engines: ## record the streaming engines anew, for the tests of the replay; some
 
 bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BENCH='--only hopping'
 	$(call with_java,.venv) .venv/bin/python -m benchmarks $(BENCH)
+
+bench-large: .venv/ready .venv-lakehouse/ready ## cold, 20 and 100 million events, on Sail as well; some 40 minutes
+	$(call with_java,.venv) .venv/bin/python -m benchmarks.large $(BENCH)
 
 lint: .venv/ready ## format, lint, type checks, and which package may import which
 	.venv/bin/ruff format --check .

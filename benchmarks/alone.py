@@ -1,4 +1,7 @@
-"""One contender, once, in a process of its own: `python -m benchmarks.alone SCENARIO N IN OUT`."""
+"""One contender, once, in a process of its own.
+
+`python -m benchmarks.alone SCENARIO N IN OUT [RUNTIME]`
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from benchmarks.scenarios import SCENARIOS
 from benchmarks.times import TIMES
 
 
-def main(name: str, number: str, source: str, out: str) -> None:
+def main(name: str, number: str, source: str, out: str, runtime: str = "spark") -> None:
     scenario = next(each for each in (*SCENARIOS, TIMES) if each.name == name)
     contender = [scenario.ours, *(rival.contender for rival in scenario.rivals)][int(number)]
     # A JVM that a contender has no use for would count as its memory.
@@ -28,7 +31,7 @@ def main(name: str, number: str, source: str, out: str) -> None:
         updates.ONE_PROCESS,
     )
     needless = contender in without
-    spark = cast(SparkSession, None) if needless else session()
+    spark = cast(SparkSession, None) if needless else session(runtime)
     run_once(spark, contender, Path(source), Path(out))
 
 

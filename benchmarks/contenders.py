@@ -218,12 +218,17 @@ _MORE_WINDOWS = """\
 _UNCHECKED = "checks: {builtin: off}\n"
 
 
+def job_of_sessions(source: Path, out: Path, *, more: str = "") -> Path:
+    """A job file in a new folder, with further settings."""
+    out.mkdir()
+    job = out / "job.yaml"
+    job.write_text(_JOB.format(source=source, out=out, more=more))
+    return job
+
+
 def _job(more: str) -> Run:
     def run(spark: SparkSession, source: Path, out: Path) -> None:
-        out.mkdir()
-        job = out / "job.yaml"
-        job.write_text(_JOB.format(source=source, out=out, more=more))
-        backfill.Job.load(job).run(spark)
+        backfill.Job.load(job_of_sessions(source, out, more=more)).run(spark)
 
     return run
 

@@ -26,13 +26,11 @@ _RESULTS = FOLDER / "out"
 _WARM_S = 180.0
 
 
-def session() -> SparkSession:
+def session(runtime: str = "spark") -> SparkSession:
+    of_spark = {"spark.master": "local[2]", "spark.driver.memory": "8g"}
     return our_spark.session(
-        conf={
-            "spark.master": "local[2]",
-            "spark.driver.memory": "8g",
-            "spark.sql.shuffle.partitions": "8",
-        }
+        conf={"spark.sql.shuffle.partitions": "8"} | (of_spark if runtime == "spark" else {}),
+        runtime=runtime,
     )
 
 
@@ -90,11 +88,11 @@ def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int
         measured.append(result)
         out = _RESULTS / f"{scenario.name}-{number}"
         alone, result.peak_mib = _alone(scenario, number, dataset, out)
-        result.rows = _count(out / scenario.windows)
+        result.rows = count(out / scenario.windows)
         if ours is None:
             ours = out
         elif each.dataset is None:
-            result.differs = _difference(
+            result.differs = difference(
                 ours / scenario.windows, out / scenario.windows, each.contender.end_shift_us
             )
         if result.differs is None:
@@ -128,15 +126,20 @@ def in_turns(warm: Sequence[tuple[Measured, Callable[[], float]]], runs: int) ->
 def _alone(scenario: Scenario, number: int, dataset: Dataset, out: Path) -> tuple[float, int]:
     """Seconds, the JVM's start among them, and the most MiB that its processes held."""
     command = [sys.executable, "-m", "benchmarks.alone", scenario.name, str(number)]
+    return watched([*command, str(dataset.path), str(out)], f"{scenario.name}: contender {number}")
+
+
+def watched(command: Sequence[str], name: str) -> tuple[float, int]:
+    """Seconds of a process, and the most MiB that it and its children held."""
     began = time.perf_counter()
     peak = 0
-    with subprocess.Popen([*command, str(dataset.path), str(out)]) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         root = psutil.Process(process.pid)
         while process.poll() is None:
             peak = max(peak, _resident(root))
             time.sleep(0.1)
     if process.returncode:
-        raise SystemExit(f"{scenario.name}: contender {number} failed")
+        raise SystemExit(f"{name} failed")
     return time.perf_counter() - began, peak >> 20
 
 
@@ -154,13 +157,14 @@ def _windows(folder: Path) -> str:
     return f"read_parquet('{folder}/**/*.parquet', hive_partitioning = false)"
 
 
-def _count(folder: Path) -> int:
+def count(folder: Path) -> int:
+    """The windows in a folder."""
     with duckdb.connect() as connection:
         ((count,),) = connection.sql(f"select count(*) from {_windows(folder)}").fetchall()
     return int(count)
 
 
-def _difference(ours: Path, theirs: Path, end_shift_us: int) -> str | None:
+def difference(ours: Path, theirs: Path, end_shift_us: int) -> str | None:
     """How the windows differ, or None. Sums of doubles may, by a billionth of themselves."""
     with duckdb.connect() as connection:
         connection.sql("set threads = 2")

@@ -1,0 +1,150 @@
+"""Cold: from the start of a process to sessions written, 100 million events. `make bench-large`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.contenders import GAP_US, OURS, job_of_sessions
+from benchmarks.data import FOLDER, VISITS, Dataset
+from benchmarks.measure import Measured, count, difference, in_turns, session, watched
+from benchmarks.scenarios import Scenario
+
+#: Of the environment that has Sail, whose client is an older pyspark.
+_WITH_SAIL = Path(__file__).parent.parent / ".venv-lakehouse" / "bin" / "python"
+_OUT = FOLDER / "out"
+_COMMAND = "import sys; from backfill.cli import main; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class _Contender:
+    """A process.
+
+    Attributes:
+        name: in the report.
+        command: reads a folder of events and writes one of windows.
+        windows: the folder in it that holds them.
+        end_shift_us: as of `contenders.Contender`.
+        at_least: the ratio of its time to ours that is to be reached.
+    """
+
+    name: str
+    command: Callable[[Path, Path], list[str]]
+    windows: str = "."
+    end_shift_us: int = 0
+    at_least: float | None = None
+
+
+def _of_scenario(number: int, *, sail: bool = False) -> Callable[[Path, Path], list[str]]:
+    """A contender of the scenario of sessions."""
+    python = str(_WITH_SAIL) if sail else sys.executable
+    runtime = ["sail"] if sail else []
+
+    def command(source: Path, out: Path) -> list[str]:
+        alone = ["-m", "benchmarks.alone", "sessions", str(number)]
+        return [python, *alone, str(source), str(out), *runtime]
+
+    return command
+
+
+def _run(*, sail: bool) -> Callable[[Path, Path], list[str]]:
+    """`backfill run`, with its checks."""
+    python = str(_WITH_SAIL) if sail else sys.executable
+    options = ["--runtime", "sail"] if sail else ["--spark", "spark.master=local[2]"]
+
+    def command(source: Path, out: Path) -> list[str]:
+        job = job_of_sessions(source, out)
+        return [python, "-c", _COMMAND, "run", str(job), *options]
+
+    return command
+
+
+_CONTENDERS = (
+    _Contender("aggregate on Sail", _of_scenario(0, sail=True)),
+    _Contender("Polars", _of_scenario(5), at_least=1),
+    _Contender("DuckDB", _of_scenario(3), at_least=1),
+    _Contender("DuckDB over slices", _of_scenario(4)),
+    _Contender("backfill run on Sail", _run(sail=True), windows="sessions"),
+    _Contender("aggregate on Spark", _of_scenario(0)),
+    _Contender("backfill run on Spark", _run(sail=False), windows="sessions"),
+    _Contender("session_window", _of_scenario(1), end_shift_us=GAP_US),
+)
+
+
+def main() -> int:
+    """0, or 1 where windows differ, or a ratio is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
+    parser.add_argument("--events", type=int, nargs="+", default=[20_000_000, 100_000_000])
+    parser.add_argument("--runs", type=int, default=3, help="of which the median counts")
+    default = Path(__file__).with_name("results") / "large.json"
+    parser.add_argument("--json", type=Path, default=default, help="where to write the figures")
+    arguments = parser.parse_args()
+    if not _WITH_SAIL.exists():
+        parser.error(f"{_WITH_SAIL} is missing; type: make .venv-lakehouse/ready")
+    os.environ["POLARS_MAX_THREADS"] = "2"
+    console = Console(width=max(100, Console().width))
+    results: list[tuple[report.Subject, list[Measured]]] = []
+    datasets = [VISITS.scaled(each / VISITS.events) for each in arguments.events]
+    spark = session()
+    for each in datasets:
+        each.make(spark)
+    # Its memory is wanted by what is measured.
+    spark.stop()
+    for dataset in datasets:
+        title = "sessions with a gap of 30 minutes, cold"
+        large = Scenario(name="large", title=title, dataset=dataset, ours=OURS, rivals=())
+        measured = _measure(dataset, arguments.runs)
+        report.show(console, large, 1, measured)
+        results.append((large, measured))
+    arguments.json.parent.mkdir(exist_ok=True)
+    arguments.json.write_text(json.dumps(report.document(results, 1), indent=2) + "\n")
+    everything = [each for _, measured in results for each in measured]
+    return int(any(each.differs is not None or each.reached is False for each in everything))
+
+
+def _measure(dataset: Dataset, runs: int) -> list[Measured]:
+    """Each once for its windows and its memory, then those whose windows are ours in turns."""
+    measured, to_time = [], []
+    ours: Path | None = None
+    for number, contender in enumerate(_CONTENDERS):
+        result = Measured(contender.name, at_least=contender.at_least)
+        measured.append(result)
+        out = _OUT / f"large-{number}"
+        result.peak_mib = _once(contender, dataset, out)[1]
+        windows = out / contender.windows
+        result.rows = count(windows)
+        if ours is None:
+            ours = windows
+        else:
+            result.differs = difference(ours, windows, contender.end_shift_us)
+            shutil.rmtree(out)
+        if result.differs is None:
+            timed = _timed(contender, dataset)
+            to_time.append((result, timed))
+    in_turns(to_time, runs)
+    shutil.rmtree(_OUT, ignore_errors=True)
+    return measured
+
+
+def _timed(contender: _Contender, dataset: Dataset) -> Callable[[], float]:
+    return lambda: _once(contender, dataset, _OUT / "timed")[0]
+
+
+def _once(contender: _Contender, dataset: Dataset, out: Path) -> tuple[float, int]:
+    """Seconds, and the most MiB that its processes held."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return watched(contender.command(dataset.path, out), contender.name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
