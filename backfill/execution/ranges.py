@@ -87,7 +87,7 @@ def compute_range(
         ConservationError: events were lost in the computation.
         TableError: a table is stale.
     """
-    horizon = context.latest_event()
+    horizon = context.latest_event
     if horizon is None:
         raise nothing_usable(context, context.reader.rows(list(context.inputs)))
     zone = context.spec.timezone

@@ -9,6 +9,7 @@ import datetime as dt
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -87,6 +88,7 @@ class Context:
             return None
         return horizon - self.spec.retention_us
 
+    @cached_property
     def latest_event(self) -> int | None:
         """The largest event time in the snapshot, µs; only new inputs are looked at if they can."""
         known, seen = None, set()

@@ -65,7 +65,7 @@ def _holds_all(
     if replaced(record, context.inputs, zone):
         return False
     # What has been dropped, and what will be.
-    for limit in (record.expired, context.limit(context.latest_event())):
+    for limit in (record.expired, context.limit(context.latest_event)):
         if limit is not None and (read[0] is None or read[0] < limit):
             return False
     known = record.covered | dates_of_span(span, zone)

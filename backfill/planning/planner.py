@@ -138,7 +138,7 @@ def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     known = with_events | covered
     if further is None or not known:
         return with_events
-    horizon = context.latest_event()
+    horizon = context.latest_event
     if horizon is None:
         return with_events
     end = date_of(horizon, context.spec.timezone) + _DAY

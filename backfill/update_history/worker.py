@@ -211,7 +211,10 @@ class Replaying:
             before = self.batches.before
             placed = ((0, before[each], None, 2 * each) for each in places)
         values = _fields(columns, self.fields) or [{} for _ in range(count)]
-        orders = zip(columns[ORDER], passes, strict=True)
+        orders = columns[ORDER]
+        if self.batches is None:
+            # A number is compared sooner than a tuple.
+            orders = [2 * order + passed for order, passed in zip(orders, passes, strict=True)]
         for key, order, time, arrival, passed, (partition, clock, wall, number), value in zip(
             _keys(columns, self.keys),
             orders,
