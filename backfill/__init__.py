@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from backfill.bot_rules import BotRule
-from backfill.message_gaps import messages
 from backfill.triggers import (
     AfterAll,
     AfterAny,
@@ -28,15 +27,16 @@ from backfill.windows import (
     SlidingWindow,
     TumblingWindow,
 )
+from backfill.windows.message_gaps import messages
 
 if TYPE_CHECKING:
     from backfill import aggregates
-    from backfill.api import aggregate, bots, sessionize
+    from backfill.frames.api import aggregate, bots, sessionize
+    from backfill.frames.metric import Metric
+    from backfill.frames.rolling import metrics, metrics_at
     from backfill.job import Job, reconcile
     from backfill.joins import as_of, join, session_join
-    from backfill.metric import Metric
     from backfill.reconciliation.stream_joins import reconcile_join
-    from backfill.rolling import metrics, metrics_at
     from backfill.update_history import table_as_of, updates
 
 __version__ = "0.1.0"
@@ -79,17 +79,17 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Job": "backfill.job",
-    "Metric": "backfill.metric",
-    "aggregate": "backfill.api",
+    "Metric": "backfill.frames.metric",
+    "aggregate": "backfill.frames.api",
     "as_of": "backfill.joins",
-    "bots": "backfill.api",
+    "bots": "backfill.frames.api",
     "join": "backfill.joins",
-    "metrics": "backfill.rolling",
-    "metrics_at": "backfill.rolling",
+    "metrics": "backfill.frames.rolling",
+    "metrics_at": "backfill.frames.rolling",
     "reconcile": "backfill.job",
     "reconcile_join": "backfill.reconciliation.stream_joins",
     "session_join": "backfill.joins",
-    "sessionize": "backfill.api",
+    "sessionize": "backfill.frames.api",
     "table_as_of": "backfill.update_history",
     "updates": "backfill.update_history",
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from backfill.errors import WindowError
 from backfill.time.durations import Fixed, fixed
-from backfill.window_arguments import (
+from backfill.windows.arguments import (
     choice,
     positive,
     predicate_text,

@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, FIRST, LAST, ROWS
-from backfill.compute import Sliced
-from backfill.definition import Definition
 from backfill.errors import ConservationError
 from backfill.kinds import kind_of
-from backfill.placed_kinds import CountRows
+from backfill.kinds.placed import CountRows
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
 from backfill.windows import CountWindow, TableWindow
 
 _WAY_OUT = "Nothing was published. Run again; if the error persists, report it as a bug"

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Literal
 
 from backfill.errors import JobFileError, WindowError, did_you_mean
-from backfill.message_gaps import Messages
 from backfill.streaming import STREAMING, Streaming
 from backfill.time.durations import Calendar, Fixed
 from backfill.windows import (
@@ -29,6 +28,7 @@ from backfill.windows import (
     by_place,
     durations_of,
 )
+from backfill.windows.message_gaps import Messages
 
 
 @dataclass(frozen=True, kw_only=True)

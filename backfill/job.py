@@ -23,7 +23,7 @@ from backfill.planning.planner import plan_everything, plan_selection
 from backfill.planning.selection import selected
 from backfill.planning.stages import Plan
 from backfill.progress import log_progress
-from backfill.published_tables import PublishedTables
+from backfill.published.tables import PublishedTables
 from backfill.reconciliation.checks import check_reconciled
 from backfill.reconciliation.job_joins import compare_join
 from backfill.reconciliation.reconcile import compare_with

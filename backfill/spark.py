@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from backfill import class_archive, java
 from backfill.errors import SetupError, did_you_mean
-from backfill.launch import LaunchOutput, telling_line
-from backfill.object_stores import with_object_stores
+from backfill.jvm import class_archive, java
+from backfill.jvm.launch import LaunchOutput, telling_line
+from backfill.jvm.object_stores import with_object_stores
 from backfill.runtimes import RUNTIMES, sail
 from backfill.runtimes.differences import is_of_this_process
 

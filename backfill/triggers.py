@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from backfill.errors import WindowError
 from backfill.time.durations import Fixed, fixed
-from backfill.window_arguments import positive, set_fields, whole_events
+from backfill.windows.arguments import positive, set_fields, whole_events
 
 
 @dataclass(frozen=True)

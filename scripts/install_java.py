@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from backfill.java import MINIMUM, WAY_OUT, find, own_folder
+from backfill.jvm.java import MINIMUM, WAY_OUT, find, own_folder
 
 _DEBIAN_PACKAGE = "openjdk-17-jre-headless"
 

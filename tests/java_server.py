@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, JVMView, launch_gateway
 
-from backfill import java
+from backfill.jvm import java
 
 #: What pyspark brings along.
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"

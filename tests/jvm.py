@@ -9,7 +9,7 @@ from typing import Any
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
-from backfill import class_archive, java
+from backfill.jvm import class_archive, java
 
 # Tests run much code, and little of it long enough for the better compiler to pay: without it the
 # suite takes two thirds of the CPU time.

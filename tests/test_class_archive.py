@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backfill import class_archive, java
-from backfill.class_archive import archive_for, make_archive, options
 from backfill.errors import SetupError
+from backfill.jvm import class_archive, java
+from backfill.jvm.class_archive import archive_for, make_archive, options
 
 pytestmark = pytest.mark.one_lane
 

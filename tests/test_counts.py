@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import CountWindow, TumblingWindow, aggregate, count_rows
+from backfill import CountWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
 from backfill.aggregates import Aggregate
 from backfill.engines import ENGINES
@@ -19,6 +19,7 @@ from backfill.errors import AggregateError, ColumnError, WindowError
 from backfill.operators import counting
 from backfill.replay import Event as Arriving
 from backfill.replay import replay
+from backfill.rows import count_rows
 from tests import drawn
 from tests.frames import frame, rows
 from tests.on_sail import ON_SAIL

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from backfill import Job, SessionWindow, aggregate
 from backfill import aggregates as agg
-from backfill.compute import Built
 from backfill.errors import BackfillError, ConservationError, SourceError, TableError
 from backfill.execution import publish
+from backfill.rows.compute import Built
 from tests import reference
 from tests.tables import rows_of, version_of
 

@@ -15,8 +15,8 @@ from backfill import SessionWindow, aggregate, messages, sessionize
 from backfill import aggregates as agg
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
-from backfill.message_gaps import Messages
 from backfill.replay import Event, replay
+from backfill.windows.message_gaps import Messages
 from tests import drawn
 from tests.frames import from_rows, rows
 

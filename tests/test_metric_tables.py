@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from backfill import Metric, metrics
 from backfill import aggregates as agg
 from backfill.columns import END, EVENTS, OWN
-from backfill.compute import Sliced
 from backfill.conservation import assigned_to
-from backfill.cutting import slice_events
-from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError
 from backfill.events import EventRules, normalise
+from backfill.frames.cutting import slice_events
 from backfill.operators.rolling_steps import STATES
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.windows import MetricSlices, RollingWindow
 from tests import drawn

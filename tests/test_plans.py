@@ -29,10 +29,10 @@ from backfill import (
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.columns import REASON, TIME
-from backfill.cutting import slice_events
-from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.events import EventRules, normalise
+from backfill.frames.cutting import slice_events
+from backfill.rows.definition import Definition
 from backfill.windows import Window
 from tests.plans import exchanged, explained, nodes, scanned
 

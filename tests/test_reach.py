@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill import CountWindow, SlidingWindow
-from backfill.reach import Reach, reach_of
+from backfill.kinds.reach import Reach, reach_of
 from tests import reference
 from tests.reference import Event
 from tests.reference_counts import held, in_order

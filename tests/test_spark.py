@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from backfill import java, spark
+from backfill import spark
 from backfill.errors import SetupError
-from backfill.launch import LaunchOutput, telling_line
+from backfill.jvm import java
+from backfill.jvm.launch import LaunchOutput, telling_line
 
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:

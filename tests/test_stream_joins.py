@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from backfill import Job
 from backfill.errors import JobFileError, ReplayError, WindowError
-from backfill.join_window import JoinWindow
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.session_conf import session_conf
 from backfill.stream import Streamed
 from backfill.stream.streaming_aggregation import check_streamed
+from backfill.windows.join_window import JoinWindow
 from tests.drawn import SEEDS
 
 S = 1_000_000

@@ -12,8 +12,8 @@ def prepare(as_json: Json = False, verbose: Verbose = False) -> None:
     It takes about a minute and 180 MB in the Python environment, once for each version of
     Spark and Java.
     """
-    from backfill import java
-    from backfill.class_archive import archive_for, make_archive
+    from backfill.jvm import java
+    from backfill.jvm.class_archive import archive_for, make_archive
 
     home = java.needed()
     archive = archive_for(home)

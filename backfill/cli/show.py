@@ -15,7 +15,7 @@ from backfill.time.instants import instant_us
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from backfill.lookups import Lookup
+    from backfill.published.lookups import Lookup
     from backfill.store import Bounds
 
 _QUARANTINE = "quarantine"
@@ -66,7 +66,7 @@ def show(
 
     Dates and times are in the job's zone.
     """
-    from backfill.lookups import Lookup, key_values
+    from backfill.published.lookups import Lookup, key_values
     from backfill.spec import JobSpec
     from backfill.store import look_up
 

@@ -9,13 +9,13 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from backfill.compute import Built
 from backfill.execution.gate import Rows
 from backfill.execution.rewrite import FileRewrite
 from backfill.execution.run_result import Dropped
 from backfill.ledger.record import Input
 from backfill.ledger.state import State
 from backfill.quality.events import Counted
+from backfill.rows.compute import Built
 from backfill.store import Staged
 from backfill.time.dates import ALL, NONE, Dates
 

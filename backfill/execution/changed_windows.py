@@ -12,9 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_none_lost
-from backfill.definition import Definition
 from backfill.execution.change import ComputedWindows
 from backfill.execution.dropped import dropped_of
 from backfill.execution.lost_events import fewer, outside
@@ -28,6 +26,8 @@ from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.time_spans import dates_between, starts_on
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.windows import SessionWindow
 

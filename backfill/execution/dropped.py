@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS
-from backfill.compute import Built
 from backfill.execution.run_result import Dropped
 from backfill.operators.session_rules import long_enough
+from backfill.rows.compute import Built
 from backfill.windows import SessionWindow
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from backfill.columns import column
-from backfill.definition import Definition
 from backfill.quality import sample
 from backfill.quality.builtin import EVENTS, Builtin, scopes
 from backfill.quality.checks import EXAMPLES, Check, Outcome, Validation
@@ -23,6 +22,7 @@ from backfill.quality.history import published_counts, unusual, weekdays_before
 from backfill.quality.judging import as_check, judged
 from backfill.quality.store import keep
 from backfill.quality.window_rules import Look, Measured, WindowRules, measure
+from backfill.rows.definition import Definition
 from backfill.spec import JobSpec
 from backfill.store import Table
 from backfill.windows import key_of

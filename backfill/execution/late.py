@@ -13,9 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME, column
-from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, check_held
-from backfill.definition import Definition
 from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.changed_windows import changed_windows
@@ -44,6 +42,8 @@ from backfill.planning.stages import LateInputs, MergeStage
 from backfill.planning.time_spans import dates_between, dates_over, starts_on, widened
 from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.store import FileBitmap
 from backfill.time.dates import NONE, Dates

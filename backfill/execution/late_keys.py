@@ -13,15 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START, TIME
-from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, assigned_to, check_held
 from backfill.execution.change import ComputedWindows
 from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
+from backfill.kinds.placed import FAR, Placed
 from backfill.ledger.state import State
-from backfill.placed_kinds import FAR, Placed
 from backfill.planning.bots import people
 from backfill.planning.computed import computed_with
 from backfill.planning.computed import hull as hull_of_extents
@@ -31,6 +30,7 @@ from backfill.planning.reached_pairs import reached_pairs
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, sent
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
+from backfill.rows.compute import Built, Sliced
 from backfill.runtimes.differences import computed_once, stacked
 from backfill.time.dates import ALL, NONE
 from backfill.time.spans import EVERYTHING, Span

@@ -14,15 +14,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, OWN, START, TIME
-from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, assigned_to, check_held
 from backfill.engines import Engine
-from backfill.event_rows import own_end
 from backfill.execution.change import ComputedWindows
 from backfill.execution.rebuild import check_none_gone
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
+from backfill.kinds.standing import Standing
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
@@ -30,8 +29,9 @@ from backfill.planning.reached import reached_rows
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.time_spans import dates_of_span, starts_on
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.event_rows import own_end
 from backfill.runtimes.differences import computed_once, stacked
-from backfill.standing_kinds import Standing
 from backfill.time.dates import ALL, NONE
 from backfill.time.spans import Span
 from backfill.windows import AnyWindow, RollingWindow, SlidingWindow, TableWindow, is_distinct

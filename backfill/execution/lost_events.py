@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Built
 from backfill.conservation import check_none_lost
 from backfill.ledger.changed_inputs import counted_by
 from backfill.ledger.state import State
@@ -22,6 +21,7 @@ from backfill.planning.range_input import RangeInput
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.rows_of_extents import rows_of
 from backfill.planning.slicing import slices
+from backfill.rows.compute import Built
 from backfill.runtimes.differences import computed_once, observed, stacked
 from backfill.store import FILE
 from backfill.time.spans import Span

@@ -6,10 +6,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Sliced
-from backfill.definition import Definition
 from backfill.operators.session import sessions
 from backfill.planning.published_windows import as_slices
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
 from backfill.store import FileBitmap
 from backfill.windows import SessionWindow
 

@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME
-from backfill.compute import Sliced
 from backfill.conservation import Totals, assigned_to, check_held
 from backfill.execution.bot_rows import BotRows, bots_of_range
 from backfill.execution.change import Computed, ComputedWindows, TableChange
@@ -48,6 +47,7 @@ from backfill.planning.time_spans import (
     touched,
 )
 from backfill.quality.events import Counted
+from backfill.rows.compute import Sliced
 from backfill.time.dates import Dates, Range, midnight
 from backfill.time.spans import Span, inside_span
 from backfill.windows import SessionWindow

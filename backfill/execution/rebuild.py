@@ -15,8 +15,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START
-from backfill.compute import Built, Sliced
-from backfill.definition import Definition
 from backfill.errors import SourceError
 from backfill.execution.lost_events import fewer
 from backfill.ledger.record import Record
@@ -31,6 +29,8 @@ from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_k
 from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_between
 from backfill.printable import shown
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow

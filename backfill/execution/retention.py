@@ -13,15 +13,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, FIRST, REASON, START, TIME
-from backfill.compute import Built, Sliced
 from backfill.conservation import Totals, totals
-from backfill.definition import Definition
 from backfill.execution.run_result import Past
 from backfill.kinds import kind_of
 from backfill.ledger.reader import events_of
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.slicing import slices
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
 from backfill.windows import by_place
 
 BEYOND = "beyond_retention"

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import EVENTS, column
-from backfill.compute import Built
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
+from backfill.rows.compute import Built
 from backfill.runtimes.differences import observed
 from backfill.store import FILE, DataFile, Staged
 

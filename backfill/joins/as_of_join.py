@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import TIME, names_of
-from backfill.join_window import LEFT, RIGHT
 from backfill.joins.latest import latest
 from backfill.joins.sides import both_sides
 from backfill.runtimes.differences import only_where
 from backfill.time.durations import fixed
-from backfill.window_arguments import flag, positive
+from backfill.windows.arguments import flag, positive
+from backfill.windows.join_window import LEFT, RIGHT
 
 
 def as_of(

@@ -9,14 +9,14 @@ from pyspark.sql import functions as F
 
 from backfill.columns import column, names_of
 from backfill.errors import ColumnError, WindowError
-from backfill.join_window import HOWS, LEFT, RIGHT
 from backfill.joins.relations import numbered, related
 from backfill.joins.shared_windows import SharedWindows
 from backfill.joins.sides import SHARED, both_sides, condition
 from backfill.operators.pairing import by_count, in_time
-from backfill.window_arguments import choice, flag
 from backfill.windows import HoppingWindow, TumblingWindow
-from backfill.within import Reach, read_within
+from backfill.windows.arguments import choice, flag
+from backfill.windows.join_window import HOWS, LEFT, RIGHT
+from backfill.windows.within import Reach, read_within
 
 
 def join(

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import TIME
-from backfill.join_window import LEFT, RIGHT
 from backfill.joins.merging import SECOND, arrivals, group, merged, ties
 from backfill.joins.sides import SHARED, Sides
 from backfill.operators.pairing import INDEX, SEEN, Pairing, Relation
+from backfill.windows.join_window import LEFT, RIGHT
 
 
 def numbered(sides: Sides, arrival: Sequence[str]) -> Sides:

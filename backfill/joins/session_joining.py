@@ -9,17 +9,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.base import Aggregate
-from backfill.api import aggregate
 from backfill.columns import TIME, names_of
 from backfill.engines import engine as engine_named
 from backfill.errors import WindowError
-from backfill.join_window import HOWS, LEFT, RIGHT
+from backfill.frames.api import aggregate
 from backfill.joins.latest import latest
 from backfill.joins.sides import Sides, both_sides, naming, pair_of_times
-from backfill.message_gaps import Messages
 from backfill.runtimes.differences import only_where
-from backfill.window_arguments import choice
 from backfill.windows import SessionWindow
+from backfill.windows.arguments import choice
+from backfill.windows.join_window import HOWS, LEFT, RIGHT
+from backfill.windows.message_gaps import Messages
 
 _START, _END, _ID = "session_start", "session_end", "session_id"
 _PAIRED = "_paired"

@@ -11,12 +11,12 @@ from backfill.alignment import phase
 from backfill.columns import TIME
 from backfill.engines import PLAIN
 from backfill.errors import WindowError
-from backfill.join_window import LEFT, RIGHT
 from backfill.joins.sides import Sides
 from backfill.operators.grids import floor_to
 from backfill.time.durations import Fixed
 from backfill.windows import HoppingWindow, TumblingWindow
-from backfill.within import Reach
+from backfill.windows.join_window import LEFT, RIGHT
+from backfill.windows.within import Reach
 
 
 @dataclass(frozen=True)

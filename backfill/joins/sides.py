@@ -14,11 +14,11 @@ from pyspark.sql import types as T
 from backfill.columns import REASON, TIME, names_of, quoted
 from backfill.errors import BackfillError, ColumnError, WindowError, did_you_mean
 from backfill.events import EventRules, normalise
-from backfill.join_window import LEFT, RIGHT
 from backfill.operators.binned import INNER
 from backfill.operators.pairing import INDEX, SEEN
 from backfill.operators.rule_inputs import sortable
-from backfill.window_arguments import predicate_text
+from backfill.windows.arguments import predicate_text
+from backfill.windows.join_window import LEFT, RIGHT
 
 #: Where a window that holds both events of a pair starts, µs.
 SHARED = "_join_start"

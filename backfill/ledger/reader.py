@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, REASON, START, TIME, column
-from backfill.compute import Key
 from backfill.events import EventRules, Source, normalise, time_condition
 from backfill.ledger.arrival_ranges import ArrivalRange, among
+from backfill.rows.compute import Key
 from backfill.time.dates import ALL, Dates
 from backfill.time.spans import EVERYTHING, Span, inside_span
 

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from backfill.columns import quoted
 from backfill.operators.grids import floor_to
-from backfill.within import Reach
+from backfill.windows.within import Reach
 
 #: A row's position, bigint; a row without one is in no pair.
 AT = "_join_at"

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import TIME
-from backfill.join_window import LEFT, RIGHT
 from backfill.operators.binned import AT, binned
-from backfill.within import Reach
+from backfill.windows.join_window import LEFT, RIGHT
+from backfill.windows.within import Reach
 
 #: An event's number in its side's order, and how many of the other side's come before it.
 INDEX, SEEN = "_join_index", "_join_seen"

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import FIRST, LAST, REASON, TIME, column
-from backfill.compute import Key
 from backfill.errors import TableError
 from backfill.ledger.reader import events_of, events_within
 from backfill.ledger.state import QUARANTINE, State
@@ -34,6 +33,7 @@ from backfill.planning.whole_sessions import (
     key_and_time,
     whole_sessions,
 )
+from backfill.rows.compute import Key
 from backfill.spec import JobSpec
 from backfill.time.dates import ALL, Dates
 from backfill.time.spans import EVERYTHING, Span, inside_span

@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Sliced
 from backfill.engines import Rules
 from backfill.operators.session import sessions
 from backfill.planning.computed import computed_with, ends, hull_of
+from backfill.rows.compute import Sliced
 from backfill.time.durations import DAY_US
 from backfill.windows import SessionWindow
 

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
-from backfill.compute import Sliced
-from backfill.cutting import cuttings
-from backfill.definition import Definition
 from backfill.events.model import InputFile
+from backfill.frames.cutting import cuttings
 from backfill.ledger.reader import Reader
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
 from backfill.spec import JobSpec
 
 #: With fewer events to a slice they are exchanged as they are. Both ways take as long at about 2;

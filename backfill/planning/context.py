@@ -13,7 +13,6 @@ from functools import cached_property
 
 from pyspark.sql import SparkSession
 
-from backfill.definition import Definition
 from backfill.events import EventRules, Source, check_parts, open_source
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over
@@ -23,6 +22,7 @@ from backfill.ledger.record import Input, Record
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.combining import COMBINED, Combining
 from backfill.printable import shown
+from backfill.rows.definition import Definition
 from backfill.spec import JobSpec
 from backfill.store import Store
 from backfill.time.spans import Span

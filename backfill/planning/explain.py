@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from backfill.definition import Definition
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage, Stage
 from backfill.quality.builtin import EVENTS, Scope, scopes
+from backfill.rows.definition import Definition
 from backfill.spec import JobSpec
 
 

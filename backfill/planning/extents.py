@@ -6,13 +6,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START
-from backfill.compute import Built, Sliced
-from backfill.definition import Definition
 from backfill.ledger.state import State
 from backfill.operators.session import sessions
 from backfill.planning.closure import as_span
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import overlaps
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
 from backfill.windows import SessionWindow
 
 _WHOLE = "_whole"

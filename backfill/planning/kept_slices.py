@@ -11,8 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, TIME, column
-from backfill.compute import Built, Sliced
-from backfill.definition import Definition
 from backfill.ledger.changed_inputs import replaced
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
@@ -22,7 +20,9 @@ from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import of_keys, sent
 from backfill.planning.time_spans import dates_of_span, needed, touched
-from backfill.step_rows import begins
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
+from backfill.rows.step_rows import begins
 from backfill.store import DataFile
 from backfill.time.dates import Dates
 from backfill.time.spans import Span, inside_span

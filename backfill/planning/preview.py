@@ -8,7 +8,6 @@ from dataclasses import replace
 from pyspark.sql import functions as F
 
 from backfill.columns import END
-from backfill.compute import Built, Sliced
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.kept_slices import files_outside
@@ -17,6 +16,7 @@ from backfill.planning.range_input import RangeInput, followed, range_inputs, sl
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.stages import Beyond, RangeStage
 from backfill.planning.time_spans import dates_of_span, touched
+from backfill.rows.compute import Built, Sliced
 from backfill.store import DataFile
 from backfill.time.dates import NONE, Dates
 from backfill.time.spans import inside_span

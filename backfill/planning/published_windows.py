@@ -8,12 +8,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START, column, key_name
-from backfill.compute import Built, Sliced
-from backfill.definition import Definition
 from backfill.kinds import kind_of, times_of
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, of_keys, overlaps
+from backfill.rows.compute import Built, Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.store import FILE, DataFile
 from backfill.time.spans import Span

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME
-from backfill.compute import Built, Sliced
 from backfill.conservation import Totals
 from backfill.ledger.changed_inputs import counted_before, counted_by, replaced
 from backfill.ledger.record import Record
@@ -28,6 +27,7 @@ from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
 from backfill.planning.time_spans import first_start, metrics_reach, needed
 from backfill.planning.whole_sessions import dates_of_numbers
+from backfill.rows.compute import Built, Sliced
 from backfill.runtimes.differences import computed_once
 from backfill.time.dates import Dates, date_of, midnight
 from backfill.time.spans import Span

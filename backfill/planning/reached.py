@@ -9,13 +9,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, FIRST, LAST, START, TIME
-from backfill.compute import Built, Sliced
+from backfill.kinds.standing import Standing
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
 from backfill.planning.time_spans import touched
-from backfill.standing_kinds import Standing
+from backfill.rows.compute import Built, Sliced
 from backfill.windows import SessionWindow
 
 _BEGINS = "_begins"

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, START, TIME
-from backfill.compute import Sliced
-from backfill.message_gaps import Messages
+from backfill.rows.compute import Sliced
 from backfill.windows import JoinWindow
+from backfill.windows.message_gaps import Messages
 
 _FIRST, _LAST = "_first_touched", "_last_touched"
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START, column
-from backfill.compute import Built
+from backfill.rows.compute import Built
 
 _OTHER = "_other"
 #: So many rows are sent to where a table's are, rather than these to them: some 10 MB, which is

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, START, TIME
-from backfill.compute import Built, Key
 from backfill.planning.bots import people, people_within
 from backfill.planning.context import Context
 from backfill.planning.slicing import slices
+from backfill.rows.compute import Built, Key
 from backfill.runtimes.differences import computed_once
 from backfill.time.dates import Dates
 from backfill.time.spans import Span

@@ -10,14 +10,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import LAST
-from backfill.compute import Sliced
 from backfill.conservation import Totals, check_rows, total_columns, totals_from
-from backfill.cutting import dimensions_of, sides_of, slice_events
-from backfill.definition import Definition
+from backfill.frames.cutting import dimensions_of, sides_of, slice_events
 from backfill.planning.combining import choose
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.quality.events import slice_checks
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once, observed
 from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import AnyWindow

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from backfill.alignment import assigner
 from backfill.columns import START
-from backfill.definition import Definition
 from backfill.kinds import reach
 from backfill.planning.context import Context
+from backfill.rows.definition import Definition
 from backfill.time.dates import Dates, date_of
 from backfill.time.durations import DAY_US
 from backfill.time.spans import Span, inside_span

@@ -10,12 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME, column, key_name
-from backfill.compute import Key
 from backfill.ledger.reader import events_of
 from backfill.operators.calendar import day_number
 from backfill.operators.session import sessions
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
+from backfill.rows.compute import Key
 from backfill.runtimes.differences import computed_once, stacked
 from backfill.time.dates import Dates, date_of
 from backfill.windows import SessionWindow

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import EVENTS, FIRST, LAST, TIME, column
-from backfill.compute import Sliced
 from backfill.quality import sample
+from backfill.rows.compute import Sliced
 
 #: The checks that look at slices.
 _OF_SLICES = ("key_present", "time_present", "inside_range")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backfill.launch import telling_line
+from backfill.jvm.launch import telling_line
 from backfill.printable import printable
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome, Severity
 from backfill.quality.utc import in_utc

@@ -14,16 +14,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, EVENTS, FIRST_EVENT, LAST_EVENT, START, column
-from backfill.definition import Definition
 from backfill.engines import Engine
-from backfill.join_window import LEFT, RIGHT
 from backfill.kinds import Kind, kind_of, of_each_event
+from backfill.kinds.standing import StepRows
 from backfill.operators.aligned import layout
 from backfill.operators.calendar import local_date
 from backfill.operators.grids import floor_to
 from backfill.operators.session import breaks
 from backfill.operators.session_rules import long_enough
-from backfill.standing_kinds import StepRows
+from backfill.rows.definition import Definition
 from backfill.windows import (
     CountWindow,
     JoinWindow,
@@ -33,6 +32,7 @@ from backfill.windows import (
     TableWindow,
     by_place,
 )
+from backfill.windows.join_window import LEFT, RIGHT
 
 #: Checks that compare a row with the one before it: rows are sorted for them.
 _UNIQUE, _GAP = "unique", "gap"

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, REASON, ROWS, START, quoted
-from backfill.compute import Key
 from backfill.engines import Engine
 from backfill.errors import AggregateError, JobFileError, SourceError, WindowError
 from backfill.events.failures import spark_errors
@@ -25,6 +24,7 @@ from backfill.reconciliation.options import FORMS, StreamOptions
 from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import read_written
 from backfill.replay.interface import choose
+from backfill.rows.compute import Key
 from backfill.windows import EventWindow, SessionWindow, Window
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]

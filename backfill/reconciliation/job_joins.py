@@ -12,12 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import EVENT_TIME, REASON, TIME, column, key_name
-from backfill.cutting import dimensions_of, sides_of, slice_events
-from backfill.definition import Definition
 from backfill.errors import ColumnError, JobFileError, ReplayError
 from backfill.events import normalise
 from backfill.events.failures import spark_errors
-from backfill.join_window import LEFT, RIGHT, JoinWindow, SideColumn
+from backfill.frames.cutting import dimensions_of, sides_of, slice_events
 from backfill.operators.rule_inputs import predicate
 from backfill.planning.context import Context
 from backfill.reconciliation.case import Explanation
@@ -42,8 +40,10 @@ from backfill.reconciliation.sources import processed
 from backfill.reconciliation.stream_description import StreamDescription
 from backfill.reconciliation.stream_files import Steps, read_written
 from backfill.replay import Event, JoinReplayed, replay_join
+from backfill.rows.definition import Definition
 from backfill.time.durations import Fixed
 from backfill.windows import by_place
+from backfill.windows.join_window import LEFT, RIGHT, JoinWindow, SideColumn
 
 #: Of an event: when it was, as a time; and when it was processed, µs.
 _AT, _WALL_CLOCK = "_join_at", "_join_wall_clock"

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from backfill.causes import UNEXPLAINED
 from backfill.columns import TIME, column
 from backfill.errors import ColumnError, ReplayError
-from backfill.join_window import LEFT, RIGHT
 from backfill.joins.sides import check_has
 from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
@@ -23,6 +22,7 @@ from backfill.reconciliation.arrow_rows import comparable
 from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows, Pair
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event, JoinReplayed
+from backfill.windows.join_window import LEFT, RIGHT
 
 Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
 

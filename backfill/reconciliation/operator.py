@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from backfill.engines import ENGINES, PLAIN, Engine
-from backfill.reach import reach_of
+from backfill.kinds.reach import reach_of
 from backfill.reconciliation.rows import Row
 from backfill.reconciliation.same_time import interchangeable, numbered_rows
 from backfill.replay import Aggregated, Event, Replayed, replay

@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, START, column
-from backfill.compute import Key as KeyColumns
-from backfill.definition import Definition
 from backfill.engines import Engine
 from backfill.errors import JobFileError, ReplayError
 from backfill.kinds import kind_of
@@ -40,6 +38,8 @@ from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve
 from backfill.replay.triggering import delays, early_trigger
+from backfill.rows.compute import Key as KeyColumns
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import kept
 from backfill.time.durations import fixed
 from backfill.update_history import fields_of

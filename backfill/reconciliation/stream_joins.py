@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from backfill.columns import column, names_of
 from backfill.engines import ENGINES
 from backfill.errors import ReplayError, WindowError
-from backfill.join_window import LEFT, RIGHT
 from backfill.joins.merging import usable
 from backfill.joins.relations import related
 from backfill.joins.sides import both_sides, check_has, naming
@@ -26,8 +25,9 @@ from backfill.reconciliation.join_comparison import (
 from backfill.reconciliation.join_order import check_batch
 from backfill.reconciliation.join_result import JoinReconciled
 from backfill.replay import Event, JoinReplayed, replay_join
-from backfill.window_arguments import predicate_text
-from backfill.within import Reach, read_within
+from backfill.windows.arguments import predicate_text
+from backfill.windows.join_window import LEFT, RIGHT
+from backfill.windows.within import Reach, read_within
 
 
 def reconcile_join(

@@ -10,7 +10,7 @@ from backfill.replay.clocks import BatchWatermark
 from backfill.replay.event import Event
 from backfill.replay.result import Dropped
 from backfill.replay.stored_join import Emit
-from backfill.within import Reach
+from backfill.windows.within import Reach
 
 _MS = 1_000
 

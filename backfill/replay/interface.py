@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from backfill.engines import Engine
 from backfill.errors import ReplayError, WindowError, did_you_mean
-from backfill.message_gaps import Messages
 from backfill.streaming import Streaming
 from backfill.time.durations import Calendar
 from backfill.windows import (
@@ -17,6 +16,7 @@ from backfill.windows import (
     Window,
     durations_of,
 )
+from backfill.windows.message_gaps import Messages
 
 
 def choose(

@@ -11,7 +11,7 @@ from backfill.replay.clocks import Watermark
 from backfill.replay.event import Event
 from backfill.replay.result import Dropped
 from backfill.replay.stored_join import Emit
-from backfill.within import Reach
+from backfill.windows.within import Reach
 
 
 class IntervalJoin:

@@ -16,8 +16,8 @@ from backfill.replay.interval_join import IntervalJoin
 from backfill.replay.join_run import JoinReplayed, JoinRun
 from backfill.replay.stored_join import JoinSettings, StoredJoin
 from backfill.time.durations import fixed
-from backfill.window_arguments import choice, flag
-from backfill.within import Reach, read_within
+from backfill.windows.arguments import choice, flag
+from backfill.windows.within import Reach, read_within
 
 _OUTER = {"inner": (False, False), "left": (True, False), "full": (True, True)}
 _STORES = ("disk", "memory")

@@ -14,7 +14,7 @@ from backfill.replay.keys import key_bytes
 from backfill.replay.result import Dropped
 from backfill.replay.stores.segments import segment_interval
 from backfill.replay.stores.window_store import Entry, WindowStore
-from backfill.within import Reach
+from backfill.windows.within import Reach
 
 #: Called with the events of a pair, of which one can be missing, and the time of the record.
 Emit = Callable[["Event | None", "Event | None", int], None]

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, mode
 from backfill.columns import LEFT_TIME, RIGHT_TIME
 from backfill.errors import JobFileError
 from backfill.events import NAME
-from backfill.join_window import RIGHT, JoinWindow
 from backfill.spec import names
 from backfill.spec.metrics import metric_tables, twice
 from backfill.spec.parts import Columns, Part, Text, number
+from backfill.windows.join_window import RIGHT, JoinWindow
 
 
 def _within(value: object) -> object:

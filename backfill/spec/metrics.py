@@ -10,7 +10,7 @@ from pydantic import AfterValidator, PlainValidator, ValidationInfo, model_valid
 from backfill.aggregates import Aggregate
 from backfill.aggregates.last_seen import in_frames
 from backfill.errors import AggregateError, BackfillError, JobFileError
-from backfill.metric import Metric, grouped_name
+from backfill.frames.metric import Metric, grouped_name
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
 from backfill.spec.parts import Flag, Part, Text, number

@@ -18,7 +18,6 @@ from backfill import engines
 from backfill.bot_rules import BotRule, Bots
 from backfill.errors import BackfillError, JobFileError, did_you_mean
 from backfill.events import FORMATS, REASONS, check_zone
-from backfill.message_gaps import Messages, read_messages
 from backfill.runtimes import RUNTIMES
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
@@ -51,6 +50,7 @@ from backfill.windows import (
     SlidingWindow,
     TumblingWindow,
 )
+from backfill.windows.message_gaps import Messages, read_messages
 
 #: Formats of which there can be several sources.
 FILES = ("parquet", "csv", "json")

@@ -14,11 +14,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backfill.columns import REASON
-from backfill.definition import Definition
 from backfill.errors import JobFileError
 from backfill.events import normalise, open_source, spark_errors
-from backfill.fitting import check_names
-from backfill.join_window import JoinWindow
+from backfill.rows.definition import Definition
+from backfill.rows.fitting import check_names
 from backfill.session_conf import session_conf
 from backfill.spec import JobSpec
 from backfill.stream import source_stream as reading
@@ -26,6 +25,7 @@ from backfill.stream import streaming_aggregation as windows
 from backfill.stream.checkpoints import Checkpoint
 from backfill.stream.streaming_join import joined
 from backfill.time.durations import Fixed
+from backfill.windows.join_window import JoinWindow
 
 _CONF = {
     "spark.sql.streaming.stateStore.providerClass": (

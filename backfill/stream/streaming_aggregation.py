@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import bind
 from backfill.columns import EVENTS, TIME, column, key_name
-from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.errors import WindowError
+from backfill.rows.definition import Definition
 from backfill.stream.streaming_join import check_joined
 from backfill.time.durations import Fixed
 from backfill.windows import (

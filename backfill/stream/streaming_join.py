@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from backfill.columns import EVENT_TIME, TIME, column, key_name, quoted
 from backfill.errors import WindowError
-from backfill.fitting import check_looked_at
-from backfill.join_window import LEFT, RIGHT, JoinWindow
 from backfill.operators.binned import AT
 from backfill.operators.rule_inputs import predicate
-from backfill.slices import ID
+from backfill.rows.fitting import check_looked_at
+from backfill.rows.slices import ID
 from backfill.windows import by_place
+from backfill.windows.join_window import LEFT, RIGHT, JoinWindow
 
 #: What Spark calls the kinds of joins that it has of two streams.
 _HOWS = {"inner": "inner", "left": "left_outer", "full": "full_outer", "semi": "left_semi"}

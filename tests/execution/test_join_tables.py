@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import Job, compute
+from backfill import Job
 from backfill.cli import main
 from backfill.errors import ConservationError, JobFileError, ReplayError
 from backfill.execution import late
+from backfill.rows import compute
 from tests.execution.joined import JOINS, MINUTE
 from tests.execution.world import HOUR, World, at
 from tests.memory_store import MemoryStore

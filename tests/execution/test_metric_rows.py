@@ -18,10 +18,11 @@ from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill import Job, Metric, compute
+from backfill import Job, Metric
 from backfill.cli import main
 from backfill.errors import ConservationError, WindowError
 from backfill.execution import late
+from backfill.rows import compute
 from tests.execution.test_invariant import SEQUENCES, TIMES, machine, steps
 from tests.execution.world import HOUR, METRICS, World, at, day
 from tests.memory_store import MemoryStore

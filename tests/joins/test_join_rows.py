@@ -9,16 +9,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from backfill.compute import Sliced
 from backfill.conservation import assigned_to
-from backfill.cutting import slice_events
-from backfill.definition import Definition
 from backfill.engines import PLAIN
 from backfill.errors import ColumnError, WindowError
 from backfill.events import EventRules, normalise
-from backfill.message_gaps import messages
+from backfill.frames.cutting import slice_events
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.windows import JoinWindow
+from backfill.windows.message_gaps import messages
 from tests import drawn
 from tests.frames import from_rows, rows
 from tests.joins import reference

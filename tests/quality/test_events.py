@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from backfill.aggregates import count
 from backfill.columns import FIRST, LAST, TIME
-from backfill.cutting import slice_events
-from backfill.definition import Definition
 from backfill.engines import ENGINES
+from backfill.frames.cutting import slice_events
 from backfill.quality import sample
 from backfill.quality.events import Counted, measure_events, slice_checks
+from backfill.rows.definition import Definition
 from backfill.windows import SessionWindow
 from tests.quality.published import MINUTE
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.aggregates import count
-from backfill.definition import Definition
 from backfill.engines import ENGINES
 from backfill.quality import sample
 from backfill.quality.window_rules import Counts, Look, WindowRules, measure
+from backfill.rows.definition import Definition
 from backfill.windows import (
     AnyWindow,
     CountWindow,

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from backfill.compute import Key
 from backfill.engines import ENGINES
 from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
+from backfill.rows.compute import Key
 from backfill.windows import AnyWindow
 
 RECORDED = Path(__file__).parent.parent / "engines" / "recorded"

@@ -8,7 +8,6 @@ import pytest
 
 from backfill.cli.init import TEMPLATE
 from backfill.errors import JobFileError
-from backfill.message_gaps import messages
 from backfill.spec import JobSpec
 from backfill.spec.stream import Stream
 from backfill.time.durations import Calendar, Fixed
@@ -21,6 +20,7 @@ from backfill.windows import (
     SlidingWindow,
     TumblingWindow,
 )
+from backfill.windows.message_gaps import messages
 
 SAMPLE = Path(__file__).parents[2] / "data/samples/job.yaml"
 

@@ -8,8 +8,8 @@ import pytest
 
 from backfill.folders import LocalFolder
 from backfill.ledger.state import settings
-from backfill.message_gaps import messages
 from backfill.windows import JoinWindow, by_place
+from backfill.windows.message_gaps import messages
 from tests.spec.test_job_file import load, problems
 
 pytestmark = pytest.mark.one_lane

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.columns import END, EVENT_TIME, REASON, START, key_name
-from backfill.compute import Key
 from backfill.engines import Engine, Rules
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
@@ -18,6 +17,7 @@ from backfill.operators.session import last_event
 from backfill.reconciliation.decoders.values import Read, failing, instant
 from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Value, Written
+from backfill.rows.compute import Key
 from backfill.time.durations import Fixed
 from backfill.windows import (
     CountWindow,

@@ -1,0 +1,1 @@
+"""What is called with a DataFrame: windows, metrics, and values as of rows."""

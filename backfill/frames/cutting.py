@@ -1,0 +1,212 @@
+"""From usable events to the slices that the windows of a job are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.aggregates.bound import running
+from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME, column
+from backfill.engines import Engine
+from backfill.frames.event_inputs import BoundEvents, with_inputs
+from backfill.operators.aligned import layout, takes_events
+from backfill.operators.grids import Cutting, Grid, fewest
+from backfill.operators.last_seen import last_seen, with_distances
+from backfill.operators.rule_inputs import predicate, rule_inputs
+from backfill.operators.session_rules import rule_columns
+from backfill.rows import slices as slicing
+from backfill.rows.compute import Sliced
+from backfill.rows.definition import Definition
+from backfill.rows.fitting import (
+    check_arrival,
+    check_dimensions,
+    check_framed,
+    check_looked_at,
+    check_names,
+    check_subtracted,
+)
+from backfill.time.durations import DAY_US
+from backfill.windows import (
+    AnyWindow,
+    EventWindow,
+    JoinWindow,
+    RollingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TableWindow,
+    by_place,
+    key_of,
+)
+from backfill.windows.join_window import LEFT, RIGHT
+
+
+def slice_events(
+    events: DataFrame,
+    definitions: Sequence[Definition],
+    *,
+    key: Sequence[str],
+    engine: Engine,
+    zone: str,
+    id: str | None,
+    arrival: Sequence[str],
+    combine: bool | None = True,
+    dimensions: Sequence[str] = (),
+    sides: Mapping[str, str] = MappingProxyType({}),
+    keep: Callable[[DataFrame], DataFrame] = lambda events: events,
+) -> Sliced:
+    """Cuts usable events into the slices that all the definitions are built from.
+
+    Args:
+        events: normalised events (with `TIME`), without those that can't be used.
+        definitions: the windows of one job.
+        key: the key's columns; none for one group.
+        engine: whose rules hold.
+        zone: for calendar windows and dates.
+        id: rows with equal key, time and id are one event.
+        arrival: columns that give the order of arrival.
+        combine: put the events of a slice together first; if not, each is a slice by itself,
+            where all aggregates have states of a single event; None: as the only window asks.
+        dimensions: columns to keep besides those of the definitions' metrics and joins.
+        sides: predicates whose values to keep besides those of the definitions' joins, as
+            `sides_of` gives them.
+        keep: keeps the events that windows around single events are computed from, which the
+            slices are cut from as well: so the source is read once.
+
+    Raises:
+        AggregateError: if an aggregate does not fit the events, or its name is taken.
+        WindowError: if the engine refuses a window.
+    """
+    for each in definitions:
+        check_names(each.aggregates, key, each.window)
+        check_arrival(events, each.window, arrival)
+        check_dimensions(events, each.window)
+        check_looked_at(events, each.window)
+    wanted = [each for definition in definitions for each in definition.aggregates.values()]
+    inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
+    wanted_by = [*dimensions, *dimensions_of(definitions)]
+    by = {name: f"_by{i}" for i, name in enumerate(dict.fromkeys(wanted_by)) if name not in key}
+    predicates = {**sides, **sides_of(definitions)}
+    held = {text: f"_side{i}" for i, text in enumerate(predicates)}
+    also = [column(name).alias(inner) for name, inner in by.items()]
+    also += [predicate(events, predicates[text], text).alias(inner) for text, inner in held.items()]
+    found = inputs(also=also)
+    frame, keys, bound = found.frame, found.key, found.bound
+    for one in definitions:
+        mine = [bound[each] for each in one.aggregates.values()]
+        if isinstance(one.window, SlidingWindow | RollingWindow):
+            mine = [each.sliding() for each in mine]
+        if isinstance(one.window, EventWindow | RollingWindow):
+            check_framed(events, mine)
+        if isinstance(one.window, EventWindow):
+            check_subtracted(events, mine)
+    spans = [each for each in definitions if not each.of_events]
+    own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
+    aggregates = [bound[each] for each in own]
+    deduplicate, single = id is not None, None
+    if len(spans) < len(definitions):
+        if not id:
+            single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
+        elif any(by_place(each.window) or each.blanks for each in definitions):
+            # Needed together by another key than the events', by none, or by key and time.
+            single = slicing.distinct_by_hour(frame, keys.inner)
+        else:
+            single = slicing.distinct(frame, keys.inner)
+        counted = last_seen(
+            bound[each].sliding()
+            for one in definitions
+            if isinstance(one.window, SlidingWindow)
+            for each in one.aggregates.values()
+        )
+        single = frame = keep(with_distances(single, keys.inner, counted, found.arrival))
+        deduplicate = False
+    singles: dict[AnyWindow, DataFrame] = {
+        each.window: _singles(inputs(also=rule_inputs(events, each.window)), each.window, id)
+        for each in definitions
+        if isinstance(each.window, SessionWindow) and each.ruled
+    }
+    sliced = Sliced(
+        frame,
+        keys,
+        engine,
+        zone,
+        bound,
+        events=single,
+        id=id,
+        arrival=found.arrival,
+        dimensions=by,
+        sides=held,
+        singles=singles,
+    )
+    if combine is None:
+        window = definitions[0].window
+        combine = (
+            id is not None
+            or isinstance(window, EventWindow | SessionWindow | TableWindow)
+            or not takes_events(layout(window, engine, zone), aggregates)
+        )
+    if not combine and single is None and running(aggregates) is not None:
+        states = [state for each in aggregates for state in each.lift()]
+        slices = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=deduplicate)
+        return replace(sliced, frame=slices, last=FIRST)
+    slices = slicing.cut(
+        frame,
+        keys=keys.inner,
+        cuttings=cuttings(definitions, engine, zone),
+        aggregates=aggregates,
+        deduplicate=deduplicate,
+    )
+    return replace(sliced, frame=slices)
+
+
+def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> DataFrame:
+    """The events by themselves, with what the rules of a window look at."""
+    frame = events.frame
+    if id is not None:
+        # Of copies that differ the one is taken that other windows take.
+        looked_at = rule_columns(window)
+        frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
+        frame = slicing.distinct(frame, events.key.inner)
+    else:
+        frame = frame.withColumn(ROWS, F.lit(1).cast("long"))
+    one = F.lit(1).cast("long")
+    return frame.withColumns({FIRST: F.col(TIME), LAST: F.col(TIME), EVENTS: one})
+
+
+def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
+    """The dimensions of metrics, and the columns that joins look at, each once."""
+    every = (
+        each.window.looked_at if isinstance(each.window, JoinWindow) else key_of(each.window, ())
+        for each in definitions
+    )
+    return list(dict.fromkeys(chain.from_iterable(every)))
+
+
+def sides_of(definitions: Iterable[Definition]) -> dict[str, str]:
+    """The predicates of the sides of joins, each once, with a side that it is of."""
+    joins = [each.window for each in definitions if isinstance(each.window, JoinWindow)]
+    return {text: side for each in joins for side, text in ((RIGHT, each.right), (LEFT, each.left))}
+
+
+def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
+    """The fewest grids that serve all the definitions."""
+    every = [
+        layout(each.window, engine, zone).cutting()
+        for each in definitions
+        if not isinstance(each.window, SessionWindow | EventWindow | TableWindow)
+    ]
+    gaps = [
+        each.window.gap.us
+        for each in definitions
+        if isinstance(each.window, SessionWindow) and not each.of_events
+    ]
+    if any(each.of_events for each in definitions):
+        # Nothing is built from their slices, which are counted, and tell which dates have events.
+        gaps.append(DAY_US // 2)
+    grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
+    return [*grids, *(each for each in every if not isinstance(each, Grid))]

@@ -1,0 +1,178 @@
+"""What metrics need of each event, and of the rows as of which they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import REASON, TIME, any_given, column
+from backfill.errors import AggregateError, ColumnError
+from backfill.events import EventRules, normalise
+from backfill.frames.event_inputs import BoundEvents, with_inputs
+from backfill.frames.metric import TIES, Metric, value_names
+from backfill.rows.fitting import check_framed
+from backfill.rows.slices import distinct_by_hour
+
+#: A row as it was given.
+ROW = "_backfill_row"
+#: How many events are at a row's place in the order of time and arrival.
+TIED = "_ties"
+
+
+@dataclass(frozen=True)
+class BoundMetrics:
+    """Events with the metrics' inputs.
+
+    Attributes:
+        frame: the events, each once, with all dimensions under inner names.
+        events: what is known of them.
+    """
+
+    frame: DataFrame
+    events: BoundEvents
+
+    def inner(self, by: Sequence[str]) -> list[str]:
+        """The columns that hold these dimensions."""
+        key = self.events.key
+        return [key.inner[key.names.index(each)] for each in by]
+
+    def usable(self, by: Sequence[str]) -> DataFrame:
+        """The events, without those whose dimensions are all NULL."""
+        return self.frame.where(any_given(self.inner(by)))
+
+    def aggregates(self, metrics: Iterable[Metric]) -> dict[str, Bound]:
+        """By the metrics' names."""
+        return {each.name: self.events.bound[each.aggregate].sliding() for each in metrics}
+
+
+def bind_metrics(
+    events: DataFrame,
+    metrics: Sequence[Metric],
+    time: str,
+    time_format: str | None,
+    timezone: str,
+    id: str | None,
+    arrival: tuple[str, ...],
+    *,
+    whole: bool = False,
+) -> BoundMetrics:
+    """Evaluates what the metrics need of each event.
+
+    `whole`: all rows are kept, also those that can't be used, each with ROW, and with no ties yet.
+    Of those that can't be used everything else is NULL.
+
+    Raises:
+        AggregateError: if metrics do not go together, or an aggregate does not fit the events.
+        ColumnError: if a column is missing or has an unsuitable type.
+    """
+    dimensions = _dimensions(metrics)
+    rules = EventRules(
+        key=tuple(dimensions),
+        time=time,
+        time_format=time_format,
+        timezone=timezone,
+        id=id,
+        arrival=arrival,
+        # A row without one dimension may have others.
+        null_key=True,
+    )
+    usable = F.col(REASON).isNull()
+    placed = normalise(events, rules)
+    if whole:
+        row = F.struct(*map(column, events.columns)).alias(ROW)
+        names = (*events.columns, TIME)
+        placed = placed.select(row, *(F.when(usable, column(each)).alias(each) for each in names))
+    else:
+        placed = placed.where(usable)
+    found = with_inputs(
+        placed,
+        [each.aggregate for each in metrics],
+        key=dimensions,
+        id=id,
+        arrival=arrival,
+        also=[F.col(ROW), F.lit(0).cast("long").alias(TIED)] if whole else [],
+    )
+    check_framed(events, [each.sliding() for each in found.bound.values()])
+    frame = found.frame if id is None else distinct_by_hour(found.frame, found.key.inner)
+    return BoundMetrics(frame, found)
+
+
+def check_names(rows: DataFrame, metrics: Sequence[Metric]) -> None:
+    """Raises ColumnError if rows already have a column that they are to be given."""
+    for name in (*value_names(metrics), TIES):
+        if name in rows.columns:
+            raise ColumnError(
+                "the rows already have a column with this name",
+                field="at",
+                value=name,
+                way_out="Drop or rename it",
+            )
+
+
+def place_rows(
+    rows: DataFrame,
+    found: BoundMetrics,
+    time: str,
+    time_format: str | None,
+    timezone: str,
+    arrival: tuple[str, ...],
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """Finds when and of what dimensions rows are that metrics are asked for.
+
+    Args:
+        rows: as of which metrics are asked for.
+        found: the events.
+        time: as for the events.
+        time_format: the same.
+        timezone: the same.
+        arrival: the columns of the events' arrival.
+
+    Returns:
+        ROW, the dimensions, TIME (NULL where it can't be used) and arrival under inner names, and
+        no ties yet; and the inner names of the arrival columns, none if one is missing.
+
+    Raises:
+        ColumnError: if a column is missing or unsuitable.
+    """
+    known = all(each in rows.columns for each in arrival)
+    named = dict(zip(found.events.key.names, found.events.key.inner, strict=True))
+    arrived = dict(zip(arrival, found.events.arrival, strict=True)) if known else {}
+    rules = EventRules(
+        key=found.events.key.names,
+        time=time,
+        time_format=time_format,
+        timezone=timezone,
+        arrival=tuple(arrived),
+        null_key=True,
+    )
+    usable = F.col(REASON).isNull()
+    placed = normalise(rows, rules).select(
+        F.struct(*map(column, rows.columns)).alias(ROW),
+        *(column(name).alias(inner) for name, inner in (named | arrived).items()),
+        F.when(usable, F.col(TIME)).alias(TIME),
+        F.lit(0).cast("long").alias(TIED),
+    )
+    return placed, tuple(arrived.values())
+
+
+def _dimensions(metrics: Sequence[Metric]) -> list[str]:
+    """The columns of all dimensions, once, after checking that the metrics go together."""
+    names = [each.name for each in metrics]
+    if not names:
+        raise AggregateError(
+            "is empty", field="metrics", way_out="Give at least one metric: [Metric(...)]"
+        )
+    found = list(dict.fromkeys(name for each in metrics for by in each.by for name in by))
+    for name in names:
+        if names.count(name) > 1 or name in found:
+            raise AggregateError(
+                "two columns of the result would have this name",
+                field="metrics",
+                value=name,
+                way_out="Give each metric a name of its own, other than those of dimensions",
+            )
+    return found

@@ -1,0 +1,334 @@
+"""Rolling metrics: aggregates over the last minutes, hours or days, for each of some dimensions.
+
+In the examples, `spark` is a session such as `backfill.spark.session()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.aggregates.bound import Bound
+from backfill.columns import TIME, any_given, column, names_of
+from backfill.errors import ColumnError, WindowError
+from backfill.events import time_column
+from backfill.frames.metric import AT as GIVEN
+from backfill.frames.metric import (
+    BY,
+    STEP,
+    TIES,
+    VALID_FROM,
+    WINDOW,
+    Metric,
+    value_name,
+    value_names,
+)
+from backfill.frames.metric_inputs import ROW, BoundMetrics, bind_metrics, check_names, place_rows
+from backfill.frames.metric_inputs import TIED as _TIES
+from backfill.operators.rolling_rows import PEERS, rolling_rows
+from backfill.operators.rolling_steps import BLOCK, SPAN
+from backfill.operators.sliding import AT
+from backfill.operators.steps import INSTANT, at_instants, changes, every_step
+from backfill.rows.step_rows import step_rows
+from backfill.runtimes.differences import needs_spark, stacked
+from backfill.time.durations import Fixed
+
+#: Whether a row is an event, and does not only ask for values.
+_COUNTS = "_counts"
+
+
+def metrics(
+    events: DataFrame,
+    metrics: Sequence[Metric],
+    *,
+    time: str,
+    id: str | None = None,
+    arrival: str | Sequence[str] | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+    dense: bool = False,
+    at: DataFrame | None = None,
+) -> DataFrame:
+    """Returns the values of metrics as step functions: a row wherever a value changes.
+
+    At each step T a metric is its aggregate over the events of [T - window, T): an event that
+    happens at T itself counts from the next step on. A row holds until the next one of the same
+    grouping, dimensions, window and step. The last row of each says that the values have fallen
+    back to those without events, 0 or NULL; it may lie after the last event, by a window's length.
+
+    The result is lazy, as any DataFrame. Rows with an unusable time are left out; so are, from a
+    grouping, rows whose dimensions are all NULL.
+
+    Args:
+        events: any DataFrame.
+        metrics: what is computed; those with the same dimensions, window and step share rows.
+        time: the event time, as for `aggregate`.
+        id: rows with equal dimensions, time and id are one event and count once.
+        arrival: the column or columns that order events with equal times, for `first` and `last`.
+        time_format: as for `aggregate`.
+        timezone: for times without a zone.
+        dense: a row for every step from the first row of a step function to its last one.
+        at: instead of the steps, the values at these instants: a DataFrame with one column, read
+            as the event time is. There is a row where at least one value is not that of a window
+            without events. Every instant is sent to every task, so there should be no more than
+            some thousands.
+
+    Returns:
+        `by`, the names of the row's dimensions joined by ", "; a column for each dimension of any
+        metric, NULL where the row has another grouping; `window` and `step` as text, such as "7d";
+        `valid_from`, a timestamp (with `at` the instant, in the column `at`); and a column for each
+        metric, NULL where it has no such grouping, window or step. Approximate numbers of distinct
+        values are exact here.
+
+    Raises:
+        ColumnError: if a column is missing or has an unsuitable type.
+        AggregateError: if two metrics have the same name, there is none, or an aggregate does not
+            fit the events.
+        WindowError: if both `dense` and `at` are given.
+        JobFileError: if the time zone does not exist.
+        SetupError: as for `aggregate`.
+
+    Example:
+        >>> from backfill import Metric, aggregates as agg
+        >>> payments = spark.sql(
+        ...     "SELECT account, card, timestamp_seconds(m * 60) AS at"
+        ...     " FROM VALUES ('a', 'x', 1), ('a', 'y', 17), ('a', 'x', 18) t(account, card, m)"
+        ... )
+        >>> cards = Metric(
+        ...     "cards", agg.count_distinct("card"), by=["account"], windows=["1h"], step="10m"
+        ... )
+        >>> found = metrics(payments, [cards], time="at")
+        >>> found.columns
+        ['by', 'account', 'window', 'step', 'valid_from', 'cards']
+        >>> minute = "unix_seconds(valid_from) div 60 AS minute"
+        >>> sorted(tuple(row) for row in found.selectExpr(minute, "cards").collect())
+        [(10, 1), (20, 2), (80, 0)]
+    """
+    if dense and at is not None:
+        raise WindowError(
+            "can't be combined with at",
+            field="dense",
+            value=dense,
+            way_out="Leave one out: `at` gives the values at its own instants only",
+        )
+    arrived = names_of(arrival or ())
+    found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
+    instants = None if at is None else _instants(at, time_format, timezone)
+    told = VALID_FROM if at is None else GIVEN
+    parts = []
+    for family in _families(metrics):
+        inner = found.inner(family.by)
+        steps, keys = _steps(found, family, inner), [*inner, SPAN]
+        if dense:
+            steps = every_step(steps, keys, family.step.us)
+        elif instants is not None:
+            steps = at_instants(steps, keys, instants).where(~_all_empty(family, found))
+        parts.append(_told(steps, found, family, told))
+    together = reduce(stacked, parts)
+    names = (each.name for each in metrics)
+    return together.select(*map(column, (BY, *found.events.key.names, WINDOW, STEP, told, *names)))
+
+
+def metrics_at(
+    events: DataFrame,
+    metrics: Sequence[Metric],
+    *,
+    time: str,
+    at: DataFrame | None = None,
+    before: bool = False,
+    id: str | None = None,
+    arrival: str | Sequence[str] | None = None,
+    time_format: str | None = None,
+    timezone: str = "UTC",
+) -> DataFrame:
+    """Returns rows with the values that metrics have as of each of them: what a rule saw then.
+
+    For a row at t a metric is its aggregate over the events from t - window on, and up to the row
+    itself in the order of time and arrival: nothing that came later, so training sets made of it
+    are correct in time. The metrics' steps have no meaning here.
+
+    Without `arrival`, or with equal arrivals, the order of events at the same time is not known.
+    Then all of them count as of each, or with `before` none of them; `ties` says how many.
+
+    Args:
+        events: any DataFrame.
+        metrics: what is computed.
+        time: the event time, as for `aggregate`.
+        at: rows with the metrics' dimensions and `time`, such as labels; by default the events
+            themselves. If it lacks a column of `arrival`, its order among events of the same
+            time is not known.
+        before: leave out the row's own event, and what came at the same place in the order.
+        id: as for `metrics`.
+        arrival: the column or columns that order events with equal times.
+        time_format: as for `aggregate`.
+        timezone: for times without a zone.
+
+    Returns:
+        The rows of `at`, all of them and with all their columns; for each metric and window the
+        value, in a column such as `cards_7d`, of a metric with several groupings
+        `cards_by_partner_country_7d`; and `ties`, the number of other events at the same place in
+        the order, in the grouping with most of them. Of rows with an unusable time all of these are
+        NULL; so are values by dimensions that are all NULL.
+
+    Raises:
+        ColumnError: if a column is missing or has an unsuitable type, or `at` already has one of
+            the result's columns.
+        AggregateError, JobFileError: as for `metrics`.
+        SetupError: as for `aggregate`; also with `before` if the session's runtime is not Spark.
+
+    Example:
+        >>> from backfill import Metric, aggregates as agg
+        >>> payments = spark.sql(
+        ...     "SELECT account, card, timestamp_seconds(m * 60) AS at"
+        ...     " FROM VALUES ('a', 'x', 1), ('a', 'y', 17), ('a', 'x', 18) t(account, card, m)"
+        ... )
+        >>> cards = Metric(
+        ...     "cards", agg.count_distinct("card"), by=["account"], windows=["1h"], step="10m"
+        ... )
+        >>> found = metrics_at(payments, [cards], time="at", before=True)
+        >>> sorted((row.card, row.cards_1h) for row in found.collect())
+        [('x', 0), ('x', 2), ('y', 1)]
+    """
+    if before:
+        # `Order.spread` gives all rows of a place what the first has, if they keep their order.
+        needs_spark(events, "values from before an event are computed", field="before")
+    arrived = names_of(arrival or ())
+    rows = events if at is None else at
+    # Copies of an event are rows, too, at places where no event is.
+    itself = at is None and id is None
+    found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived, whole=itself)
+    check_names(rows, metrics)
+    placed, known = found.frame, found.events.arrival
+    if not itself:
+        placed, known = place_rows(rows, found, time, time_format, timezone, arrived)
+    for by in dict.fromkeys(by for each in metrics for by in each.by):
+        placed = _with_values(placed, found, by, metrics, known, before, itself)
+    ties = F.greatest(F.lit(0), F.col(_TIES) - F.lit(1 if at is None else 0))
+    return placed.select(
+        *(F.col(ROW)[name].alias(name) for name in rows.columns),
+        *(column(name) for name in value_names(metrics)),
+        F.when(F.col(TIME).isNotNull(), ties).alias(TIES),
+    )
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Metrics that share rows: with the same dimensions and steps."""
+
+    by: tuple[str, ...]
+    step: Fixed
+    offset: int
+    metrics: tuple[Metric, ...]
+
+    @property
+    def windows(self) -> list[Fixed]:
+        """All of them, once."""
+        return list(dict.fromkeys(window for each in self.metrics for window in each.windows))
+
+
+def _families(metrics: Sequence[Metric]) -> list[_Family]:
+    found: dict[tuple[tuple[str, ...], Fixed, int], list[Metric]] = {}
+    for each in metrics:
+        for by in each.by:
+            place = (by, each.step, each.offset.us % each.step.us)
+            found.setdefault(place, []).append(each)
+    return [_Family(*place, tuple(own)) for place, own in found.items()]
+
+
+def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFrame:
+    """Keys, SPAN, AT and values by name, wherever a value changes."""
+    events, arrival = found.usable(family.by), found.events.arrival
+    bound = found.aggregates(family.metrics)
+    own = list({each.index: each for each in bound.values()}.values())
+    rows = step_rows(
+        events,
+        family.windows,
+        keys,
+        own,
+        step=family.step.us,
+        offset=family.offset,
+        arrival=arrival,
+    )
+    values = [
+        F.when(F.col(SPAN).isin([window.us for window in each.windows]), value).alias(each.name)
+        for each in family.metrics
+        for value in [bound[each.name].finish(each.name)]
+    ]
+    aggregates = {name: each.aggregate for name, each in bound.items()}
+    placed = rows.select(*keys, SPAN, BLOCK, AT, *values)
+    # In the order in which they come, so that nothing is sorted again.
+    return changes(placed, [*keys, SPAN], [BLOCK, AT], aggregates).drop(BLOCK)
+
+
+def _with_values(
+    rows: DataFrame,
+    found: BoundMetrics,
+    by: tuple[str, ...],
+    metrics: Sequence[Metric],
+    arrival: Sequence[str],
+    before: bool,
+    itself: bool,
+) -> DataFrame:
+    """The rows with the values of a grouping, and the larger number of ties.
+
+    `itself`: the rows are the events.
+    """
+    keys = found.inner(by)
+    own = [each for each in metrics if by in each.by]
+    bound = found.aggregates(own)
+    values: dict[int, dict[str, Bound]] = {}
+    for each in own:
+        for window in each.windows:
+            values.setdefault(window.us, {})[value_name(each, by, window)] = bound[each.name]
+    usable = F.col(TIME).isNotNull() & any_given(keys)
+    both = rows.withColumn(_COUNTS, usable)
+    if not itself:
+        events = found.usable(by).withColumn(_COUNTS, F.lit(True))
+        both = stacked(rows.withColumn(_COUNTS, F.lit(False)), events)
+    placed = rolling_rows(both, values, keys, arrival, counts=_COUNTS, before=before)
+    if not itself:
+        placed = placed.where(~F.col(_COUNTS))
+    names = [name for named in values.values() for name in named]
+    told = {name: F.when(usable, column(name)) for name in names}
+    most = F.greatest(F.when(usable, F.col(PEERS)).otherwise(0), F.col(_TIES))
+    return placed.withColumns({**told, _TIES: most}).drop(PEERS, _COUNTS)
+
+
+def _all_empty(family: _Family, found: BoundMetrics) -> Column:
+    bound = found.aggregates(family.metrics)
+    empty = (each.aggregate.is_empty(column(name)) for name, each in bound.items())
+    # A metric that does not have the row's window says nothing.
+    return reduce(and_, (F.coalesce(each, F.lit(True)) for each in empty))
+
+
+def _told(steps: DataFrame, found: BoundMetrics, family: _Family, at: str) -> DataFrame:
+    """The columns of the result."""
+    spans = F.create_map(*(F.lit(each) for span in family.windows for each in (span.us, str(span))))
+    return steps.select(
+        F.lit(", ".join(family.by)).alias(BY),
+        *(
+            F.col(inner).alias(name)
+            for inner, name in zip(found.inner(family.by), family.by, strict=True)
+        ),
+        spans[F.col(SPAN)].alias(WINDOW),
+        F.lit(str(family.step)).alias(STEP),
+        F.timestamp_micros(AT).alias(at),
+        *(column(each.name) for each in family.metrics),
+    )
+
+
+def _instants(at: DataFrame, time_format: str | None, timezone: str) -> DataFrame:
+    if len(at.columns) != 1:
+        raise ColumnError(
+            "must have one column, of instants",
+            field="at",
+            value=", ".join(at.columns),
+            way_out="Select it; for values as of events of a key use metrics_at",
+        )
+    instant = time_column(at, at.columns[0], time_format, timezone)
+    return at.select(instant.alias(INSTANT)).where(F.col(INSTANT).isNotNull()).distinct()

@@ -1,0 +1,1 @@
+"""The JVM that Spark runs on: which Java, with which options, classes and jars."""
