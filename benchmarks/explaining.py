@@ -90,7 +90,7 @@ COMPARISONS = (
             Work("backfill reconcile", _from_start),
             Work("a session and a Spark job", _session),
         ),
-        at_least=(None,),
+        at_least=(1 / 6,),
         dataset=Dataset(name="few", events=20_000, keys=2_000, per_session=4),
         one_of=4,
     ),
@@ -101,7 +101,7 @@ COMPARISONS = (
             Work("by Spark's workers", _by_workers),
             Work("by the driver", _by_the_driver),
         ),
-        at_least=(None,),
+        at_least=(1,),
         dataset=_ALL,
     ),
 )
