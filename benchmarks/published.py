@@ -118,6 +118,8 @@ class Published:
             events = spark.read.parquet(str(self.dataset.path))
             (last,) = events.agg(F.max(F.to_date("event_time"))).collect()[0]
             newest = [each for each in files if each.parent.name >= f"received_date={last}"]
+            if not newest:
+                raise ValueError(f"{self.dataset.name} has no folders of received dates")
             files = files[: len(files) - len(newest)]
         for number, file in enumerate(files):
             os.link(file, self.folder / "events" / f"{number:04}.parquet")

@@ -57,9 +57,9 @@ def rolling_steps(
         aggregates: whose states to compute, such as `in_frames` holds for.
         kept: slices of further events: key, TIME as above, and STATES, which the one aggregate has
             packed.
-        near: the first and the last step whose rows are wanted, µs; None: all are. Other rows may
-            be left out, and hold what does not reach these steps or not. The longest window still
-            has a row for each slice.
+        near: the last step before the rows that are wanted, and the last one of these, µs; None:
+            all are. Other rows may be left out, and may lack slices that do not reach these steps.
+            The longest window still has a row for each slice.
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
@@ -114,7 +114,8 @@ def _slices(
         [name] = each.states()
         value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
         values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value)
-        # Fewer rows to exchange and to sort. Copies would change nothing: they are no time apart.
+        # Fewer rows to exchange and to sort; copies among those that are kept change nothing, since
+        # they are no time apart.
         values = values.distinct()
         if kept is not None:
             held = F.explode(F.col(STATES)["values"]).alias(_VALUE)
@@ -160,9 +161,10 @@ def _with_kept(
 def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | None) -> Column:
     """When a slice begins to count in each window, and when it ceases to.
 
-    Near some steps only what such rows are merged from: a slice that has ceased before the first
-    of them is in none, one that begins after the last is in none, and what ceases in a later block
-    than the last step is in can't be told from what does not.
+    Near some steps only what such rows are merged from: a slice that has ceased at the first of
+    them or before is in none, one that begins after the last is in none, and what ceases in a later
+    block than the last step is in can't be told from what does not. Of the longest window, whose
+    rows say how many events begin to count, only the last of these is left out.
     """
     found = []
     for span in spans:

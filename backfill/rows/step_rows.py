@@ -59,7 +59,7 @@ def step_rows(
         arrival: the columns that order events with equal times.
         wanted: where the rows are that are wanted, µs, [low, high). Others are left out, or are
             of a step near to theirs; each event is still counted in one. A window that holds no
-            event at the last step before has no row there.
+            event at the last step before may have no row up to there.
         kept: slices of further events: key, END, and STATES; only where `in_frames` holds.
 
     Returns:
@@ -173,7 +173,7 @@ def metric_rows(
             for name, us in spans.items()
         ),
     )
-    # A window without a row up to here is empty.
+    # A window without a row so far is empty, at the last step before the wanted ones and later.
     empty = F.struct(F.lit(0).cast("long").alias(EVENTS), aggregate.empty(_VALUE, rows))
     in_order = Over.partitionBy(*keys).orderBy(AT)
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
