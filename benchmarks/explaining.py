@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.reconciliation import reconcile
 from benchmarks.data import Dataset
+from benchmarks.measure import COMMAND
 from benchmarks.reconcile import Comparison, Work, count, published, write
 
-_COMMAND = "import sys; from backfill.cli import main; sys.exit(main())"
 _SESSION = "from backfill.spark import session; session().range(1).count()"
 #: Of each of these keys all windows differ: some more than a million, for a few amounts are whole.
 _ALL = Dataset(name="all-differ", events=2_100_000, keys=525_000, per_session=2)
@@ -26,7 +26,7 @@ _ALL = Dataset(name="all-differ", events=2_100_000, keys=525_000, per_session=2)
 def _from_start(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
     """The command, in a process and with a Spark of its own."""
     arguments = ("reconcile", "job.yaml", "sessions", "--stream", "stream", "--format", "table")
-    done = _run(folder, _COMMAND, *arguments, "--grace", "365d", "--html", "report.html")
+    done = _run(folder, COMMAND, *arguments, "--grace", "365d", "--html", "report.html")
     off = sum(count(folder / each, spark) for each in ("lost", "changed"))
     wrong = None
     if done.returncode != 1 or f"match, {off:,} differ." not in done.stdout:

@@ -13,16 +13,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import contenders as c
 from benchmarks import report
-from benchmarks.contenders import GAP_US, OURS, job_of_sessions
+from benchmarks.contenders import Contender
 from benchmarks.data import FOLDER, VISITS, Dataset
-from benchmarks.measure import Measured, count, difference, in_turns, session, watched
-from benchmarks.scenarios import Scenario
+from benchmarks.measure import COMMAND, Measured, count, difference, in_turns, session, watched
+from benchmarks.scenarios import SCENARIOS, Scenario
 
 #: Of the environment that has Sail, whose client is an older pyspark.
 _WITH_SAIL = Path(__file__).parent.parent / ".venv-lakehouse" / "bin" / "python"
 _OUT = FOLDER / "out"
-_COMMAND = "import sys; from backfill.cli import main; sys.exit(main())"
+_SESSIONS = next(each for each in SCENARIOS if each.name == "sessions")
+_OF_SESSIONS = [_SESSIONS.ours, *(each.contender for each in _SESSIONS.rivals)]
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,11 @@ class _Contender:
     at_least: float | None = None
 
 
-def _of_scenario(number: int, *, sail: bool = False) -> Callable[[Path, Path], list[str]]:
+def _alone(contender: Contender, *, sail: bool = False) -> Callable[[Path, Path], list[str]]:
     """A contender of the scenario of sessions."""
     python = str(_WITH_SAIL) if sail else sys.executable
     runtime = ["sail"] if sail else []
+    number = _OF_SESSIONS.index(contender)
 
     def command(source: Path, out: Path) -> list[str]:
         alone = ["-m", "benchmarks.alone", "sessions", str(number)]
@@ -62,21 +65,21 @@ def _run(*, sail: bool) -> Callable[[Path, Path], list[str]]:
     options = ["--runtime", "sail"] if sail else ["--spark", "spark.master=local[2]"]
 
     def command(source: Path, out: Path) -> list[str]:
-        job = job_of_sessions(source, out)
-        return [python, "-c", _COMMAND, "run", str(job), *options]
+        job = c.job_of_sessions(source, out)
+        return [python, "-c", COMMAND, "run", str(job), *options]
 
     return command
 
 
 _CONTENDERS = (
-    _Contender("aggregate on Sail", _of_scenario(0, sail=True)),
-    _Contender("Polars", _of_scenario(5), at_least=1),
-    _Contender("DuckDB", _of_scenario(3), at_least=1),
-    _Contender("DuckDB over slices", _of_scenario(4)),
+    _Contender("aggregate on Sail", _alone(c.OURS, sail=True)),
+    _Contender("Polars", _alone(c.POLARS), at_least=1),
+    _Contender("DuckDB", _alone(c.DUCKDB), at_least=1),
+    _Contender("DuckDB over slices", _alone(c.DUCKDB_SLICES)),
     _Contender("backfill run on Sail", _run(sail=True), windows="sessions"),
-    _Contender("aggregate on Spark", _of_scenario(0)),
+    _Contender("aggregate on Spark", _alone(c.OURS)),
     _Contender("backfill run on Spark", _run(sail=False), windows="sessions"),
-    _Contender("session_window", _of_scenario(1), end_shift_us=GAP_US),
+    _Contender("session_window", _alone(c.SESSION_WINDOW), end_shift_us=c.GAP_US),
 )
 
 
@@ -101,7 +104,7 @@ def main() -> int:
     spark.stop()
     for dataset in datasets:
         title = "sessions with a gap of 30 minutes, cold"
-        large = Scenario(name="large", title=title, dataset=dataset, ours=OURS, rivals=())
+        large = Scenario(name="large", title=title, dataset=dataset, ours=c.OURS, rivals=())
         measured = _measure(dataset, arguments.runs)
         report.show(console, large, 1, measured)
         results.append((large, measured))

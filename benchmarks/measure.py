@@ -21,6 +21,8 @@ from benchmarks.contenders import Contender
 from benchmarks.data import FOLDER, Dataset
 from benchmarks.scenarios import Rival, Scenario
 
+#: The program `backfill`, for a Python of any environment.
+COMMAND = "import sys; from backfill.cli import main; sys.exit(main())"
 _RESULTS = FOLDER / "out"
 # A run as long as this has warmed up by itself when its middle is reached.
 _WARM_S = 180.0
