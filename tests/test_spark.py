@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-import time
+import threading
 
 import pytest
 
@@ -23,6 +23,17 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | environment,
         check=False,
     )
+
+
+def wait_for_readers(before: list[threading.Thread]) -> None:
+    """Until the threads that pass output on are done: they end with the processes they read.
+
+    What pytest has captured is not looked at before. Looking empties its file, and what is written
+    at that moment is lost.
+    """
+    for thread in set(threading.enumerate()) - set(before):
+        thread.join(timeout=10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.slow
@@ -115,14 +126,15 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 def test_what_ivy_says_of_jars_is_shown_only_of_a_failure(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    before = threading.enumerate()
     resolved = "echo :: loading settings :: x; echo found a; echo ' 3 artifacts copied, 0'; echo on"
     with LaunchOutput():
         subprocess.run(["sh", "-c", resolved], check=True)
-        time.sleep(0.3)
+    wait_for_readers(before)
     assert capfd.readouterr().err == "on\n"
     with LaunchOutput():
         subprocess.run(["sh", "-c", "echo :: loading settings :: x; echo odd"], check=True)
-        time.sleep(0.3)
+    wait_for_readers(before)
     assert capfd.readouterr().err == ":: loading settings :: x\nodd\n"
     output = LaunchOutput()
     failing = "echo :: loading settings :: x; echo no jar; exit 1"
@@ -134,18 +146,13 @@ def test_what_ivy_says_of_jars_is_shown_only_of_a_failure(
 def test_what_a_jvm_prints_goes_to_stderr_without_the_noise(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    before = threading.enumerate()
     with LaunchOutput():
         script = "echo WARNING: Using incubator modules: x; echo one; sleep 0.3; echo two >&2"
         process = subprocess.Popen(["sh", "-c", script])
     process.wait()
-    out = err = ""
-    for _ in range(100):  # the reader is a thread of its own
-        captured = capfd.readouterr()
-        out, err = out + captured.out, err + captured.err
-        if "two" in err:
-            break
-        time.sleep(0.05)
-    assert (out, err) == ("", "one\ntwo\n")
+    wait_for_readers(before)
+    assert capfd.readouterr() == ("", "one\ntwo\n")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ class LaunchOutput:
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._resolving: list[bytes] | None = None
-        self._started = threading.Event()
+        self._started = False
+        self._lock = threading.Lock()  # of the three above: the reader is a thread of its own
 
     def __enter__(self) -> LaunchOutput:
         self._flush()
@@ -67,10 +68,11 @@ class LaunchOutput:
         os.dup2(self._stderr, 2)
         os.close(self._stdout)
         if kind is None:
-            self._held += self._resolving or []
-            self._resolving = None
-            self._started.set()
-            self._pass_on()
+            with self._lock:
+                self._held += self._resolving or []
+                self._resolving = None
+                self._started = True
+                self._pass_on()
         else:
             # A process that failed has closed its end; one that lives on is not waited for.
             self._reader.join(timeout=1)
@@ -78,21 +80,26 @@ class LaunchOutput:
     @property
     def text(self) -> str:
         """What is held."""
-        return b"".join([*self._held, *(self._resolving or [])]).decode(errors="replace")
+        with self._lock:
+            return b"".join([*self._held, *(self._resolving or [])]).decode(errors="replace")
 
     def _read(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb") as lines:
             for line in lines:
-                if _RESOLVING.match(line):
-                    self._resolving = []
-                if self._resolving is not None:
-                    self._resolving.append(line)
-                    if _RESOLVED.search(line):
-                        self._resolving = None
-                elif not _NOISE.match(line):
-                    self._held.append(line)
-                if self._started.is_set():
-                    self._pass_on()
+                with self._lock:
+                    self._hold(line)
+                    if self._started:
+                        self._pass_on()
+
+    def _hold(self, line: bytes) -> None:
+        if _RESOLVING.match(line):
+            self._resolving = []
+        if self._resolving is not None:
+            self._resolving.append(line)
+            if _RESOLVED.search(line):
+                self._resolving = None
+        elif not _NOISE.match(line):
+            self._held.append(line)
 
     def _pass_on(self) -> None:
         while self._held:
