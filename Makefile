@@ -71,7 +71,9 @@ SAIL_TESTS := tests/test_sail.py tests/test_sessions.py tests/test_session_rules
 	test_join_by_count.py test_join_rows.py) tests/ledger/test_changes.py \
 	tests/ledger/test_event_changes.py tests/planning/test_closure.py $(addprefix tests/execution/, \
 	test_invariant.py test_late.py test_kill.py test_edges.py test_session_rules.py \
-	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py)
+	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py) \
+	tests/engines tests/reconcile tests/quality/test_reconciliation.py \
+	tests/joins/test_reconciled_tables.py tests/joins/test_reconciled_joins.py
 
 test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java
 	@# Its client warns, as the server logs, of a window without a key.

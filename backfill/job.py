@@ -341,7 +341,6 @@ class Job(PublishedTables):
         check_not_streamed(self.spec, "comparing with a stream")
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
-        needs_spark(context.spark, "tables are compared with streams")
         joins = isinstance(self.spec.windows[window].window, JoinWindow)
         compare = compare_join if joins else compare_with
         found = compare(context, window, given, checkpoint=checkpoint, sample=sample)

@@ -13,6 +13,9 @@ from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQu
 
 ON_SAIL = os.environ.get("BACKFILL_RUNTIME") == "sail"
 
+#: How small files of a stream's rows are written: Sail reads no text.
+ROWS = "parquet" if ON_SAIL else "json"
+
 #: Of a case that the runtime refuses.
 spark_only = pytest.mark.spark_only
 _REFUSED = Custom | ApproximateQuantile | ApproximateCountDistinct

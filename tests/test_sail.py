@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
 from backfill import (
     CountWindow,
@@ -25,6 +26,7 @@ from backfill import (
     Metric,
     SessionWindow,
     SlidingWindow,
+    TumblingWindow,
     aggregate,
     aggregates,
     bots,
@@ -33,7 +35,10 @@ from backfill import (
     sessionize,
     updates,
 )
+from backfill.engines import engine
 from backfill.errors import JobFileError, SetupError
+from backfill.reconciliation.decoded import StreamOptions, decode
+from backfill.rows.compute import Key
 from backfill.runtimes import sail
 from backfill.runtimes.differences import (
     SPARK,
@@ -106,6 +111,11 @@ def test_a_job_without_java(samples: Path, tmp_path: Path) -> None:
     plan = command(samples, "plan", "job.yaml", "--date", "2026-01-12", java=False)
     assert "sessions: up to" in plan
     assert "matches" not in command(samples, "validate", "job.yaml", java=False)
+    streamed = DeltaTable(str(samples / "out" / "hourly")).to_pyarrow_table()
+    pq.write_table(streamed, samples / "streamed.parquet")
+    against = ("--stream", "streamed.parquet", "--format", "table")
+    same = command(samples, "reconcile", "job.yaml", "hourly", *against, java=False)
+    assert "467 windows match, 0 differ." in same
     (samples / "job.yaml").write_text(text)
     command(samples, "run", "job.yaml", "--date", "2026-01-12")
     command(samples, "run", "job.yaml")
@@ -124,6 +134,7 @@ def test_what_it_lacks_is_found_by_asking(spark: SparkSession) -> None:
         reports_overflow=False,
         orders_nan=False,
         orders_nulls=False,
+        cuts_bytes=False,
     )
 
 
@@ -152,6 +163,68 @@ tables: {path: out}
         dt.date(2026, 4, 10),
         100,
     )
+
+
+@on_sail
+def test_timestamps_as_spark_writes_them_are_instants(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the older kind (INT96), whatever the job's zone is; also within a stream's struct."""
+    times = [dt.datetime(year, 6, 1, 12) for year in (1600, 2026, 2500)]
+    lists = pa.array([[{"at": each}] for each in times])
+    (tmp_path / "events").mkdir()
+    pq.write_table(
+        pa.table({"user": ["a", "b", "c"], "at": times, "lists": lists, "on": [1, 2, 3]}),
+        tmp_path / "events" / "a.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
+    (tmp_path / "job.yaml").write_text(
+        """
+source: {path: events, format: parquet}
+events: {key: user, time: at, timezone: America/New_York}
+windows: {daily: {tumbling: {size: 24h}, aggregates: {n: count, at: "first(lists[0].at)"}}}
+tables: {path: out}
+"""
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    found = job.table("daily", spark).orderBy("user").collect()
+    instants = [each.replace(tzinfo=dt.timezone.utc).timestamp() for each in times]
+    assert [round(row["at"].timestamp()) for row in found] == instants
+    midnight = [at - at % 86_400 for at in instants]
+    assert [round(row.window_start.timestamp()) for row in found] == midnight
+    days = [each.replace(hour=0) for each in times]
+    windows = [{"start": day, "end": day + dt.timedelta(days=1)} for day in days]
+    pq.write_table(
+        pa.table({"user": ["a", "b", "c"], "window": windows, "n": [1, 1, 2], "at": times}),
+        tmp_path / "stream.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
+    stream = str(tmp_path / "stream.parquet")
+    compared = job.reconcile("daily", spark, stream=stream, format="table")
+    assert (compared.matched, [each.key for each in compared.differences]) == (2, [("c",)])
+
+
+@on_sail
+def test_rows_of_a_file_are_in_its_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Where nothing else says which row of a window is the last, over many groups of rows."""
+    for part in range(3):
+        rows = [
+            {"user": f"u{n % 500}", "window_start": 0, "window_end": 60_000, "n": part * 30_000 + n}
+            for n in range(30_000)
+        ]
+        path = tmp_path / f"part-{part}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=700)
+    decoded = decode(
+        spark,
+        StreamOptions(path=str(tmp_path), format="table"),
+        TumblingWindow(size="60s"),
+        key=Key(("user",), (T.StringType(),)),
+        aggregates={"n": T.LongType()},
+        engine=engine("plain"),
+        zone="UTC",
+    )
+    found = {row[0]: row for row in decoded.frame.select("_key0", "n", "_written").collect()}
+    assert {key: row.n for key, row in found.items()} == {f"u{n}": 89_500 + n for n in range(500)}
+    assert found["u0"]["_written"] == str(tmp_path / "part-2.parquet")
 
 
 def test_what_folders_say_has_sparks_types() -> None:
@@ -343,8 +416,22 @@ def test_jobs_that_are_refused(
 def test_verbs_that_are_refused(spark: SparkSession, samples: Path) -> None:
     job = Job.load(samples / "job.yaml")
     job.run(spark)
-    with pytest.raises(SetupError, match="tables are compared with streams on Spark only"):
-        job.reconcile("hourly", spark, stream="nowhere", format="table")
+    rows = {"user_id": ["u"], "window_start": [0], "window_end": [3_600_000], "events": ["5"]}
+    pq.write_table(pa.table(rows), samples / "rows.parquet")
+    (samples / "rows.json").write_text("{}")
+    records = {"key": [b"u" + bytes(8)], "value": [b"{}"], "partition": [0], "offset": [0]}
+    pq.write_table(pa.table(records), samples / "records.parquet")
+    for name, given, message in (
+        ("rows.json", {"format": "table"}, "output in json files is read"),
+        ("rows.parquet", {"format": "table"}, "text is read as bigint"),
+        (
+            "records.parquet",
+            {"format": "kafka-streams", "value_format": "json"},
+            "JSON is decoded",
+        ),
+    ):
+        with pytest.raises(SetupError, match=f"{message} on Spark only"):
+            job.reconcile("hourly", spark, stream=str(samples / name), **given)
     with pytest.raises(SetupError, match="rows are deleted on Spark only"):
         job.forget("u0000001", spark)
     with pytest.raises(SetupError, match="streams run on Spark only"):

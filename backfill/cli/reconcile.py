@@ -14,7 +14,7 @@ import typer
 
 from backfill.causes import check_acceptable
 from backfill.cli.checks import as_documents, print_failed
-from backfill.cli.options import JobFile, Json, Remote, Settings, Verbose, spark_session
+from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, job_session
 from backfill.cli.output import cell, iso_utc, print_json, print_line, print_table, tell
 from backfill.errors import JobFileError
 from backfill.spec.stream import Stream
@@ -50,6 +50,7 @@ def _reconcile(
     verbose: Verbose = False,
     spark: Settings = None,
     remote: Remote = None,
+    runtime: Runtime = None,
     **settings: Any,
 ) -> int:
     """Compare a published table with the stream's output and explain each difference.
@@ -65,7 +66,7 @@ def _reconcile(
     loaded = Job.load(job)
     found = loaded.reconcile(
         window,
-        spark_session(spark, remote, loaded.paths(), checks=loaded.spec.checks),
+        job_session(loaded, spark, remote, runtime, checked=True),
         checkpoint=checkpoint,
         sample=None if sample is None else _share(sample),
         progress=tell,

@@ -27,7 +27,7 @@ from backfill.events.model import (
     refuse_our_names,
     whole_rows,
 )
-from backfill.events.parquet import check_footers
+from backfill.events.parquet import check_footers, with_instants
 from backfill.events.text import infer_schema, read_text, text_options
 from backfill.runtimes.differences import nullable, runtime_of
 from backfill.runtimes.folder_columns import (
@@ -127,7 +127,7 @@ def _by_file(
     first = listings[0]
     folders = values(first) if first.columns else {}
     if given is None:
-        found = scan(for_spark(first.files[:1]), None).schema
+        found = with_instants(scan(for_spark(first.files[:1]), None).schema, first.files[0].path)
         given = StructType([each for each in found if each.name not in first.columns])
     schema = nullable(given)
     for name in first.columns:

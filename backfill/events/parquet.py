@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import types as T
 
 from backfill.errors import SourceError, did_you_mean
 from backfill.events.files import local_path
@@ -58,6 +59,52 @@ def check_footers(
                     way_out="List the columns that you need in source.schema (those that a file "
                     "lacks are NULL there), or write the files with one schema",
                 )
+
+
+def with_instants(schema: T.StructType, path: str) -> T.StructType:
+    """The schema of a file, with timestamps where the file has the older kind of them, INT96.
+
+    Spark, which writes them by default, means instants; Sail 0.7.2 takes them for times without a
+    zone.
+
+    Args:
+        schema: of all the file's columns, in their order, as a runtime has found it.
+        path: the file, on the local disk.
+
+    Raises:
+        SourceError: which columns these are is not known.
+    """
+    footer = pq.read_metadata(path).schema
+    old = [footer.column(index).physical_type == "INT96" for index in range(len(footer))]
+    if not any(old):
+        return schema
+    leaves = iter(old)
+    try:
+        found = _with_instants(schema, leaves)
+        if next(leaves, None) is None and isinstance(found, T.StructType):
+            return found
+    except StopIteration:
+        pass
+    raise SourceError(
+        "the file has timestamps of the kind INT96, and which columns these are is not known",
+        field=path,
+        way_out="List the columns with their types in source.schema",
+    )
+
+
+def _with_instants(type: T.DataType, leaves: Iterator[bool]) -> T.DataType:
+    """The type, where `leaves` says of each column within it, in order, whether it is INT96."""
+    if isinstance(type, T.StructType):
+        return T.StructType(
+            [T.StructField(each.name, _with_instants(each.dataType, leaves)) for each in type]
+        )
+    if isinstance(type, T.ArrayType):
+        return T.ArrayType(_with_instants(type.elementType, leaves))
+    if isinstance(type, T.MapType):
+        return T.MapType(
+            _with_instants(type.keyType, leaves), _with_instants(type.valueType, leaves)
+        )
+    return T.TimestampType() if next(leaves) else type
 
 
 def _columns(path: str) -> dict[str, str]:

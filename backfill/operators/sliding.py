@@ -171,7 +171,7 @@ def _rows(
         F.struct(
             F.lit(kind).alias(_KIND),
             at.alias(AT),
-            *(F.when(F.lit(kind != _ENDS), F.col(each)).alias(each) for each in arrival),
+            *(_arrival(events, each, kind).alias(each) for each in arrival),
             *(
                 F.when(begun[name] & F.lit(kind in (_COUNTS, _BOTH)), 1)
                 .when(ended[name] & F.lit(kind == _ENDS), -1)
@@ -184,6 +184,11 @@ def _rows(
     rest = [each for each in events.columns if each not in arrival]
     exploded = events.withColumn("_row", F.explode(F.array(*kinds))).select(*rest, "_row.*")
     return exploded.where(F.col(AT).isNotNull()) if seen else exploded
+
+
+def _arrival(events: DataFrame, name: str, kind: int) -> Column:
+    # No `when` that always or never holds: Sail 0.7.2 mistakes the type of a struct with one.
+    return F.lit(None).cast(events.schema[name].dataType) if kind == _ENDS else F.col(name)
 
 
 def _changes(seen: Sequence[Bound]) -> dict[str, Column]:

@@ -124,7 +124,7 @@ class Sides:
             held: keeps a frame's rows.
         """
         if not totals.off:
-            return self._found(self._near(totals, ()), 0)
+            return self._found(self._marked().drop(_KEY).where(F.lit(False)), 0)
         found, missed = self._looked(totals, (), held)
         if missed:
             # What a key leaves of its bucket's sums may be 0 by chance, and its weight not be seen.

@@ -42,7 +42,9 @@ def compared(sides: Sides) -> tuple[Totals, Found] | None:
     # Without a key there is nothing to join by, and all is of the one key.
     windows = both
     differing = both.select(*sides.keys).limit(1)
-    if sides.keys:
+    if not off:
+        windows, differing = (each.where(F.lit(False)) for each in (windows, differing))
+    elif sides.keys:
         differing = both.sparkSession.createDataFrame(own).select(
             *(F.col(each).cast(types[each]).alias(each) for each in sides.keys)
         )

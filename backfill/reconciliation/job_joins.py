@@ -20,7 +20,7 @@ from backfill.operators.rule_inputs import predicate
 from backfill.planning.context import Context
 from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
-from backfill.reconciliation.decoders.values import converted
+from backfill.reconciliation.decoders.values import converted, text_needs_spark
 from backfill.reconciliation.join_comparison import (
     FIRST,
     LEFT_EVENT,
@@ -41,6 +41,7 @@ from backfill.reconciliation.stream_description import StreamDescription
 from backfill.reconciliation.stream_files import Steps, read_written
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.rows.definition import Definition
+from backfill.runtimes.differences import kept
 from backfill.time.durations import Fixed
 from backfill.windows import by_place
 from backfill.windows.join_window import LEFT, RIGHT, JoinWindow, SideColumn
@@ -144,9 +145,9 @@ class _JoinOfJob:
         if sample is not None:
             batch, stream = (sampled(each, keys, sample) for each in (batch, stream))
         received = order.received()
-        kept = received.persist()
+        held, release = kept(received)
         try:
-            left, right = (self._side(kept, each) for each in (LEFT, RIGHT))
+            left, right = (self._side(held, each) for each in (LEFT, RIGHT))
             comparison = JoinComparison(
                 left=left,
                 right=right,
@@ -157,7 +158,7 @@ class _JoinOfJob:
                 number=order.number,
                 watermark=order.watermark,
                 batch=batch,
-                pairs=self._pairs(kept),
+                pairs=self._pairs(held),
                 columns=self._columns,
                 stream=stream,
                 filtered=self.window.where is not None,
@@ -165,7 +166,7 @@ class _JoinOfJob:
             )
             found = comparison.result(replaying, bool(settings.get("spurious")))
         finally:
-            kept.unpersist()
+            release()
         return self._result(found, undecoded)
 
     def _result(self, found: JoinReconciled, undecoded: int) -> Reconciled:
@@ -360,6 +361,8 @@ class _JoinOfJob:
             + (f"; the table has no {', '.join(others)}" if others else "")
         )
         types = {field.name: field.dataType for field in table.schema.fields}
+        for name in names:
+            text_needs_spark(written.frame, values[name], types[name], name)
         read = {
             name: converted(values[name], types[name], name, context.spec.timezone, steps.once)
             for name in names

@@ -22,6 +22,7 @@ from backfill.reconciliation.arrow_rows import comparable
 from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows, Pair
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event, JoinReplayed
+from backfill.runtimes.differences import kept
 from backfill.windows.join_window import LEFT, RIGHT
 
 Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
@@ -90,11 +91,11 @@ class JoinComparison:
         if matched == batch == wrote:
             return JoinReconciled(matched, (), batch, wrote)
         differing = rows.where(F.col(_BATCH) != F.col(_STREAM))
-        keys = differing.select(*map(column, self.on)).distinct().persist()
+        keys, release = kept(differing.select(*map(column, self.on)).distinct())
         try:
             explained = self._explained(names, keys, replaying, spurious)
         finally:
-            keys.unpersist()
+            release()
         return JoinReconciled(matched, explained, batch, wrote)
 
     def _names(self) -> list[str]:

@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.base import positive_zero
+from backfill.columns import column
 from backfill.errors import ReplayError
 from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.packed import Packed
 from backfill.reconciliation.result import Part
 
-_PART, _FOUND = "_part", "_found"
+_PART, _ROW, _FOUND = "_part", "_row", "_found"
 
 
 def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: int) -> list[Part]:
@@ -41,7 +42,9 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
     """
 
     def explained(ours: pa.Table, theirs: pa.Table) -> pa.Table:
-        found = keyed.explained(ours.drop_columns([_PART]), theirs.drop_columns([_PART]))
+        found = keyed.explained(
+            *(pa.Table.from_struct_array(each[_ROW]) for each in (ours, theirs))
+        )
         packed = pickle.dumps(replace(found, explained=Packed(found.explained)))
         return pa.table({_FOUND: pa.array([packed], pa.binary())})
 
@@ -65,4 +68,6 @@ def _placed(rows: DataFrame, keys: Sequence[str], parts: int) -> DataFrame:
     # Hashes of 0.0 and -0.0 differ, but as keys they are equal.
     hashed = [positive_zero(F.col(each), types[each]) for each in keys]
     part = F.pmod(F.xxhash64(*hashed), F.lit(parts)) if keys else F.lit(0).cast("bigint")
-    return rows.withColumn(_PART, part)
+    # In one column, for Sail 0.7.2 fails where a column of a side that is grouped has a NULL.
+    row = F.struct(*map(column, rows.columns))
+    return rows.select(part.alias(_PART), row.alias(_ROW))

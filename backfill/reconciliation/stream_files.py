@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isdir, join
 
 from pyspark.errors import AnalysisException
@@ -15,13 +15,18 @@ from backfill.columns import column
 from backfill.errors import ColumnError, SourceError, did_you_mean
 from backfill.events import SourceOptions, open_source
 from backfill.events.failures import spark_errors
-from backfill.events.files import for_spark, list_files, local_path
-from backfill.events.model import CORRUPT, SOURCE, InputFile
+from backfill.events.files import base_path, for_spark, list_files, local_path
+from backfill.events.model import CORRUPT, SOURCE, InputFile, Source
 from backfill.printable import shown
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.sink import not_committed
+from backfill.runtimes.differences import needs_spark, runtime_of
+from backfill.runtimes.row_numbers import numbered_copies
 
 _ONCE = "_once"
+#: The number of a row in its file, where the runtime does not know it.
+_NUMBER = "_number_in_file"
+_OURS = (CORRUPT, SOURCE, _NUMBER)
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
@@ -54,7 +59,7 @@ class Written:
         own = {
             each.name: Value(column(each.name), each.dataType)
             for each in self.frame.schema
-            if each.name not in (CORRUPT, SOURCE)
+            if each.name not in _OURS
         }
         window = own.get("window")
         bounds = fields_of(window, prefix="window_") if window else {}
@@ -63,9 +68,18 @@ class Written:
     @property
     def raw(self) -> Column:
         """The row as text: the line that did not parse, or all columns as JSON."""
-        own = [column(n) for n in self.frame.columns if n not in (CORRUPT, SOURCE)]
+        own = [column(n) for n in self.frame.columns if n not in _OURS]
         whole = F.to_json(F.struct(*own), {"ignoreNullFields": "false", "timeZone": "UTC"})
         return F.coalesce(F.col(CORRUPT), whole)
+
+    @property
+    def place(self) -> list[Column]:
+        """What puts rows in order where nothing else does: the file, and where in it they are."""
+        file = F.col(SOURCE).alias("_file")
+        if _NUMBER in self.frame.columns:
+            return [file, F.col(_NUMBER).alias("_row")]
+        block, row = F.input_file_block_start(), F.monotonically_increasing_id()
+        return [file, block.alias("_block"), row.alias("_row")]
 
 
 class Steps:
@@ -77,6 +91,7 @@ class Steps:
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
+        self.runtime = runtime_of(frame.sparkSession)
         self._count = 0
 
     def once(self, value: Column) -> Column:
@@ -120,7 +135,10 @@ def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Writ
             kind, source = _source(spark, options.path, zone)
             opened = open_source(spark, source)
             left = not_committed(options.path, [each.path for each in opened.snapshot.inputs])
-            rows = opened.frame.where(~F.col(SOURCE).isin(left)) if left else opened.frame
+            frame = opened.frame
+            if not runtime_of(spark).names_files:
+                frame = _numbered(spark, source, opened)
+            rows = frame.where(~F.col(SOURCE).isin(left)) if left else frame
     except SourceError as error:
         # The same files as a source has; but of the stream, which has other settings.
         field = (error.field or "source").replace("source", "stream", 1)
@@ -128,8 +146,20 @@ def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Writ
         raise SourceError(
             f"{error.problem} (got {error.value!r})", field=field, way_out=way_out
         ) from error
-    own = [name for name in rows.columns if name not in (CORRUPT, SOURCE)]
-    return Written(rows.select(*_renamed(own, options), CORRUPT, SOURCE), kind)
+    own = [name for name in rows.columns if name not in _OURS]
+    ours = [name for name in _OURS if name in rows.columns]
+    return Written(rows.select(*_renamed(own, options), *ours), kind)
+
+
+def _numbered(spark: SparkSession, source: SourceOptions, opened: Source) -> DataFrame:
+    """The rows of files, with their numbers."""
+    base = base_path(source.path)
+    files = [each.path for each in opened.snapshot.inputs]
+    copies = numbered_copies(files, base, _NUMBER)
+    schema = T.StructType([each for each in opened.frame.schema if each.name not in _OURS])
+    schema.add(_NUMBER, T.LongType())
+    rows = open_source(spark, replace(source, path=copies, schema=schema.toDDL())).frame
+    return rows.withColumn(SOURCE, F.replace(SOURCE, F.lit(copies), F.lit(base)))
 
 
 def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
@@ -143,7 +173,7 @@ def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
             )
     names = {name: options.columns.get(name, name) for name in own}
     for theirs, ours in names.items():
-        if list(names.values()).count(ours) > 1 or ours.startswith(_ONCE):
+        if list(names.values()).count(ours) > 1 or ours.startswith((_ONCE, _NUMBER)):
             raise ColumnError(
                 "the stream has two columns with this name, or the name is reserved",
                 field="stream.columns",
@@ -154,7 +184,10 @@ def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
 
 
 def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptions]:
+    if local_path(path) is None:
+        needs_spark(spark, "output in an object store is read", field="stream.path")
     if _is_delta(spark, path):
+        needs_spark(spark, "output in a Delta table is read", field="stream.path")
         return "delta", SourceOptions(format="delta", path=path, timezone=zone)
     files = list_files(spark, path)
     kinds = {_kind(file): file.path for file in files if file.size}
@@ -166,6 +199,8 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
             way_out="Point to files of one kind, as in folder/*.parquet",
         )
     kind = next(iter(kinds))
+    if kind != "parquet":
+        needs_spark(spark, f"output in {kind} files is read", field="stream.path")
     # Text stays text until it is known what is wanted: a hexadecimal key can look like a number.
     if kind == "csv":
         header = spark.read.option("header", "true").csv(for_spark(files)).schema

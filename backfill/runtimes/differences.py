@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.errors import (
     ArithmeticException,
+    IllegalArgumentException,
     SparkRuntimeException,
     UnsupportedOperationException,
 )
@@ -44,6 +45,7 @@ class Runtime:
         reports_overflow: errors where a sum of decimals has more than 38 digits.
         orders_nan: NaN as the largest number also where extremes of groups are computed.
         orders_nulls: NULL before all else within the structs whose least is computed.
+        cuts_bytes: parts of bytes that are not text.
     """
 
     is_spark: bool = True
@@ -53,6 +55,7 @@ class Runtime:
     reports_overflow: bool = True
     orders_nan: bool = True
     orders_nulls: bool = True
+    cuts_bytes: bool = True
 
 
 SPARK = Runtime()
@@ -209,7 +212,7 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     Sail 0.7.2 has checkpoints, but of a sorted frame it takes the rows for sorted that it reads
     back in another order.
     """
-    folder = tempfile.mkdtemp(prefix="rows-", dir=_folder())
+    folder = temporary_folder()
     # Parquet has no structs without fields, such as the key of a job that has none.
     held = [each for each in frame.schema if each.dataType != T.StructType()]
     written = frame.select(*(quoted(each.name) for each in held))
@@ -242,6 +245,11 @@ def _nullable(type: T.DataType) -> T.DataType:
     if isinstance(type, T.MapType):
         return T.MapType(_nullable(type.keyType), _nullable(type.valueType))
     return type
+
+
+def temporary_folder() -> str:
+    """A new folder, which is deleted when this process ends."""
+    return tempfile.mkdtemp(prefix="rows-", dir=_folder())
 
 
 @cache
@@ -278,6 +286,7 @@ def _asked(spark: SparkSession) -> Runtime:
         reports_overflow=_reports_overflow(spark),
         orders_nan=_orders_nan(spark),
         orders_nulls=_orders_nulls(spark),
+        cuts_bytes=_cuts_bytes(spark),
     )
 
 
@@ -288,6 +297,14 @@ def _reports_overflow(spark: SparkSession) -> bool:
     except (ArithmeticException, SparkRuntimeException):
         return True
     return False
+
+
+def _cuts_bytes(spark: SparkSession) -> bool:
+    one = F.substring(F.unhex(F.lit("FF00")), 1, 1)
+    try:
+        return bool(spark.range(1).select(F.hex(one)).collect()[0][0] == "FF")
+    except (IllegalArgumentException, SparkRuntimeException):
+        return False
 
 
 def _orders_nan(spark: SparkSession) -> bool:

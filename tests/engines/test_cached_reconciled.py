@@ -15,6 +15,7 @@ from backfill import Job
 from backfill.errors import ColumnError, JobFileError
 from tests.engines.recordings import Recording
 from tests.engines.test_recorded_kafka import BROKER, DRIVER, through_broker
+from tests.on_sail import spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -67,6 +68,7 @@ def job_of(folder: Path, recording: Recording, **columns: Any) -> Job:
     return Job.load(folder / "job.yaml")
 
 
+@spark_only
 @pytest.mark.slow
 @pytest.mark.parametrize("recording", BROKER, ids=lambda each: each.name)
 def test_commits_and_restarts_explain_what_a_cache_wrote(
@@ -89,6 +91,7 @@ def test_commits_and_restarts_explain_what_a_cache_wrote(
     assert plain.causes == unmarked
 
 
+@spark_only
 @pytest.mark.slow
 def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path) -> None:
     path = job_of(tmp_path, BROKER[0]).spec.path
@@ -99,6 +102,7 @@ def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path)
         job.reconcile("written", spark, restarts=[[0, 12]])
 
 
+@spark_only
 @pytest.mark.slow
 def test_emission_at_intervals_of_the_wall_clock(spark: SparkSession, tmp_path: Path) -> None:
     (recording,) = (each for each in DRIVER if each.folder.name == "session-10s-close-throttled")

@@ -21,9 +21,13 @@ from backfill.errors import BackfillError
 from backfill.reconciliation.result import Reconciled
 from backfill.replay import Event, replay_join
 from backfill.spec import JobSpec
+from tests.files import write_rows
 from tests.memory_store import MemoryStore
+from tests.on_sail import ROWS, spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
+
+WROTE = f"wrote.{ROWS}"
 
 MS = 1_000
 JOB = """
@@ -117,11 +121,11 @@ def ad_of(event: Placed | None) -> int | None:
 
 
 def write_stream(path: Path, rows: Sequence[Row]) -> None:
-    """As JSON lines, with names of its own."""
-    names = ("user", "event_time", "click", "id_right", "ad", "price")
-    with path.open("w") as file:
-        for row in rows:
-            file.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+    """With names of its own."""
+    text, number = pa.string(), pa.int64()
+    types = {"user": text, "event_time": number, "click": text, "id_right": text}
+    schema = pa.schema({**types, "ad": number, "price": number})
+    write_rows(path, (dict(zip(schema.names, row, strict=True)) for row in rows), schema)
 
 
 def of_table(job: Job, spark: SparkSession) -> Counter[Row]:
@@ -177,11 +181,11 @@ def test_a_table_and_what_the_stream_wrote(
     job.run(spark)
     own = {"engine": engine, **settings}
     rows = [r for r in emitted(events, how, **own) if not where or r[4] > r[5]]
-    write_stream(tmp_path / "wrote.json", rows)
+    write_stream(tmp_path / WROTE, rows)
     found = job.reconcile(
         "sold",
         spark,
-        stream=str(tmp_path / "wrote.json"),
+        stream=str(tmp_path / WROTE),
         format="table",
         columns={"click": "id"},
         **settings,
@@ -203,13 +207,13 @@ def world(folder: Path, spark: SparkSession, events: Sequence[Placed], how: str 
     write(folder / "events", events)
     job = job_in(folder, "kafka-streams", how)
     job.run(spark)
-    write_stream(folder / "wrote.json", emitted(events, how))
+    write_stream(folder / WROTE, emitted(events, how))
     return job
 
 
 def reconciled(job: Job, spark: SparkSession, folder: Path, **more: Any) -> Reconciled:
     given = {"format": "table", "columns": {"click": "id"}, **more}
-    return job.reconcile("sold", spark, stream=str(folder / "wrote.json"), **given)
+    return job.reconcile("sold", spark, stream=str(folder / WROTE), **given)
 
 
 def pair(key: str, n: int, time: int) -> list[Placed]:
@@ -223,7 +227,7 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
     job = world(tmp_path, spark, events)
     rows = emitted(events, "left")
     write_stream(
-        tmp_path / "wrote.json",
+        tmp_path / WROTE,
         [
             *(row for row in rows if row[0] not in "abd"),
             # Its click is alone, for the buy never came.
@@ -245,7 +249,7 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
     ]
     assert not found.ok(["missing_in_stream"])
     write(tmp_path / "events", [*events, *pair("g", 90, 900)])
-    write_stream(tmp_path / "wrote.json", emitted([*events, *pair("g", 90, 900)], "left"))
+    write_stream(tmp_path / WROTE, emitted([*events, *pair("g", 90, 900)], "left"))
     later = reconciled(job, spark, tmp_path)
     assert later.causes == {"missing_in_batch": 1}
     assert later.differences[0].difference.hull == (900_000, 900_000)
@@ -257,6 +261,7 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
     assert 0 < share.batch < 6
 
 
+@spark_only
 def test_rows_that_retention_has_removed(spark: SparkSession, tmp_path: Path) -> None:
     day = 86_400_000
     events = [*pair("a", 0, 0), *pair("b", 10, day), *pair("c", 20, 3 * day)]
@@ -291,13 +296,14 @@ def test_partitions_have_an_order_each(spark: SparkSession, tmp_path: Path) -> N
     job = Job(JobSpec.load(tmp_path / "job.yaml"), MemoryStore())
     job.run(spark)
     rows = [*emitted(events, "full"), *emitted(later, "full")]
-    write_stream(tmp_path / "wrote.json", rows)
+    write_stream(tmp_path / WROTE, rows)
     found = reconciled(job, spark, tmp_path)
     assert found.unexplained == 0
     assert found.causes["late"] > 0
     assert differing(found, "stream") == Counter(rows) - of_table(job, spark)
 
 
+@spark_only
 def test_on_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,9 +312,9 @@ def test_on_the_command_line(
     write(tmp_path / "events", events)
     job_in(tmp_path, "kafka-streams", "left")
     path = str(tmp_path / "job.yaml")
-    stream = f"--stream={tmp_path / 'wrote.json'}"
-    write_stream(tmp_path / "wrote.json", emitted(events, "left"))
-    with (tmp_path / "wrote.json").open("a") as file:
+    stream = f"--stream={tmp_path / WROTE}"
+    write_stream(tmp_path / WROTE, emitted(events, "left"))
+    with (tmp_path / WROTE).open("a") as file:
         file.write('{"user": "c", "event_time": "never", "more": 1}\n')
     assert main(["run", path]) == 0
 
@@ -354,10 +360,11 @@ JOBS: list[tuple[str, str, str]] = [
 ]
 
 
+@spark_only
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "events", pair("a", 0, 0))
     job = job_in(tmp_path, "flink", "inner")
-    (tmp_path / "wrote.json").write_text('{"who": "a", "id": "e0"}\n')
+    (tmp_path / WROTE).write_text('{"who": "a", "id": "e0"}\n')
     text = (tmp_path / "job.yaml").read_text().replace("{ad: left.ad, price: right.ad}", "{}")
 
     def check(job: Job, given: dict[str, Any], message: str) -> None:

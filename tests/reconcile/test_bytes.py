@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from backfill.reconciliation.decoders.binary import double, from_base64, from_hex, long_at, utf8
 from backfill.reconciliation.stream_files import Steps
+from backfill.runtimes.differences import runtime_of
 
 
 def test_longs_and_doubles_to_the_bit(spark: SparkSession) -> None:
@@ -21,7 +22,7 @@ def test_longs_and_doubles_to_the_bit(spark: SparkSession) -> None:
     data = [struct.pack(">q", n) for n in whole] + [struct.pack(">Q", n) for n in bits]
     frame = spark.createDataFrame([(bytearray(b"key" + each),) for each in data], "data binary")
     steps = Steps(frame)
-    number = steps.once(long_at(F.col("data"), 8))
+    number = steps.once(long_at(F.col("data"), 8, steps.runtime))
     value = double(number, steps.once)
     # Back to bits in Python: collecting keeps the sign of zero and every digit.
     rows = steps.frame.select("data", number.alias("n"), value.alias("d")).collect()
@@ -71,6 +72,9 @@ def test_what_is_no_utf8_is_null(spark: SparkSession) -> None:
     rows = [(i, None if each is None else bytearray(each)) for i, each in enumerate(texts)]
     frame = spark.createDataFrame(rows, "i int, data binary")
     found = [
-        row.text for row in sorted(frame.select("i", utf8(F.col("data")).alias("text")).collect())
+        row.text
+        for row in sorted(
+            frame.select("i", utf8(F.col("data"), runtime_of(spark)).alias("text")).collect()
+        )
     ]
     assert found == ["", "müß 'x'\n\x00🎈", None, None, None, None]

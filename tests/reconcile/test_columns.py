@@ -24,6 +24,7 @@ from backfill.errors import (
 from backfill.windows import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 from tests import reference
 from tests.files import write_rows
+from tests.on_sail import spark_only
 from tests.reconcile.streams import (
     BOTH,
     RECORDED,
@@ -125,6 +126,7 @@ def test_recorded_windows(spark: SparkSession) -> None:
     assert lengths == {hour, 2 * hour}
 
 
+@spark_only
 def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
     def at(second: float) -> dt.datetime:
         return dt.datetime.fromtimestamp(second, dt.timezone.utc)
@@ -185,6 +187,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
     assert (counts.rows, counts.used, counts.superseded, counts.windows) == (4, 2, 2, 2)
 
 
+@spark_only
 def test_repeated_sessions(spark: SparkSession, tmp_path: Path) -> None:
     """What was merged into a longer session goes; what only overlaps stays."""
     told = [
@@ -253,6 +256,7 @@ def test_panes_that_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
         stream(spark, tmp_path / "panes.json", "samza", GAP, panes="retracting")
 
 
+@spark_only
 def test_changelog_in_an_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     told = [
         row("a", 0, 60_000, 2, op="+U", n=4),
@@ -274,6 +278,7 @@ def test_changelog_in_an_order_of_its_own(spark: SparkSession, tmp_path: Path) -
         stream(spark, delta, "flink", MINUTE)
 
 
+@spark_only
 def test_windows_known_by_one_bound(spark: SparkSession, tmp_path: Path) -> None:
     ends = [{"user": "a", "window_end": 20_000, "events": 3}]
     starts = [{"user": "a", "window_start": "1970-01-01 01:00", "events": 3}]
@@ -288,6 +293,7 @@ def test_windows_known_by_one_bound(spark: SparkSession, tmp_path: Path) -> None
         stream(spark, storm, "table", growing)
 
 
+@spark_only
 def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Every type of time, their names, and lines that are no rows."""
     naive, aware = dt.datetime(2025, 3, 30, 3), dt.datetime(2025, 3, 30, 2, tzinfo=dt.timezone.utc)
@@ -325,6 +331,7 @@ def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     assert "{'user" in raw
 
 
+@spark_only
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.json", [row("a", 0, 60_000, 1, pane_index=0)])
     write_rows(tmp_path / "mixed" / "a.json", [row("a", 0, 60_000, 1)])

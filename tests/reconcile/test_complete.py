@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
+from tests.files import write_rows
+from tests.on_sail import ROWS
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -22,7 +23,7 @@ engine: spark
 windows:
   sessions: {session: {gap: 60s}, aggregates: {n: count}}
 tables: {path: out}
-stream: {path: stream.json, format: spark-complete, emit: complete}
+stream: {path: stream.%s, format: spark-complete, emit: complete}
 checks: {builtin: off}
 """
 #: Batch, key, second. After batch 2 the watermark is at 5,000 s, by which batch 4 is judged.
@@ -50,9 +51,9 @@ def test_a_late_event_of_a_session_that_grew_is_explained(
         {"batch_id": 4, "user": user, "window_start": at(start), "window_end": at(end), "n": n}
         for user, start, end, n in written
     ]
-    (tmp_path / "job" / "stream.json").write_text("\n".join(json.dumps(row) for row in rows))
+    write_rows(tmp_path / "job" / f"stream.{ROWS}", rows)
     path = tmp_path / "job" / "job.yaml"
-    path.write_text(JOB)
+    path.write_text(JOB % ROWS)
     job = Job.load(path)
     job.run(spark)
 

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
 from backfill.windows import HoppingWindow, SessionWindow, TumblingWindow
 from tests.files import write_rows
+from tests.on_sail import spark_only
 from tests.reconcile.streams import (
     COUNT,
     RECORDED,
@@ -101,6 +102,7 @@ def test_recorded_topics(
     assert counts[0] == counts[1] or "broker" in name
 
 
+@spark_only
 def test_one_state_however_it_was_written(spark: SparkSession, tmp_path: Path) -> None:
     """Shuffled over two files as Parquet's bytes, and as base64 in CSV with other names."""
     rows = recorded("kafka-driver", "session-10s-sum", "output.jsonl.gz")
@@ -201,6 +203,7 @@ def test_compaction_and_tombstones_over_partitions(spark: SparkSession, tmp_path
     assert written["a"] == "partition 0, offset 7"
 
 
+@spark_only
 def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None:
     window = long(20, 10)
     value = {"events": 3, "total`s": "1.50", "pages": ["a", "b'"]}
@@ -307,6 +310,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
     assert final(found) == wanted
 
 
+@spark_only
 def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
     """Keys that are longs, and an only aggregate as double, text or a bare JSON value."""
     number = {"user": T.IntegerType()}
@@ -364,6 +368,7 @@ def test_nothing_written(spark: SparkSession, tmp_path: Path) -> None:
         stream(spark, tmp_path / "none", "kafka-streams", SESSION)
 
 
+@spark_only
 def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     output = RECORDED / "kafka-driver" / "tumbling-10s" / "output.jsonl.gz"
     changelog = output.with_name("changelog.jsonl.gz")

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import ReplayError
 from backfill.reconciliation import reconcile as run
 from tests.connect import Programs
+from tests.on_sail import spark_only
 from tests.reconcile import in_parts
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -54,6 +55,7 @@ def test_parts_are_explained_as_the_whole(
     }, whole.differences
 
 
+@spark_only
 @pytest.mark.slow
 def test_the_same_over_connect(spark: SparkSession, over_connect: Programs, tmp_path: Path) -> None:
     job = in_parts.job_of(tmp_path / "classic")

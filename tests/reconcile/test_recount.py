@@ -16,6 +16,7 @@ from backfill import Job
 from backfill.reconciliation import reconcile as run
 from backfill.reconciliation import recount
 from backfill.reconciliation.result import Reconciled
+from tests.on_sail import spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -81,6 +82,7 @@ def changed(rows: DataFrame, user: str, **values: Any) -> DataFrame:
     return rows.withColumns(own)
 
 
+@spark_only
 @pytest.mark.slow
 def test_causes_hold_for_aggregates_of_every_kind(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from backfill.errors import SourceError
 from backfill.reconciliation.sink import not_committed
 from backfill.windows import TumblingWindow
 from tests.files import write_rows
+from tests.on_sail import ROWS
 from tests.reconcile.streams import final, stream
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -49,11 +50,11 @@ def test_logs_and_compact_logs(tmp_path: Path) -> None:
 
 
 def test_only_committed_rows_are_decoded(spark: SparkSession, tmp_path: Path) -> None:
-    for part, n in (("part-0.json", 1), ("part-1.json", 2), ("part-2.json", 3)):
+    for part, n in ((f"part-0.{ROWS}", 1), (f"part-1.{ROWS}", 2), (f"part-2.{ROWS}", 3)):
         row = {"user": "a", "window_start": n * 60_000, "window_end": n * 60_000 + 60_000}
         write_rows(tmp_path / part, [{**row, "events": n}])
-    logged(tmp_path, "0", ("add", "part-0.json"))
-    logged(tmp_path, "1", ("add", "part-2.json"))
+    logged(tmp_path, "0", ("add", f"part-0.{ROWS}"))
+    logged(tmp_path, "1", ("add", f"part-2.{ROWS}"))
     minute = TumblingWindow(size="60s")
     kinds = {"user": T.StringType()}, {"events": T.LongType()}
     decoded = stream(

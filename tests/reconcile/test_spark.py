@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from backfill import reconcile
 from backfill.cli import main
 from backfill.job import Job
+from tests.on_sail import spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -41,6 +42,7 @@ BATCHES = [
 ]
 
 
+@spark_only
 # Where the query is drained, Spark runs a batch without files, which only its own log counts.
 @pytest.mark.slow
 @pytest.mark.parametrize("drained_after", [[], [2, 3, 4]])
@@ -106,6 +108,7 @@ def test_every_difference_of_a_real_query_is_explained(
     assert "<svg" in (tmp_path / "p.html").read_text()
 
 
+@spark_only
 @pytest.mark.slow
 def test_every_difference_of_the_samples_own_job_is_proved(
     spark: SparkSession, samples: Path

@@ -6,8 +6,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.reconciliation.stream_files import Once
+from backfill.runtimes.differences import Runtime
 
 _MANTISSA = (1 << 52) - 1
+_NEXT = "[89AB][0-9A-F]"
+#: The hexadecimal digits of valid UTF-8 (Unicode, table 3-7).
+_UTF8 = f"""^(?:[0-7][0-9A-F]|C[2-9A-F]{_NEXT}|D[0-9A-F]{_NEXT}
+|E0[AB][0-9A-F]{_NEXT}|E[1-9ABCEF](?:{_NEXT}){{2}}|ED[89][0-9A-F]{_NEXT}
+|F0[9AB][0-9A-F](?:{_NEXT}){{2}}|F[1-3](?:{_NEXT}){{3}}|F48[0-9A-F](?:{_NEXT}){{2}})*$""".replace(
+    "\n", ""
+)
 
 
 def from_hex(text: Column) -> Column:
@@ -22,16 +30,34 @@ def from_base64(text: Column) -> Column:
     return F.when(valid, F.try_to_binary(text, F.lit("base64")))
 
 
-def long_at(data: Column, place: int, length: int = 8) -> Column:
+def long_at(data: Column, place: int, runtime: Runtime, length: int = 8) -> Column:
     """A number of 8 bytes (or fewer, then without a sign), `place` bytes before the end."""
-    digits = F.hex(F.substring(data, -place, length))
-    # To base -10: signed.
-    return F.conv(digits, 16, -10).try_cast("bigint")
+    if runtime.cuts_bytes:
+        digits = F.hex(F.substring(data, -place, length))
+        # To base -10: signed.
+        return F.conv(digits, 16, -10).try_cast("bigint")
+    # By halves, for all 8 bytes are more than a number without a sign holds.
+    high, low = (
+        F.conv(F.substring(F.hex(data), -2 * at, 2 * size), 16, 10).try_cast("bigint")
+        for at, size in ((place, length // 2), (place - length // 2, length // 2))
+    )
+    return F.shiftleft(high, 4 * length).bitwiseOR(low)
 
 
-def utf8(data: Column) -> Column:
+def all_but(data: Column, tail: int, runtime: Runtime) -> Column:
+    """The bytes before the last ones."""
+    length = F.length(data) - tail
+    if runtime.cuts_bytes:
+        return F.substring(data, F.lit(1), length)
+    return F.unhex(F.substring(F.hex(data), F.lit(1), F.greatest(2 * length, F.lit(0))))
+
+
+def utf8(data: Column, runtime: Runtime) -> Column:
     """Text; NULL where the bytes are not valid UTF-8."""
-    return F.try_validate_utf8(data.cast("string"))
+    if runtime.cuts_bytes:
+        return F.try_validate_utf8(data.cast("string"))
+    digits = F.hex(data)
+    return F.unhex(F.when(digits.rlike(_UTF8), digits)).cast("string")
 
 
 def double(bits: Column, once: Once) -> Column:

@@ -7,9 +7,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
-from backfill.events.model import SOURCE
 from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
-from backfill.reconciliation.decoders.values import Read, converted, failing
+from backfill.reconciliation.decoders.values import Read, converted, failing, text_needs_spark
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Steps, Value, Written
@@ -36,10 +35,11 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
         for name, type_ in wanted.aggregates.items()
     }
     start, end = window_bounds(values, wanted, once)
-    order = {
-        name: _sorting(values[name], name, zone, once)
-        for name in ordering(written, options, wanted)
-    }
+    sorting = ordering(written, options, wanted)
+    order = {name: _sorting(values[name], name, zone, once) for name in sorting}
+    types = dict(zip(wanted.key.names, wanted.key.types, strict=True)) | dict(wanted.aggregates)
+    for name, type_ in (types | dict.fromkeys(sorting, T.LongType())).items():
+        text_needs_spark(written.frame, values[name], type_, name)
     retracts = options.form.retracts and "op" in values
     op = find(values, "op").column if retracts else F.lit("+I")
     # Nothing says which of the rows of a time is taken back.
@@ -58,7 +58,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
         end=end.value,
         values={name: each.value for name, each in results.items()},
         gone=gone,
-        order=F.struct(*(each.value.alias(name) for name, each in order.items()), *_place()),
+        order=F.struct(*(each.value.alias(name) for name, each in order.items()), *written.place),
         evidence=lambda row: F.concat_ws(
             ", ",
             row.getField("_file"),
@@ -99,15 +99,6 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
             way_out="Name the column that holds the order, with columns: theirs=order",
         )
     return found
-
-
-def _place() -> list[Column]:
-    """Sorts rows by file, and by row in a file, where nothing else puts them in order."""
-    return [
-        F.col(SOURCE).alias("_file"),
-        F.input_file_block_start().alias("_block"),
-        F.monotonically_increasing_id().alias("_row"),
-    ]
 
 
 def _sorting(given: Value, name: str, zone: str, once: Once) -> Read:

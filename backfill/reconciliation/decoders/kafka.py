@@ -21,7 +21,14 @@ from pyspark.sql import types as T
 
 from backfill.errors import ColumnError, JobFileError
 from backfill.reconciliation.decoders.base import Decoding, Wanted, end_of, find, window_bounds
-from backfill.reconciliation.decoders.binary import double, from_base64, from_hex, long_at, utf8
+from backfill.reconciliation.decoders.binary import (
+    all_but,
+    double,
+    from_base64,
+    from_hex,
+    long_at,
+    utf8,
+)
 from backfill.reconciliation.decoders.values import (
     Read,
     converted,
@@ -29,9 +36,11 @@ from backfill.reconciliation.decoders.values import (
     json_fields,
     json_scalar,
     milliseconds,
+    text_needs_spark,
 )
 from backfill.reconciliation.options import StreamOptions
-from backfill.reconciliation.stream_files import Once, Steps, Value, Written, fields_of
+from backfill.reconciliation.stream_files import Steps, Value, Written, fields_of
+from backfill.runtimes.differences import needs_spark
 from backfill.windows import SessionWindow
 
 # Partition and offset are compared as one number, which Spark aggregates without sorting.
@@ -49,10 +58,9 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
         WindowError: the length of the windows is not stored, and the job's have several.
     """
     values, steps = written.values, Steps(written.frame)
-    once = steps.once
     key, value = find(values, "key"), find(values, "value")
     places = [
-        converted(find(values, name), T.LongType(), name, wanted.zone, once)
+        converted(find(values, name), T.LongType(), name, wanted.zone, steps.once)
         for name in options.form.order
     ]
     partition, offset = (each.value for each in places)
@@ -62,16 +70,16 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
     )
     if options.key_format == "struct":
         inner = {**values, **fields_of(key), **_only(wanted.key.names, key)}
-        start, end = window_bounds(_with_window(inner), wanted, once)
-        keys, problems = _decoded(inner, wanted.key.names, wanted.key.types, wanted.zone, once)
+        start, end = window_bounds(_with_window(inner), wanted, steps.once)
+        keys, problems = _decoded(inner, wanted.key.names, wanted.key.types, wanted.zone, steps)
     else:
-        data = once(_bytes(key, "key", options))
-        start, end, inner_key, problem = _windowed(data, options, wanted, once)
-        fields, problems = _inner_key(inner_key, options, wanted, once)
-        keys, more = _decoded(fields, wanted.key.names, wanted.key.types, wanted.zone, once)
+        data = steps.once(_bytes(key, "key", options))
+        start, end, inner_key, problem = _windowed(data, options, wanted, steps)
+        fields, problems = _inner_key(inner_key, options, wanted, steps)
+        keys, more = _decoded(fields, wanted.key.names, wanted.key.types, wanted.zone, steps)
         problems = [problem, *problems, *more]
     gone = value.column.isNull()
-    results, wrong = _values(value, options, wanted, once)
+    results, wrong = _values(value, options, wanted, steps)
     return Decoding(
         frame=steps.frame,
         key=keys,
@@ -100,41 +108,43 @@ def _evidence(order: Column) -> Column:
 
 
 def _windowed(
-    data: Column, options: StreamOptions, wanted: Wanted, once: Once
+    data: Column, options: StreamOptions, wanted: Wanted, steps: Steps
 ) -> tuple[Read, Read, Column, Column]:
     """Start, end, the bytes of the key alone, and what is wrong with the whole."""
     session, none = isinstance(wanted.window, SessionWindow), F.lit(None).cast("string")
     changelog = options.topic == "changelog" and not session
     tail = 16 if session else 12 if changelog else 8
     size = wanted.size_us
-    start = milliseconds(long_at(data, 12 if changelog else 8), once)
+    start = milliseconds(long_at(data, 12 if changelog else 8, steps.runtime), steps.once)
     if session:
-        end = milliseconds(long_at(data, 16), once)
+        end = milliseconds(long_at(data, 16, steps.runtime), steps.once)
     else:
         assert size is not None, "Kafka's windows of time have one length"
-        end = once(end_of(start, size))
+        end = steps.once(end_of(start, size))
     hint = "" if session else f"; is it of the {options.topic} (topic)?"
     problem = F.coalesce(
         failing(data.isNull(), f"the key is not bytes in {options.bytes} (bytes)"),
         failing(F.length(data) < tail, f"the key is shorter than a window's {tail} bytes{hint}"),
-        failing(long_at(data, 4, 4) != 0, f"the key ends in no sequence number 0{hint}")
+        failing(
+            long_at(data, 4, steps.runtime, 4) != 0, f"the key ends in no sequence number 0{hint}"
+        )
         if changelog
         else none,
         failing(start.isNull() | end.isNull(), f"the window is not in the years 1 to 9999{hint}"),
     )
-    inner = once(F.substring(data, F.lit(1), F.length(data) - tail))
+    inner = steps.once(all_but(data, tail, steps.runtime))
     return Read(start, none), Read(end, none), inner, problem
 
 
 def _inner_key(
-    inner: Column, options: StreamOptions, wanted: Wanted, once: Once
+    inner: Column, options: StreamOptions, wanted: Wanted, steps: Steps
 ) -> tuple[dict[str, Value], list[Column]]:
     """The key's columns as they stand in the bytes, and what is wrong with these."""
     names, kind = wanted.key.names, options.key_format
     if not names:
         return {}, []
     if kind == "json":
-        fields, problem = _json(once(utf8(inner)), names, "key", once)
+        fields, problem = _json(steps.once(utf8(inner, steps.runtime)), names, "key", steps)
         return fields, [problem]
     if len(names) > 1:
         raise JobFileError(
@@ -144,16 +154,16 @@ def _inner_key(
             way_out="Allowed: json (an object with these fields), struct",
         )
     if kind == "long":
-        number = F.when(F.length(inner) == 8, long_at(inner, 8))
-        given = Value(once(number), T.LongType())
+        number = F.when(F.length(inner) == 8, long_at(inner, 8, steps.runtime))
+        given = Value(steps.once(number), T.LongType())
     else:
-        given = Value(once(utf8(inner)), T.StringType())
+        given = Value(steps.once(utf8(inner, steps.runtime)), T.StringType())
     what = "is not 8 bytes" if kind == "long" else "is not UTF-8"
     return {names[0]: given}, [failing(given.column.isNull(), f"the key {what} (key_format)")]
 
 
 def _values(
-    value: Value, options: StreamOptions, wanted: Wanted, once: Once
+    value: Value, options: StreamOptions, wanted: Wanted, steps: Steps
 ) -> tuple[dict[str, Column], list[Column]]:
     """The aggregates, and what is wrong with them where there is a value."""
     names, kind = list(wanted.aggregates), options.value_format
@@ -162,7 +172,9 @@ def _values(
     if isinstance(value.type, T.StructType):
         fields = fields_of(value)
     elif kind == "json":
-        fields, problem = _json(once(_json_text(value, options)), names, "value", once)
+        fields, problem = _json(
+            steps.once(_json_text(value, options, steps)), names, "value", steps
+        )
         problems.append(problem)
     elif len(names) != 1:
         raise JobFileError(
@@ -175,53 +187,54 @@ def _values(
     elif kind == "struct":
         fields = {names[0]: value}
     else:
-        fields = {names[0]: _single(value, options, once)}
+        fields = {names[0]: _single(value, options, steps)}
         what = "not UTF-8" if kind == "string" else f"not a {kind} of 8 bytes"
         reason = f"the value is {what} (value_format, bytes)"
         problems.append(failing(fields[names[0]].column.isNull(), reason))
-    found, more = _decoded(fields, names, types, wanted.zone, once)
+    found, more = _decoded(fields, names, types, wanted.zone, steps)
     return dict(zip(names, found, strict=True)), [*problems, *more]
 
 
-def _single(value: Value, options: StreamOptions, once: Once) -> Value:
+def _single(value: Value, options: StreamOptions, steps: Steps) -> Value:
     kind = options.value_format
     if kind == "string":
-        return Value(once(_text(value, options)), T.StringType())
-    data = once(_bytes(value, "value", options))
-    bits = once(F.when(F.length(data) == 8, long_at(data, 8)))
+        return Value(steps.once(_text(value, options, steps)), T.StringType())
+    data = steps.once(_bytes(value, "value", options))
+    bits = steps.once(F.when(F.length(data) == 8, long_at(data, 8, steps.runtime)))
     if kind == "long":
         return Value(bits, T.LongType())
-    return Value(once(double(bits, once)), T.DoubleType())
+    return Value(steps.once(double(bits, steps.once)), T.DoubleType())
 
 
 def _json(
-    text: Column, names: Sequence[str], what: str, once: Once
+    text: Column, names: Sequence[str], what: str, steps: Steps
 ) -> tuple[dict[str, Value], Column]:
     """The fields of an object; of one field also without the object around it."""
-    fields = json_fields(text, names, once)
+    needs_spark(steps.frame, "JSON is decoded", field=f"stream.{what}_format")
+    fields = json_fields(text, names, steps.once)
     found = [each.column.isNotNull() for each in fields.values()]
     none = ~reduce(Column.__or__, found, F.lit(False))
     if len(names) == 1:
         alone = F.when(~F.ltrim(text).startswith("{"), json_scalar(text))
-        value = once(F.coalesce(fields[names[0]].column, alone))
+        value = steps.once(F.coalesce(fields[names[0]].column, alone))
         fields, none = {names[0]: Value(value, T.StringType())}, value.isNull()
     known = ", ".join(names)
     reason = f"the {what} is not JSON with a field of {known} ({what}_format, bytes)"
     return fields, failing(none, reason)
 
 
-def _json_text(value: Value, options: StreamOptions) -> Column:
+def _json_text(value: Value, options: StreamOptions, steps: Steps) -> Column:
     """JSON as it is in a text file (no bytes look like that), or in bytes."""
     if isinstance(value.type, T.StringType) and options.bytes != "raw":
         plain = F.when(F.ltrim(value.column).rlike(r'^[{\["]'), value.column)
-        return F.coalesce(plain, _text(value, options))
-    return _text(value, options)
+        return F.coalesce(plain, _text(value, options, steps))
+    return _text(value, options, steps)
 
 
-def _text(value: Value, options: StreamOptions) -> Column:
+def _text(value: Value, options: StreamOptions, steps: Steps) -> Column:
     if isinstance(value.type, T.StringType) and options.bytes == "raw":
         return value.column
-    return utf8(_bytes(value, "value", options))
+    return utf8(_bytes(value, "value", options), steps.runtime)
 
 
 def _bytes(given: Value, name: str, options: StreamOptions) -> Column:
@@ -249,10 +262,12 @@ def _decoded(
     names: Sequence[str],
     types: Sequence[T.DataType],
     zone: str,
-    once: Once,
+    steps: Steps,
 ) -> tuple[list[Column], list[Column]]:
+    for name, type_ in zip(names, types, strict=True):
+        text_needs_spark(steps.frame, find(fields, name), type_, name)
     reads = [
-        converted(find(fields, name), type_, name, zone, once)
+        converted(find(fields, name), type_, name, zone, steps.once)
         for name, type_ in zip(names, types, strict=True)
     ]
     return [each.value for each in reads], [each.problem for each in reads]

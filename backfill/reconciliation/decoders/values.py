@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -15,6 +15,7 @@ from backfill.events.numbers import integer_micros
 from backfill.events.times import MAX_US, MIN_US, iso
 from backfill.events.times import instant as instant_of
 from backfill.reconciliation.stream_files import Once, Value
+from backfill.runtimes.differences import needs_spark
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -62,6 +63,19 @@ def converted(given: Value, wanted: T.DataType, name: str, zone: str, once: Once
     value = once(_cast(given, wanted, name, zone))
     reason = f"{name} is not of type {wanted.simpleString()}"
     return Read(value, failing(given.column.isNotNull() & value.isNull(), reason))
+
+
+def text_needs_spark(frame: DataFrame, given: Value, wanted: T.DataType, name: str) -> None:
+    """Refuses text in place of a value of another type: other runtimes may read it differently.
+
+    Times are read by our own rules, so they may be text.
+
+    Raises:
+        SetupError: it is text or bytes, and the runtime has not all that Spark has.
+    """
+    text = isinstance(given.type, T.StringType | T.BinaryType)
+    if text and not isinstance(wanted, T.TimestampType) and type(given.type) is not type(wanted):
+        needs_spark(frame, f"text is read as {wanted.simpleString()}", field=name)
 
 
 def json_fields(text: Column, names: Iterable[str], once: Once) -> dict[str, Value]:
