@@ -14,20 +14,23 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StructType
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, ROWS, START, column, quoted
 from backfill.reconciliation.decoders.base import GONE, ORDER
+from backfill.runtimes.differences import runtime_of
 
 TOMBSTONES = "_tombstones"
 USED = "_used"
-_BATCH, _LAST, _PICKED = "_batch", "_last_batch", "_picked"
+_BATCH, _LAST, _PICKED, _RANK = "_batch", "_last_batch", "_picked", "_rank"
 _MERGERS = {"sum": F.sum, "min": F.min, "max": F.max}
 
 
 def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
     """The state of each window that its last row leaves."""
+    if not runtime_of(rows.sparkSession).is_spark:
+        return _last_by_sorting(rows, keys, names)
     fields = [*names, GONE, ORDER]
     if isinstance(rows.schema[ORDER].dataType, LongType):
         # One by one: Spark then aggregates by hash, if the values are of fixed width too.
@@ -41,6 +44,24 @@ def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> 
     )
     used = (~picked[GONE]).cast("bigint").alias(USED)
     return states.select(*keys, START, END, *picked.values(), ROWS, TOMBSTONES, used)
+
+
+def _last_by_sorting(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """The same; Sail 0.7.2 needs more than a kilobyte for each group whose last row it looks for."""
+    of_window = Over.partitionBy(*keys, START, END)
+    type = rows.schema[ORDER].dataType
+    fields = [f"{ORDER}.{each}" for each in type.names] if isinstance(type, StructType) else [ORDER]
+    latest_first = of_window.orderBy(*(F.col(each).desc() for each in fields))
+    counted = rows.withColumns(
+        {
+            _RANK: F.row_number().over(latest_first),
+            ROWS: F.count(F.lit(1)).over(of_window),
+            TOMBSTONES: F.count_if(GONE).over(of_window),
+        }
+    )
+    used = (~F.col(GONE)).cast("bigint").alias(USED)
+    kept = [*keys, START, END, *map(quoted, names), GONE, ORDER, ROWS, TOMBSTONES]
+    return counted.where(F.col(_RANK) == 1).select(*kept, used)
 
 
 def every(rows: DataFrame) -> DataFrame:
