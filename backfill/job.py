@@ -326,6 +326,7 @@ class Job(PublishedTables):
             TableError: nothing is published, the table is stale, or the job has rules for bots.
             SourceError, ColumnError: the stream's output can't be read.
             ReplayError: the engine does not have the setting.
+            SetupError: the runtime does not read the stream's output as Spark does.
 
         Example:
             >>> job = Job.load(job_file)

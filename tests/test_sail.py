@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ from backfill import (
 )
 from backfill.engines import engine
 from backfill.errors import JobFileError, SetupError
-from backfill.reconciliation.decoded import StreamOptions, decode
+from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
 from backfill.rows.compute import Key
 from backfill.runtimes import sail
 from backfill.runtimes.differences import (
@@ -215,7 +216,7 @@ def test_rows_of_a_file_are_in_its_order(spark: SparkSession, tmp_path: Path) ->
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=700)
     decoded = decode(
         spark,
-        StreamOptions(path=str(tmp_path), format="table"),
+        StreamOptions(path=f"{tmp_path}/", format="table"),
         TumblingWindow(size="60s"),
         key=Key(("user",), (T.StringType(),)),
         aggregates={"n": T.LongType()},
@@ -412,6 +413,64 @@ def test_jobs_that_are_refused(
         Job(JobSpec.load(samples / "job.yaml")).run(spark)
 
 
+#: Columns of a stream's rows, the type of `x` in the job, how it is merged, and what is said.
+READ_OTHERWISE: list[tuple[dict[str, Any], T.DataType, str | None, str]] = [
+    ({"x": ["5"]}, T.LongType(), None, "x: string is read as bigint"),
+    ({"x": [1.5]}, T.StringType(), None, "x: double is read as string"),
+    ({"x": [["5"]]}, T.ArrayType(T.LongType()), None, "x: array<string> is read as array<bigint>"),
+    ({"x": [5], "order": [0.5]}, T.LongType(), None, "order: floating-point numbers put rows in"),
+    ({"x": [1.5]}, T.DoubleType(), "max", "x: deltas of double are combined by max"),
+    ({"x": [5], "is_retraction": ["on"]}, T.LongType(), "", "is_retraction: string is read as b"),
+    ({"x": [5], "_number_in_file": [0]}, T.LongType(), None, "_number_in_file: a column of this"),
+]
+
+
+def decoded_of(
+    spark: SparkSession, path: Path, columns: dict[str, Any], type: T.DataType, how: str | None
+) -> Decoded:
+    """Rows of Beam, or where `how` is None of a table."""
+    window = {"user": ["a"], "window_start": [0], "window_end": [60_000], "pane_index": [0]}
+    rows = {**{name: each * len(columns["x"]) for name, each in window.items()}, **columns}
+    pq.write_table(pa.table(rows), path)
+    panes = {None: {}, "": {"panes": "retracting"}}.get(how, {"panes": "discarding"})
+    return decode(
+        spark,
+        StreamOptions(path=str(path), format="table" if how is None else "beam", **panes),
+        TumblingWindow(size="60s"),
+        key=Key(("user",), (T.StringType(),)),
+        aggregates={"x": type},
+        engine=engine("plain"),
+        zone="UTC",
+        merged_by={"x": how or None},
+    )
+
+
+@on_sail
+@pytest.mark.parametrize(("columns", "type", "how", "message"), READ_OTHERWISE)
+def test_what_would_be_read_otherwise_is_refused(
+    spark: SparkSession,
+    tmp_path: Path,
+    columns: dict[str, Any],
+    type: T.DataType,
+    how: str | None,
+    message: str,
+) -> None:
+    with pytest.raises(SetupError, match=f"{re.escape(message)}.* on Spark only"):
+        decoded_of(spark, tmp_path / "a.parquet", columns, type, how)
+
+
+@on_sail
+def test_deltas_that_overflow_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    for last, total in ((-1, 2**63 - 2), (1, None)):
+        columns = {"x": [2**63 - 1, last]}
+        found = decoded_of(spark, tmp_path / "a.parquet", columns, T.LongType(), "sum").frame
+        if total is None:
+            with pytest.raises(PySparkException):
+                found.collect()
+        else:
+            assert [row.x for row in found.collect()] == [total]
+
+
 @on_sail
 def test_verbs_that_are_refused(spark: SparkSession, samples: Path) -> None:
     job = Job.load(samples / "job.yaml")
@@ -421,9 +480,12 @@ def test_verbs_that_are_refused(spark: SparkSession, samples: Path) -> None:
     (samples / "rows.json").write_text("{}")
     records = {"key": [b"u" + bytes(8)], "value": [b"{}"], "partition": [0], "offset": [0]}
     pq.write_table(pa.table(records), samples / "records.parquet")
+    (samples / "a[b]").mkdir()
+    pq.write_table(pa.table(rows), samples / "a[b]" / "rows.parquet")
     for name, given, message in (
+        ("a[b]", {"format": "table"}, "paths with special characters are read"),
         ("rows.json", {"format": "table"}, "output in json files is read"),
-        ("rows.parquet", {"format": "table"}, "text is read as bigint"),
+        ("rows.parquet", {"format": "table"}, "string is read as bigint"),
         (
             "records.parquet",
             {"format": "kafka-streams", "value_format": "json"},

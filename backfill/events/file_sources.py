@@ -148,7 +148,9 @@ def _by_file(
         files = [(file.path, inside.get(file.path, {})) for file in listing.files]
         found = with_folder_values(files, schema, scan, SOURCE)
         kept = found if where is None else found.where(where)
-        return kept.withColumn(CORRUPT, no_line()).select(*found.columns[:-1], CORRUPT, SOURCE)
+        return kept.withColumn(CORRUPT, no_line()).select(
+            *map(column, found.columns[:-1]), CORRUPT, SOURCE
+        )
 
     return _of_files(source.format, listings, schema.toDDL(), rows)
 

@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 from backfill.columns import END, START, column
 from backfill.reconciliation.arrow_rows import SIDE
 from backfill.reconciliation.syndromes import POWERS, weights
+from backfill.runtimes.differences import needs_spark
 
 #: A key's rows are of one bucket of 2^15: few enough for Spark's fast map and the processor's
 #: cache, and so many that seldom two keys that differ share one.
@@ -100,7 +101,15 @@ class Sides:
     values: Mapping[str, T.DataType]
 
     def totals(self) -> Totals:
-        """Looks at all windows, once."""
+        """Looks at all windows, once.
+
+        Raises:
+            SetupError: the runtime does not tell such values apart.
+        """
+        for name, type in self.values.items():
+            if not _told_apart(type):
+                what = f"tables with values of type {type.simpleString()} are compared"
+                needs_spark(self.batch, what, field=name)
         rows = self._marked().withColumn(_BUCKET, _leading(_BUCKET_BITS))
         found = self._summed(rows, _BUCKET, POWERS)
         rows = found.select("*", _differs().alias(_DIFFERS)).toArrow()
@@ -231,6 +240,13 @@ def _hashed(parts: Sequence[Column]) -> Sequence[Column]:
 def _differs() -> Column:
     alike = (F.col(_MORE) == 0) & (F.col(_XOR) == 0) & (F.col(_SUMS[0]) == 0)
     return ~alike
+
+
+def _told_apart(type: T.DataType) -> bool:
+    """Whether values of a type are told apart as JSON also where decimals lose digits there."""
+    if isinstance(type, T.ArrayType):
+        return isinstance(type.elementType, T.StringType | T.IntegralType | T.BooleanType)
+    return not isinstance(type, T.MapType | T.StructType | T.VariantType)
 
 
 def _flat(value: Column, type: T.DataType) -> Column:

@@ -25,6 +25,7 @@ from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import read_written
 from backfill.replay.interface import choose
 from backfill.rows.compute import Key
+from backfill.runtimes.differences import needs_spark
 from backfill.windows import EventWindow, SessionWindow, Window
 
 __all__ = ["FORMS", "Counts", "Decoded", "StreamOptions", "decode"]
@@ -125,11 +126,12 @@ def decode(
         JobFileError: the key or the aggregates can't be in this form.
         AggregateError: rows are deltas, and an aggregate can't be merged.
         WindowError: the engine has no such windows, or does not write them in this form.
+        SetupError: the runtime does not read this as Spark does.
     """
     wanted = Wanted(window, key, aggregates, options.engine(engine), zone)
     _check_window(options, wanted)
-    mergers = _mergers(aggregates, merged_by) if options.deltas else {}
-    written = read_written(spark, options, zone)
+    mergers = _mergers(spark, aggregates, merged_by) if options.deltas else {}
+    written = read_written(spark, options, zone, in_order=not options.form.keyed_bytes)
     if options.form.keyed_bytes:
         decoding, by = decode_records(written, options, wanted), list(options.form.order)
     else:
@@ -205,9 +207,14 @@ def _check_window(options: StreamOptions, wanted: Wanted) -> None:
 
 
 def _mergers(
-    aggregates: Mapping[str, T.DataType], merged_by: Mapping[str, str | None]
+    spark: SparkSession, aggregates: Mapping[str, T.DataType], merged_by: Mapping[str, str | None]
 ) -> dict[str, str]:
     found = {name: how for name in aggregates if (how := merged_by.get(name)) is not None}
+    for name, how in found.items():
+        floating = isinstance(aggregates[name], T.FloatType | T.DoubleType)
+        if isinstance(aggregates[name], T.DecimalType) or (floating and how != "sum"):
+            kind = aggregates[name].simpleString()
+            needs_spark(spark, f"deltas of {kind} are combined by {how}", field=name)
     for name in aggregates:
         if name not in found:
             raise AggregateError(

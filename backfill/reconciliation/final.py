@@ -47,7 +47,7 @@ def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> 
 
 
 def _last_by_sorting(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """The same; Sail 0.7.2 needs more than a kilobyte for each group whose last row it looks for."""
+    """The same; Sail 0.7.2 needs more than a kilobyte for each group whose last row is wanted."""
     of_window = Over.partitionBy(*keys, START, END)
     type = rows.schema[ORDER].dataType
     fields = [f"{ORDER}.{each}" for each in type.names] if isinstance(type, StructType) else [ORDER]
@@ -98,13 +98,22 @@ def merged(
         merged_by: for each of them sum, min or max.
     """
     return rows.groupBy(*keys, START, END).agg(
-        *(_MERGERS[merged_by[name]](column(name)).alias(name) for name in names),
+        *(_merger(rows, name, merged_by[name]).alias(name) for name in names),
         F.max(ORDER).alias(ORDER),
         F.lit(False).alias(GONE),
         F.count(F.lit(1)).alias(ROWS),
         F.lit(0).cast("bigint").alias(TOMBSTONES),
         F.count(F.lit(1)).alias(USED),
     )
+
+
+def _merger(rows: DataFrame, name: str, how: str) -> Column:
+    value = column(name)
+    long = isinstance(rows.schema[name].dataType, LongType)
+    if how == "sum" and long and not runtime_of(rows.sparkSession).reports_overflow:
+        # The cast says where the total overflows.
+        return F.sum(value.cast("decimal(28,0)")).cast("bigint")
+    return _MERGERS[how](value)
 
 
 def without_merged(states: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -138,7 +147,7 @@ def into_merged(
         ROWS,
     )
     return moved.groupBy(*keys, START, END).agg(
-        *(_MERGERS[merged_by[name]](column(name)).alias(name) for name in names),
+        *(_merger(moved, name, merged_by[name]).alias(name) for name in names),
         F.max(ORDER).alias(ORDER),
         F.lit(False).alias(GONE),
         F.sum(ROWS).alias(ROWS),

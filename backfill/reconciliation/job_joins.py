@@ -20,7 +20,7 @@ from backfill.operators.rule_inputs import predicate
 from backfill.planning.context import Context
 from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
-from backfill.reconciliation.decoders.values import converted, text_needs_spark
+from backfill.reconciliation.decoders.values import conversion_needs_spark, converted
 from backfill.reconciliation.join_comparison import (
     FIRST,
     LEFT_EVENT,
@@ -340,7 +340,7 @@ class _JoinOfJob:
     def _stream(self, table: DataFrame) -> tuple[DataFrame, int]:
         """The stream's rows in the table's types, and how many could not be read as such."""
         context, options = self.context, self.given.options
-        written = read_written(context.spark, options, context.spec.timezone)
+        written = read_written(context.spark, options, context.spec.timezone, in_order=False)
         values, steps = written.values, Steps(written.frame)
         names = [name for name in self._columns if name in values]
         missing = [name for name in context.spec.key if name not in names]
@@ -362,7 +362,7 @@ class _JoinOfJob:
         )
         types = {field.name: field.dataType for field in table.schema.fields}
         for name in names:
-            text_needs_spark(written.frame, values[name], types[name], name)
+            conversion_needs_spark(written.frame, values[name], types[name], name)
         read = {
             name: converted(values[name], types[name], name, context.spec.timezone, steps.once)
             for name in names

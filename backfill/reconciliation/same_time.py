@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import END, START, quoted
+from backfill.columns import END, START, column, quoted
 from backfill.kinds import of_each_event
 from backfill.reconciliation.rows import Row
+from backfill.runtimes.differences import runtime_of
 from backfill.windows import AnyWindow, CountWindow
 
 
@@ -36,8 +37,11 @@ def numbered(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Data
         keys: the key columns.
         names: the values.
     """
-    values = F.to_json(F.struct(*map(quoted, names)))
-    alike = Over.partitionBy(*keys, START).orderBy(values)
+    values = [F.to_json(F.struct(*map(quoted, names)))]
+    if not runtime_of(rows.sparkSession).is_spark:
+        # Of a decimal, Sail 0.7.2 writes some 17 digits as JSON.
+        values = [column(name) for name in names]
+    alike = Over.partitionBy(*keys, START).orderBy(*values)
     return rows.withColumn(END, F.col(START) + F.row_number().over(alike))
 
 

@@ -26,7 +26,8 @@ from backfill.runtimes.row_numbers import numbered_copies
 _ONCE = "_once"
 #: The number of a row in its file, where the runtime does not know it.
 _NUMBER = "_number_in_file"
-_OURS = (CORRUPT, SOURCE, _NUMBER)
+#: What Sail's reader takes for a pattern, or fails at.
+_SPECIAL = frozenset("[]{}*?%\\")
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
@@ -48,10 +49,12 @@ class Written:
         frame: their columns under our names, then `_corrupt` and `_source` as in Source; in order
             of file, and of row in a file.
         kind: parquet, csv, json or delta.
+        numbered: the frame has the number of each row in its file, as the last column.
     """
 
     frame: DataFrame
     kind: str
+    numbered: bool = False
 
     @property
     def values(self) -> dict[str, Value]:
@@ -59,7 +62,7 @@ class Written:
         own = {
             each.name: Value(column(each.name), each.dataType)
             for each in self.frame.schema
-            if each.name not in _OURS
+            if each.name in self._own
         }
         window = own.get("window")
         bounds = fields_of(window, prefix="window_") if window else {}
@@ -68,7 +71,7 @@ class Written:
     @property
     def raw(self) -> Column:
         """The row as text: the line that did not parse, or all columns as JSON."""
-        own = [column(n) for n in self.frame.columns if n not in _OURS]
+        own = [column(name) for name in self._own]
         whole = F.to_json(F.struct(*own), {"ignoreNullFields": "false", "timeZone": "UTC"})
         return F.coalesce(F.col(CORRUPT), whole)
 
@@ -76,10 +79,15 @@ class Written:
     def place(self) -> list[Column]:
         """What puts rows in order where nothing else does: the file, and where in it they are."""
         file = F.col(SOURCE).alias("_file")
-        if _NUMBER in self.frame.columns:
+        if self.numbered:
             return [file, F.col(_NUMBER).alias("_row")]
         block, row = F.input_file_block_start(), F.monotonically_increasing_id()
         return [file, block.alias("_block"), row.alias("_row")]
+
+    @property
+    def _own(self) -> list[str]:
+        ours = (CORRUPT, SOURCE, _NUMBER) if self.numbered else (CORRUPT, SOURCE)
+        return [name for name in self.frame.columns if name not in ours]
 
 
 class Steps:
@@ -116,8 +124,10 @@ def fields_of(value: Value, prefix: str = "") -> dict[str, Value]:
     }
 
 
-def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Written:
-    """The rows at the stream's path, in order of file and row.
+def read_written(
+    spark: SparkSession, options: StreamOptions, zone: str, *, in_order: bool
+) -> Written:
+    """The rows at the stream's path.
 
     Of the folder of a file sink of Spark's, those of the files that it has committed.
 
@@ -125,19 +135,20 @@ def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Writ
         spark: classic or Spark Connect.
         options: path and columns.
         zone: of times without one.
+        in_order: `Written.place` will be asked for.
 
     Raises:
         SourceError: nothing is there, or files that cannot be read or do not fit together.
         ColumnError: a column to be renamed is not there.
+        SetupError: the files are not such as the runtime reads.
     """
     try:
         with spark_errors():
             kind, source = _source(spark, options.path, zone)
             opened = open_source(spark, source)
             left = not_committed(options.path, [each.path for each in opened.snapshot.inputs])
-            frame = opened.frame
-            if not runtime_of(spark).names_files:
-                frame = _numbered(spark, source, opened)
+            numbered = in_order and not runtime_of(spark).names_files
+            frame = _numbered(spark, source, opened) if numbered else opened.frame
             rows = frame.where(~F.col(SOURCE).isin(left)) if left else frame
     except SourceError as error:
         # The same files as a source has; but of the stream, which has other settings.
@@ -146,20 +157,22 @@ def read_written(spark: SparkSession, options: StreamOptions, zone: str) -> Writ
         raise SourceError(
             f"{error.problem} (got {error.value!r})", field=field, way_out=way_out
         ) from error
-    own = [name for name in rows.columns if name not in _OURS]
-    ours = [name for name in _OURS if name in rows.columns]
-    return Written(rows.select(*_renamed(own, options), *ours), kind)
+    ours = [CORRUPT, SOURCE, _NUMBER] if numbered else [CORRUPT, SOURCE]
+    own = [name for name in rows.columns if name not in ours]
+    return Written(rows.select(*_renamed(own, options), *ours), kind, numbered)
 
 
 def _numbered(spark: SparkSession, source: SourceOptions, opened: Source) -> DataFrame:
     """The rows of files, with their numbers."""
+    if _NUMBER in opened.frame.columns:
+        needs_spark(spark, "a column of this name is read", field=_NUMBER)
     base = base_path(source.path)
-    files = [each.path for each in opened.snapshot.inputs]
-    copies = numbered_copies(files, base, _NUMBER)
-    schema = T.StructType([each for each in opened.frame.schema if each.name not in _OURS])
-    schema.add(_NUMBER, T.LongType())
+    copies = numbered_copies([each.path for each in opened.snapshot.inputs], base, _NUMBER)
+    own = [each for each in opened.frame.schema if each.name not in (CORRUPT, SOURCE)]
+    schema = T.StructType(own).add(_NUMBER, T.LongType())
     rows = open_source(spark, replace(source, path=copies, schema=schema.toDDL())).frame
-    return rows.withColumn(SOURCE, F.replace(SOURCE, F.lit(copies), F.lit(base)))
+    inside = F.substring(F.col(SOURCE), F.lit(len(join(copies, "")) + 1), F.length(SOURCE))
+    return rows.withColumn(SOURCE, F.concat(F.lit(join(base, "")), inside))
 
 
 def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
@@ -173,7 +186,7 @@ def _renamed(own: list[str], options: StreamOptions) -> list[Column]:
             )
     names = {name: options.columns.get(name, name) for name in own}
     for theirs, ours in names.items():
-        if list(names.values()).count(ours) > 1 or ours.startswith((_ONCE, _NUMBER)):
+        if list(names.values()).count(ours) > 1 or ours.startswith(_ONCE):
             raise ColumnError(
                 "the stream has two columns with this name, or the name is reserved",
                 field="stream.columns",
@@ -201,6 +214,8 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
     kind = next(iter(kinds))
     if kind != "parquet":
         needs_spark(spark, f"output in {kind} files is read", field="stream.path")
+    if any(_SPECIAL & set(name) for name in (path, *(each.path for each in files))):
+        needs_spark(spark, "paths with special characters are read", field="stream.path")
     # Text stays text until it is known what is wanted: a hexadecimal key can look like a number.
     if kind == "csv":
         header = spark.read.option("header", "true").csv(for_spark(files)).schema

@@ -45,7 +45,7 @@ class Runtime:
         reports_overflow: errors where a sum of decimals has more than 38 digits.
         orders_nan: NaN as the largest number also where extremes of groups are computed.
         orders_nulls: NULL before all else within the structs whose least is computed.
-        cuts_bytes: parts of bytes that are not text.
+        cuts_bytes: `substring` of bytes that are not UTF-8.
     """
 
     is_spark: bool = True

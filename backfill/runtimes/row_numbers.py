@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from backfill.errors import SourceError
 from backfill.runtimes.differences import temporary_folder
 
 
@@ -22,12 +23,22 @@ def numbered_copies(paths: Sequence[str], base: str, name: str) -> str:
     Returns:
         A folder, where each copy has the path that its file has below `base`. It is deleted when
         the process ends.
+
+    Raises:
+        SourceError: a file cannot be read or written.
     """
     made = temporary_folder()
     for path in paths:
         copy = os.path.join(made, os.path.relpath(path, base))
         os.makedirs(os.path.dirname(copy), exist_ok=True)
-        _copy(path, copy, pa.field(name, pa.int64()))
+        try:
+            _copy(path, copy, pa.field(name, pa.int64()))
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"cannot be copied with the numbers of its rows: {error}",
+                field=path,
+                way_out="Fetch it again, or use Spark: --runtime spark",
+            ) from error
     return made
 
 

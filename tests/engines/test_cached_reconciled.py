@@ -15,7 +15,8 @@ from backfill import Job
 from backfill.errors import ColumnError, JobFileError
 from tests.engines.recordings import Recording
 from tests.engines.test_recorded_kafka import BROKER, DRIVER, through_broker
-from tests.on_sail import spark_only
+from tests.files import write_rows
+from tests.on_sail import ROWS
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -28,7 +29,7 @@ windows:
 tables: {path: out}
 checks: {builtin: off}
 stream:
-  path: output.json
+  path: output.%s
   format: kafka-streams
   bytes: hex
   grace: %s
@@ -55,20 +56,17 @@ def job_of(folder: Path, recording: Recording, **columns: Any) -> Job:
     for name, values in columns.items():
         events = events.append_column(name, [values])
     pq.write_table(events, folder / "events" / "a.parquet")
-    (folder / "output.json").write_text(
-        "".join(json.dumps(row) + "\n" for row in recording.rows("output"))
-    )
+    write_rows(folder / f"output.{ROWS}", recording.rows("output"))
     if recording.has("commits"):
         commits = [[row["partition"], row["offset"] - 1] for row in recording.rows("commits")]
         (folder / "commits.json").write_text(json.dumps(commits))
     ((kind, fields),) = recording.settings["window"].items()
     inside = ", ".join(f"{name}: {value}" for name, value in fields.items())
     window = f"{kind}: {{{inside}}}"
-    (folder / "job.yaml").write_text(JOB % (window, recording.settings["grace"]))
+    (folder / "job.yaml").write_text(JOB % (window, ROWS, recording.settings["grace"]))
     return Job.load(folder / "job.yaml")
 
 
-@spark_only
 @pytest.mark.slow
 @pytest.mark.parametrize("recording", BROKER, ids=lambda each: each.name)
 def test_commits_and_restarts_explain_what_a_cache_wrote(
@@ -91,7 +89,6 @@ def test_commits_and_restarts_explain_what_a_cache_wrote(
     assert plain.causes == unmarked
 
 
-@spark_only
 @pytest.mark.slow
 def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path) -> None:
     path = job_of(tmp_path, BROKER[0]).spec.path
@@ -102,7 +99,6 @@ def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path)
         job.reconcile("written", spark, restarts=[[0, 12]])
 
 
-@spark_only
 @pytest.mark.slow
 def test_emission_at_intervals_of_the_wall_clock(spark: SparkSession, tmp_path: Path) -> None:
     (recording,) = (each for each in DRIVER if each.folder.name == "session-10s-close-throttled")

@@ -22,6 +22,7 @@ from backfill.reconciliation import compare, few_windows
 from backfill.reconciliation.compare import Found, Sides
 from backfill.reconciliation.syndromes import POWERS, weights
 from tests import drawn
+from tests.on_sail import spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -104,6 +105,7 @@ SHAPES: list[tuple[str, Any, Any]] = [
 ]
 
 
+@spark_only
 def test_values_of_every_shape_are_told_apart(spark: SparkSession) -> None:
     """Each shape is a column of its own, in which one of its three keys differs."""
     names = [f"value{number}" for number in range(len(SHAPES))]

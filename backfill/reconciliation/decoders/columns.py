@@ -8,10 +8,11 @@ from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
 from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
-from backfill.reconciliation.decoders.values import Read, converted, failing, text_needs_spark
+from backfill.reconciliation.decoders.values import Read, conversion_needs_spark, converted, failing
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.same_time import interchangeable
 from backfill.reconciliation.stream_files import Once, Steps, Value, Written
+from backfill.runtimes.differences import needs_spark
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
 #: Whether a row takes a pane back.
@@ -39,7 +40,10 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     order = {name: _sorting(values[name], name, zone, once) for name in sorting}
     types = dict(zip(wanted.key.names, wanted.key.types, strict=True)) | dict(wanted.aggregates)
     for name, type_ in (types | dict.fromkeys(sorting, T.LongType())).items():
-        text_needs_spark(written.frame, values[name], type_, name)
+        conversion_needs_spark(written.frame, values[name], type_, name)
+    for name in sorting:
+        if isinstance(values[name].type, T.FloatType | T.DoubleType):
+            needs_spark(written.frame, "floating-point numbers put rows in order", field=name)
     retracts = options.form.retracts and "op" in values
     op = find(values, "op").column if retracts else F.lit("+I")
     # Nothing says which of the rows of a time is taken back.
@@ -48,6 +52,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     known = F.coalesce(op.isin(*allowed), F.lit(False))
     gone, problems = F.coalesce(op.isin(*_TAKES_BACK), F.lit(False)), []
     if options.retracting:
+        conversion_needs_spark(written.frame, find(values, _BACK), T.BooleanType(), _BACK)
         back = converted(find(values, _BACK), T.BooleanType(), _BACK, zone, once)
         gone = F.coalesce(back.value, F.lit(False))
         problems = [back.problem, failing(back.value.isNull(), f"{_BACK} is NULL")]

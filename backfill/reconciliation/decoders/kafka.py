@@ -31,12 +31,12 @@ from backfill.reconciliation.decoders.binary import (
 )
 from backfill.reconciliation.decoders.values import (
     Read,
+    conversion_needs_spark,
     converted,
     failing,
     json_fields,
     json_scalar,
     milliseconds,
-    text_needs_spark,
 )
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.stream_files import Steps, Value, Written, fields_of
@@ -59,6 +59,8 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
     """
     values, steps = written.values, Steps(written.frame)
     key, value = find(values, "key"), find(values, "value")
+    for name in options.form.order:
+        conversion_needs_spark(written.frame, find(values, name), T.LongType(), name)
     places = [
         converted(find(values, name), T.LongType(), name, wanted.zone, steps.once)
         for name in options.form.order
@@ -265,7 +267,7 @@ def _decoded(
     steps: Steps,
 ) -> tuple[list[Column], list[Column]]:
     for name, type_ in zip(names, types, strict=True):
-        text_needs_spark(steps.frame, find(fields, name), type_, name)
+        conversion_needs_spark(steps.frame, find(fields, name), type_, name)
     reads = [
         converted(find(fields, name), type_, name, zone, steps.once)
         for name, type_ in zip(names, types, strict=True)

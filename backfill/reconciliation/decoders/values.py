@@ -65,17 +65,20 @@ def converted(given: Value, wanted: T.DataType, name: str, zone: str, once: Once
     return Read(value, failing(given.column.isNotNull() & value.isNull(), reason))
 
 
-def text_needs_spark(frame: DataFrame, given: Value, wanted: T.DataType, name: str) -> None:
-    """Refuses text in place of a value of another type: other runtimes may read it differently.
+def conversion_needs_spark(frame: DataFrame, given: Value, wanted: T.DataType, name: str) -> None:
+    """Refuses a value of a type from which other runtimes may not convert as Spark does.
 
-    Times are read by our own rules, so they may be text.
+    Numbers are converted to numbers, and times are read by our own rules, so they may be text.
 
     Raises:
-        SetupError: it is text or bytes, and the runtime has not all that Spark has.
+        SetupError: it is such a value, and the runtime has not all that Spark has.
     """
-    text = isinstance(given.type, T.StringType | T.BinaryType)
-    if text and not isinstance(wanted, T.TimestampType) and type(given.type) is not type(wanted):
-        needs_spark(frame, f"text is read as {wanted.simpleString()}", field=name)
+    numbers = isinstance(given.type, T.NumericType) and isinstance(wanted, T.NumericType)
+    time = isinstance(wanted, T.TimestampType) and not isinstance(given.type, _NESTED)
+    same = given.type.simpleString() == wanted.simpleString()
+    if not (same or numbers or time):
+        kinds = given.type.simpleString(), wanted.simpleString()
+        needs_spark(frame, "{} is read as {}".format(*kinds), field=name)
 
 
 def json_fields(text: Column, names: Iterable[str], once: Once) -> dict[str, Value]:
