@@ -17,6 +17,7 @@ from backfill.events import SourceOptions, open_source
 from backfill.events.failures import spark_errors
 from backfill.events.files import base_path, for_spark, list_files, local_path
 from backfill.events.model import CORRUPT, SOURCE, InputFile, Source
+from backfill.planning.on_runtime import SPECIAL
 from backfill.printable import shown
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.sink import not_committed
@@ -26,8 +27,6 @@ from backfill.runtimes.row_numbers import numbered_copies
 _ONCE = "_once"
 #: The number of a row in its file, where the runtime does not know it.
 _NUMBER = "_number_in_file"
-#: What Sail's reader takes for a pattern, or fails at.
-_SPECIAL = frozenset("[]{}*?%\\")
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
@@ -59,11 +58,8 @@ class Written:
     @property
     def values(self) -> dict[str, Value]:
         """Their columns, by name; a struct `window` gives `window_start` and `window_end` too."""
-        own = {
-            each.name: Value(column(each.name), each.dataType)
-            for each in self.frame.schema
-            if each.name in self._own
-        }
+        types = {each.name: each.dataType for each in self.frame.schema}
+        own = {name: Value(column(name), types[name]) for name in self._own}
         window = own.get("window")
         bounds = fields_of(window, prefix="window_") if window else {}
         return {**bounds, **own}
@@ -214,7 +210,7 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
     kind = next(iter(kinds))
     if kind != "parquet":
         needs_spark(spark, f"output in {kind} files is read", field="stream.path")
-    if any(_SPECIAL & set(name) for name in (path, *(each.path for each in files))):
+    if any(SPECIAL & set(name) for name in (path, *(each.path for each in files))):
         needs_spark(spark, "paths with special characters are read", field="stream.path")
     # Text stays text until it is known what is wanted: a hexadecimal key can look like a number.
     if kind == "csv":
