@@ -13,6 +13,8 @@ _NOISE = re.compile(rb"^WARNING: Using incubator modules: ")
 # Between these Ivy says at length how it finds and fetches the jars of packages.
 _RESOLVING = re.compile(rb"^:: loading settings ::")
 _RESOLVED = re.compile(rb"artifacts copied, ")
+#: Our own last line.
+_MARK = b"\0end\n"
 # Lines of an error that do not say what is wrong, and prefixes of the line that does.
 _EMPTY = re.compile(r"^(at |\.\.\. |Error occurred during init|An error occurred while calling|$)")
 _FAILURE = re.compile(r'^Exception in thread "main" ')
@@ -44,7 +46,8 @@ class LaunchOutput:
         self._held: list[bytes] = []
         self._resolving: list[bytes] | None = None
         self._started = False
-        self._lock = threading.Lock()  # of the three above: the reader is a thread of its own
+        self._drained = threading.Event()
+        self._lock = threading.Lock()  # of what is held: the reader is a thread of its own
 
     def __enter__(self) -> LaunchOutput:
         self._flush()
@@ -64,15 +67,16 @@ class LaunchOutput:
         trace: TracebackType | None,
     ) -> None:
         self._flush()
+        # What was written before is read before it.
+        os.write(1, _MARK)
+        self._drained.wait(timeout=1)
         os.dup2(self._stdout, 1)
         os.dup2(self._stderr, 2)
         os.close(self._stdout)
         if kind is None:
             with self._lock:
-                self._held += self._resolving or []
-                self._resolving = None
                 self._started = True
-                self._pass_on()
+                self._give_up_resolving()
         else:
             # A process that failed has closed its end; one that lives on is not waited for.
             self._reader.join(timeout=1)
@@ -86,10 +90,20 @@ class LaunchOutput:
     def _read(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb") as lines:
             for line in lines:
+                own = line.removesuffix(_MARK)
                 with self._lock:
-                    self._hold(line)
-                    if self._started:
-                        self._pass_on()
+                    if own:
+                        self._hold(own)
+                    self._pass_on()
+                if own != line:
+                    self._drained.set()
+        with self._lock:
+            self._give_up_resolving()
+
+    def _give_up_resolving(self) -> None:
+        self._held += self._resolving or []
+        self._resolving = None
+        self._pass_on()
 
     def _hold(self, line: bytes) -> None:
         if _RESOLVING.match(line):
@@ -102,7 +116,7 @@ class LaunchOutput:
             self._held.append(line)
 
     def _pass_on(self) -> None:
-        while self._held:
+        while self._started and self._held:
             os.write(self._stderr, self._held.pop(0))
 
     @staticmethod
