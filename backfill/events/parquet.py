@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from pyspark.sql import types as T
 from backfill.errors import SourceError, did_you_mean
 from backfill.events.files import local_path
 from backfill.events.model import InputFile
+from backfill.runtimes.differences import nullable
 
 
 def check_footers(
@@ -62,7 +64,7 @@ def check_footers(
 
 
 def with_instants(schema: T.StructType, path: str) -> T.StructType:
-    """The schema of a file, with timestamps where the file has the older kind of them, INT96.
+    """The schema of a file, nullable, with timestamps where the file has the older kind, INT96.
 
     Spark, which writes them by default, means instants; Sail 0.7.2 takes them for times without a
     zone.
@@ -75,36 +77,16 @@ def with_instants(schema: T.StructType, path: str) -> T.StructType:
         SourceError: which columns these are is not known.
     """
     footer = pq.read_metadata(path).schema
-    old = [footer.column(index).physical_type == "INT96" for index in range(len(footer))]
-    if not any(old):
-        return schema
-    leaves = iter(old)
-    try:
-        found = _with_instants(schema, leaves)
-        if next(leaves, None) is None and isinstance(found, T.StructType):
-            return found
-    except StopIteration:
-        pass
-    raise SourceError(
-        "the file has timestamps of the kind INT96, and which columns these are is not known",
-        field=path,
-        way_out="List the columns with their types in source.schema",
-    )
-
-
-def _with_instants(type: T.DataType, leaves: Iterator[bool]) -> T.DataType:
-    """The type, where `leaves` says of each column within it, in order, whether it is INT96."""
-    if isinstance(type, T.StructType):
-        return T.StructType(
-            [T.StructField(each.name, _with_instants(each.dataType, leaves)) for each in type]
+    old = {n for n in range(len(footer)) if footer.column(n).physical_type == "INT96"}
+    numbers = count()
+    found = nullable(schema, lambda type: T.TimestampType() if next(numbers) in old else type)
+    if old and next(numbers) != len(footer):
+        raise SourceError(
+            "the file has timestamps of the kind INT96, and which columns these are is not known",
+            field=path,
+            way_out="List the columns with their types in source.schema",
         )
-    if isinstance(type, T.ArrayType):
-        return T.ArrayType(_with_instants(type.elementType, leaves))
-    if isinstance(type, T.MapType):
-        return T.MapType(
-            _with_instants(type.keyType, leaves), _with_instants(type.valueType, leaves)
-        )
-    return T.TimestampType() if next(leaves) else type
+    return found
 
 
 def _columns(path: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from backfill.runtimes.differences import needs_spark, runtime_of
 from backfill.spec import JobSpec
 
 #: What a runtime can take for a pattern, or decode, in a path.
-SPECIAL = frozenset("[]{}*?%\\")
+_SPECIAL = frozenset("[]{}*?%\\")
 
 
 def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
@@ -44,5 +44,14 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
     for path in paths:
         if is_url(path):
             needs_spark(spark, "object stores are read and written", field=path)
-        if SPECIAL & set(path):
-            needs_spark(spark, "paths with special characters are read", field=path)
+        check_characters(path, spark, field=path)
+
+
+def check_characters(path: str, spark: SparkSession, *, field: str) -> None:
+    """Checks that a session's runtime takes a path as it is.
+
+    Raises:
+        SetupError: it may not.
+    """
+    if _SPECIAL & set(path):
+        needs_spark(spark, "paths with special characters are read", field=field)

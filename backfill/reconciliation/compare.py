@@ -133,7 +133,7 @@ class Sides:
             held: keeps a frame's rows.
         """
         if not totals.off:
-            return self._found(self._marked().drop(_KEY).where(F.lit(False)), 0)
+            return self._found(self.both().where(F.lit(False)), 0)
         found, missed = self._looked(totals, (), held)
         if missed:
             # What a key leaves of its bucket's sums may be 0 by chance, and its weight not be seen.

@@ -20,7 +20,7 @@ from backfill.operators.rule_inputs import predicate
 from backfill.planning.context import Context
 from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
-from backfill.reconciliation.decoders.values import conversion_needs_spark, converted
+from backfill.reconciliation.decoders.values import converted
 from backfill.reconciliation.join_comparison import (
     FIRST,
     LEFT_EVENT,
@@ -361,10 +361,8 @@ class _JoinOfJob:
             + (f"; the table has no {', '.join(others)}" if others else "")
         )
         types = {field.name: field.dataType for field in table.schema.fields}
-        for name in names:
-            conversion_needs_spark(written.frame, values[name], types[name], name)
         read = {
-            name: converted(values[name], types[name], name, context.spec.timezone, steps.once)
+            name: converted(values[name], types[name], name, context.spec.timezone, steps)
             for name in names
         }
         rows = steps.frame.select(

@@ -17,7 +17,7 @@ from backfill.events import SourceOptions, open_source
 from backfill.events.failures import spark_errors
 from backfill.events.files import base_path, for_spark, list_files, local_path
 from backfill.events.model import CORRUPT, SOURCE, InputFile, Source
-from backfill.planning.on_runtime import SPECIAL
+from backfill.planning.on_runtime import check_characters
 from backfill.printable import shown
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.sink import not_committed
@@ -210,8 +210,8 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
     kind = next(iter(kinds))
     if kind != "parquet":
         needs_spark(spark, f"output in {kind} files is read", field="stream.path")
-    if any(SPECIAL & set(name) for name in (path, *(each.path for each in files))):
-        needs_spark(spark, "paths with special characters are read", field="stream.path")
+    for name in (path, *(each.path for each in files)):
+        check_characters(name, spark, field="stream.path")
     # Text stays text until it is known what is wanted: a hexadecimal key can look like a number.
     if kind == "csv":
         header = spark.read.option("header", "true").csv(for_spark(files)).schema

@@ -42,7 +42,7 @@ class Runtime:
         names_files: the path of the file that a row comes from (`input_file_name`), and columns
             that files have from their folders.
         sketches: KLL sketches of quantiles.
-        reports_overflow: errors where a sum of decimals has more than 38 digits.
+        reports_overflow: errors where a sum overflows; asked of decimals of more than 38 digits.
         orders_nan: NaN as the largest number also where extremes of groups are computed.
         orders_nulls: NULL before all else within the structs whose least is computed.
         cuts_bytes: `substring` of bytes that are not UTF-8.
@@ -230,21 +230,26 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     return rows, lambda: shutil.rmtree(folder, ignore_errors=True)
 
 
-def nullable(schema: T.StructType) -> T.StructType:
-    """The same with NULL allowed everywhere, for a file can have one where another has none."""
-    found = _nullable(schema)
-    assert isinstance(found, T.StructType)
-    return found
+def nullable(
+    schema: T.StructType, leaf: Callable[[T.DataType], T.DataType] = lambda type: type
+) -> T.StructType:
+    """The same with NULL allowed everywhere, for a file can have one where another has none.
 
+    Args:
+        schema: of any rows.
+        leaf: what stands for a type that holds no other; called in the order of a file's columns.
+    """
 
-def _nullable(type: T.DataType) -> T.DataType:
-    if isinstance(type, T.StructType):
-        return T.StructType([T.StructField(each.name, _nullable(each.dataType)) for each in type])
-    if isinstance(type, T.ArrayType):
-        return T.ArrayType(_nullable(type.elementType))
-    if isinstance(type, T.MapType):
-        return T.MapType(_nullable(type.keyType), _nullable(type.valueType))
-    return type
+    def inside(type: T.DataType) -> T.DataType:
+        if isinstance(type, T.StructType):
+            return nullable(type, leaf)
+        if isinstance(type, T.ArrayType):
+            return T.ArrayType(inside(type.elementType))
+        if isinstance(type, T.MapType):
+            return T.MapType(inside(type.keyType), inside(type.valueType))
+        return leaf(type)
+
+    return T.StructType([T.StructField(each.name, inside(each.dataType)) for each in schema])
 
 
 def temporary_folder() -> str:

@@ -11,10 +11,15 @@ from backfill.runtimes.differences import Runtime
 _MANTISSA = (1 << 52) - 1
 _NEXT = "[89AB][0-9A-F]"
 #: The hexadecimal digits of valid UTF-8 (Unicode, table 3-7).
-_UTF8 = f"""^(?:[0-7][0-9A-F]|C[2-9A-F]{_NEXT}|D[0-9A-F]{_NEXT}
-|E0[AB][0-9A-F]{_NEXT}|E[1-9ABCEF](?:{_NEXT}){{2}}|ED[89][0-9A-F]{_NEXT}
-|F0[9AB][0-9A-F](?:{_NEXT}){{2}}|F[1-3](?:{_NEXT}){{3}}|F48[0-9A-F](?:{_NEXT}){{2}})*$""".replace(
-    "\n", ""
+_UTF8 = "^(?:{})*$".format(
+    "|".join(
+        (
+            "[0-7][0-9A-F]",
+            f"C[2-9A-F]{_NEXT}|D[0-9A-F]{_NEXT}",
+            f"E0[AB][0-9A-F]{_NEXT}|E[1-9ABCEF](?:{_NEXT}){{2}}|ED[89][0-9A-F]{_NEXT}",
+            f"F0[9AB][0-9A-F](?:{_NEXT}){{2}}|F[1-3](?:{_NEXT}){{3}}|F48[0-9A-F](?:{_NEXT}){{2}}",
+        )
+    )
 )
 
 

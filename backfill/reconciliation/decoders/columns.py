@@ -11,7 +11,7 @@ from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window
 from backfill.reconciliation.decoders.values import Read, conversion_needs_spark, converted, failing
 from backfill.reconciliation.options import StreamOptions
 from backfill.reconciliation.same_time import interchangeable
-from backfill.reconciliation.stream_files import Once, Steps, Value, Written
+from backfill.reconciliation.stream_files import Steps, Value, Written
 from backfill.runtimes.differences import needs_spark
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")
@@ -28,22 +28,18 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     values, zone, steps = written.values, wanted.zone, Steps(written.frame)
     once = steps.once
     key = [
-        converted(find(values, name), type_, name, zone, once)
+        converted(find(values, name), type_, name, zone, steps)
         for name, type_ in zip(wanted.key.names, wanted.key.types, strict=True)
     ]
     results = {
-        name: converted(find(values, name), type_, name, zone, once)
+        name: converted(find(values, name), type_, name, zone, steps)
         for name, type_ in wanted.aggregates.items()
     }
     start, end = window_bounds(values, wanted, once)
-    sorting = ordering(written, options, wanted)
-    order = {name: _sorting(values[name], name, zone, once) for name in sorting}
-    types = dict(zip(wanted.key.names, wanted.key.types, strict=True)) | dict(wanted.aggregates)
-    for name, type_ in (types | dict.fromkeys(sorting, T.LongType())).items():
-        conversion_needs_spark(written.frame, values[name], type_, name)
-    for name in sorting:
-        if isinstance(values[name].type, T.FloatType | T.DoubleType):
-            needs_spark(written.frame, "floating-point numbers put rows in order", field=name)
+    order = {
+        name: _sorting(values[name], name, zone, steps)
+        for name in ordering(written, options, wanted)
+    }
     retracts = options.form.retracts and "op" in values
     op = find(values, "op").column if retracts else F.lit("+I")
     # Nothing says which of the rows of a time is taken back.
@@ -52,8 +48,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
     known = F.coalesce(op.isin(*allowed), F.lit(False))
     gone, problems = F.coalesce(op.isin(*_TAKES_BACK), F.lit(False)), []
     if options.retracting:
-        conversion_needs_spark(written.frame, find(values, _BACK), T.BooleanType(), _BACK)
-        back = converted(find(values, _BACK), T.BooleanType(), _BACK, zone, once)
+        back = converted(find(values, _BACK), T.BooleanType(), _BACK, zone, steps)
         gone = F.coalesce(back.value, F.lit(False))
         problems = [back.problem, failing(back.value.isNull(), f"{_BACK} is NULL")]
     return Decoding(
@@ -106,11 +101,14 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
     return found
 
 
-def _sorting(given: Value, name: str, zone: str, once: Once) -> Read:
+def _sorting(given: Value, name: str, zone: str, steps: Steps) -> Read:
     """The value of a column that sorts rows; text is read as a number."""
     if isinstance(given.type, T.StringType):
-        read = converted(given, T.DecimalType(38, 0), name, zone, once)
+        read = converted(given, T.DecimalType(38, 0), name, zone, steps)
     else:
+        conversion_needs_spark(steps.frame, given, T.LongType(), name)
+        if isinstance(given.type, T.FloatType | T.DoubleType):
+            needs_spark(steps.frame, "floating-point numbers put rows in order", field=name)
         read = Read(given.column, F.lit(None).cast("string"))
     missing: Column = failing(read.value.isNull(), f"{name} is NULL or no whole number")
     return Read(read.value, missing)

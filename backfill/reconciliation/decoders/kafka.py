@@ -31,7 +31,6 @@ from backfill.reconciliation.decoders.binary import (
 )
 from backfill.reconciliation.decoders.values import (
     Read,
-    conversion_needs_spark,
     converted,
     failing,
     json_fields,
@@ -59,10 +58,8 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
     """
     values, steps = written.values, Steps(written.frame)
     key, value = find(values, "key"), find(values, "value")
-    for name in options.form.order:
-        conversion_needs_spark(written.frame, find(values, name), T.LongType(), name)
     places = [
-        converted(find(values, name), T.LongType(), name, wanted.zone, steps.once)
+        converted(find(values, name), T.LongType(), name, wanted.zone, steps)
         for name in options.form.order
     ]
     partition, offset = (each.value for each in places)
@@ -266,10 +263,8 @@ def _decoded(
     zone: str,
     steps: Steps,
 ) -> tuple[list[Column], list[Column]]:
-    for name, type_ in zip(names, types, strict=True):
-        conversion_needs_spark(steps.frame, find(fields, name), type_, name)
     reads = [
-        converted(find(fields, name), type_, name, zone, steps.once)
+        converted(find(fields, name), type_, name, zone, steps)
         for name, type_ in zip(names, types, strict=True)
     ]
     return [each.value for each in reads], [each.problem for each in reads]

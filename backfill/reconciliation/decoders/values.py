@@ -14,7 +14,7 @@ from backfill.errors import ColumnError
 from backfill.events.numbers import integer_micros
 from backfill.events.times import MAX_US, MIN_US, iso
 from backfill.events.times import instant as instant_of
-from backfill.reconciliation.stream_files import Once, Value
+from backfill.reconciliation.stream_files import Once, Steps, Value
 from backfill.runtimes.differences import needs_spark
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
@@ -49,7 +49,7 @@ def milliseconds(ms: Column, once: Once) -> Column:
     return once(_inside(once(integer_micros(ms, 1_000))))
 
 
-def converted(given: Value, wanted: T.DataType, name: str, zone: str, once: Once) -> Read:
+def converted(given: Value, wanted: T.DataType, name: str, zone: str, steps: Steps) -> Read:
     """A value as one of the wanted type, NULL staying NULL.
 
     Nothing is rounded: a number that the wanted type can't hold exactly is a problem, but for
@@ -57,10 +57,12 @@ def converted(given: Value, wanted: T.DataType, name: str, zone: str, once: Once
 
     Raises:
         ColumnError: no value of the given type can be one of the wanted type.
+        SetupError: as for `conversion_needs_spark`.
     """
     if given.type.simpleString() == wanted.simpleString():
         return Read(given.column, F.lit(None).cast("string"))
-    value = once(_cast(given, wanted, name, zone))
+    value = steps.once(_cast(given, wanted, name, zone))
+    conversion_needs_spark(steps.frame, given, wanted, name)
     reason = f"{name} is not of type {wanted.simpleString()}"
     return Read(value, failing(given.column.isNotNull() & value.isNull(), reason))
 
