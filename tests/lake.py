@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg tables: one in a folder, and those that are servers."""
+"""Catalogs of Iceberg tables: two in folders, and those that are servers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def options(folder: Path) -> dict[str, str]:
     }
 
 
+def hadoop_options(folder: Path) -> dict[str, str]:
+    """A catalog that is only the folder."""
+    return {"type": "hadoop", "warehouse": f"file://{folder}"}
+
+
 def lake(folder: Path) -> IcebergStore:
     """Tables of the namespace `web` in such a catalog."""
     return IcebergStore("lake", "web", options(folder))
@@ -38,12 +43,14 @@ def lake_with_sources(folder: Path) -> Catalog:
 
 
 def store_in(folder: Path | str) -> FileStore:
-    """Iceberg tables in a folder named lake, or like a server; Delta tables in others, and at URLs.
+    """Iceberg tables in a folder named lake, hadoop, or like a server; Delta tables elsewhere.
 
     Those of a server are in a namespace of the folder's own, and not in the folder.
     """
     if isinstance(folder, Path) and folder.name == "lake":
         return lake(folder)
+    if isinstance(folder, Path) and folder.name == "hadoop":
+        return IcebergStore("hadoop", "web", hadoop_options(folder))
     if isinstance(folder, Path) and folder.name in SERVED:
         own = sha256(str(folder).encode()).hexdigest()[:12]
         return IcebergStore(folder.name, f"web_{own}")

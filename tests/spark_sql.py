@@ -19,6 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.interpreted import SETTINGS
+from tests.lake import hadoop_options
 
 #: The Spark that the jars are for, the newest that both have some for; and these.
 SPARK = "4.1"
@@ -56,14 +57,16 @@ class SparkSql:
         return self._run({}, *statements)
 
     def iceberg(self, folder: Path, *statements: str) -> list[list[str]]:
-        """The same of Iceberg, with the catalog `lake` that is in a folder (`tests.lake`)."""
-        conf = {
-            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-            "spark.sql.catalog.lake.type": "jdbc",
-            "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{folder}/catalog.db",
-            "spark.sql.catalog.lake.warehouse": f"file://{folder}/warehouse",
+        """The same of Iceberg, with the catalog in a folder (`tests.lake`), which is called `lake`."""
+        jdbc = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
         }
-        return self._run(conf, *statements)
+        settings = hadoop_options(folder) if folder.name == "hadoop" else jdbc
+        own = "spark.sql.catalog.lake"
+        conf = {f"{own}.{name}": value for name, value in settings.items()}
+        return self._run({own: "org.apache.iceberg.spark.SparkCatalog", **conf}, *statements)
 
     def _run(self, conf: Mapping[str, str], *statements: str) -> list[list[str]]:
         if self._process is None:

@@ -11,6 +11,7 @@ from pyiceberg.utils.config import Config
 from backfill.errors import TableError
 from backfill.folders import endpoint, region
 from backfill.iceberg.failures import without
+from backfill.iceberg.hadoop import HadoopCatalog
 from backfill.printable import first_line
 
 
@@ -31,6 +32,8 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     named = {"s3.endpoint": endpoint(), "client.region": region()}
     found: dict[str, Any] = {name: value for name, value in named.items() if value}
     wanted = {**found, **configured, **options}
+    if wanted.get("type") == "hadoop":
+        return HadoopCatalog(name, **wanted)
     try:
         try:
             return load_catalog(name, **wanted)

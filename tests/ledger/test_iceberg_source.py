@@ -25,7 +25,7 @@ from backfill.errors import JobFileError, SourceError
 from backfill.events import SourceOptions, open_source
 from backfill.iceberg.catalog import open_catalog
 from tests.execution.world import at
-from tests.lake import lake_with_sources, options
+from tests.lake import hadoop_options, lake_with_sources, options
 from tests.spark_sql import SparkSql, with_jars
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -365,11 +365,14 @@ APPLIED = (
 
 
 @with_jars
+@pytest.mark.parametrize("kind", ["lake", "hadoop"])
 def test_tables_of_sparks_own_iceberg(
-    spark: SparkSession, spark_sql: SparkSql, tmp_path: Path, catalog: Catalog
+    spark: SparkSession, spark_sql: SparkSql, tmp_path: Path, kind: str
 ) -> None:
-    spark_sql.iceberg(tmp_path / "lake", *TENDED)
-    opened = open_source(spark, source(tmp_path, "raw.tended"))
+    folder = tmp_path / kind
+    own = {"options": hadoop_options(folder) if kind == "hadoop" else options(folder)}
+    spark_sql.iceberg(folder, "CREATE NAMESPACE lake.raw", *TENDED)
+    opened = open_source(spark, source(tmp_path, "raw.tended", **own))
     found = opened.frame.selectExpr("user", "unix_micros(at)").collect()
     assert sorted(map(tuple, found)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
     [compaction] = opened.rewrites(1)
@@ -377,9 +380,9 @@ def test_tables_of_sparks_own_iceberg(
         2,
         {each.path for each in opened.snapshot.inputs},
     )
-    beside = open_source(spark, source(tmp_path, "raw.beside"))
+    beside = open_source(spark, source(tmp_path, "raw.beside", **own))
     assert [row.user for row in beside.frame.collect()] == ["b"]
-    spark_sql.iceberg(tmp_path / "lake", *APPLIED)
-    applied = open_source(spark, source(tmp_path, "raw.beside"))
+    spark_sql.iceberg(folder, *APPLIED)
+    applied = open_source(spark, source(tmp_path, "raw.beside", **own))
     assert [row.user for row in applied.frame.collect()] == ["b"]
     assert applied.rewrites(0) == ()

@@ -46,8 +46,8 @@ def store(
     return found
 
 
-#: In SQLite, and those that are servers.
-EVERY_CATALOG = pytest.mark.parametrize("store", ["lake", *SERVED], indirect=True)
+#: In SQLite, in folders, and those that are servers.
+EVERY_CATALOG = pytest.mark.parametrize("store", ["lake", "hadoop", *SERVED], indirect=True)
 
 
 def table_of(store: IcebergStore, name: str = "sessions") -> Any:
@@ -485,6 +485,7 @@ TENDED = (
 
 
 @with_jars
+@pytest.mark.parametrize("store", ["lake", "hadoop"], indirect=True)
 def test_sparks_own_iceberg_tends_the_table(
     store: IcebergStore,
     spark: SparkSession,
@@ -492,6 +493,7 @@ def test_sparks_own_iceberg_tends_the_table(
     windows: Windows,
     tmp_path: Path,
 ) -> None:
+    catalog = tmp_path / store.name
     rows = [("a", DAYS[0], MONDAY), ("b", DAYS[0], MONDAY), ("c", DAYS[1], TUESDAY)]
     publish(store, windows(*rows), "r1")
     beside = store.stage("beside", windows(*rows), run_id="r1", partition_by=(), sort_by=())
@@ -503,7 +505,7 @@ def test_sparks_own_iceberg_tends_the_table(
     orphan.write_bytes(b"")
     for path in folder.rglob("*"):
         os.utime(path, (0, 0))
-    first, _, _, operations, orphans, *_ = spark_sql.iceberg(tmp_path / "lake", *TENDED)
+    first, _, _, operations, orphans, *_ = spark_sql.iceberg(catalog, *TENDED)
     assert [each.rpartition("/")[2] for each in orphans] == ["orphan.parquet"]
     assert not orphan.exists()
     assert (folder / "_record" / "r1.json").exists()
@@ -513,7 +515,7 @@ def test_sparks_own_iceberg_tends_the_table(
     with pytest.raises(TableError, match="another writer has deleted rows without writing") as told:
         files_of(store, "beside")
     [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
-    spark_sql.iceberg(tmp_path / "lake", "CALL lake." + call.replace("…", "'web.beside'"))
+    spark_sql.iceberg(catalog, "CALL lake." + call.replace("…", "'web.beside'"))
     assert rows_of(store, spark, "beside").count() == 2
     # A run that began before: the compaction is not in its way, the deletion on its date is.
     staged = by_hand(store, "r2", DAYS[0])

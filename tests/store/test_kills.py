@@ -16,7 +16,7 @@ from tests.tables import files_of, folder_of
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
 
 
-@pytest.mark.parametrize("place", ["out", "lake"])
+@pytest.mark.parametrize("place", ["out", "lake", "hadoop"])
 def test_killed_at_random_moments(tmp_path: Path, place: str) -> None:
     root = tmp_path / place
     store = store_in(root)

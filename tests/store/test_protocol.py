@@ -24,7 +24,7 @@ OTHER = ("b", "2024-01-02", "2024-01-02 12:00:00")
 Windows = Callable[..., DataFrame]
 
 
-@pytest.fixture(params=["delta", "lake", *SERVED, "memory"])
+@pytest.fixture(params=["delta", "lake", "hadoop", *SERVED, "memory"])
 def any_store(
     request: pytest.FixtureRequest, tmp_path: Path, reach: Callable[[str], None]
 ) -> Store:

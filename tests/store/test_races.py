@@ -23,8 +23,8 @@ from tests.tables import commits_of, folder_of, paths_of, record_of
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
 
-#: Of Delta tables, and of an Iceberg catalog.
-LOCAL = ["out", "lake"]
+#: Of Delta tables, and of Iceberg catalogs.
+LOCAL = ["out", "lake", "hadoop"]
 #: On a disk often, since each time is different; with servers once, for they take longer.
 OFTEN = pytest.mark.parametrize("place", [*LOCAL * 5, *SERVED], indirect=True)
 DAYS = [f"2024-01-{number:02}" for number in range(1, 32)]

@@ -163,7 +163,13 @@ class Lake(Store):
     place = "lake"
 
 
+class Hadoop(Store):
+    place = "hadoop"
+
+
 TestStore = Store.TestCase
 TestStore.settings = settings(deadline=None, max_examples=20, stateful_step_count=20)
 TestLake = Lake.TestCase
 TestLake.settings = settings(deadline=None, max_examples=10, stateful_step_count=20)
+TestHadoop = Hadoop.TestCase
+TestHadoop.settings = settings(deadline=None, max_examples=10, stateful_step_count=20)

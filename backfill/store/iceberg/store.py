@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from backfill.columns import column
 from backfill.iceberg.catalog import open_catalog
+from backfill.iceberg.hadoop import HadoopCatalog
 from backfill.iceberg.schema import widened
 from backfill.store.files.names import checked_name
 from backfill.store.files.store import FileStore
@@ -58,9 +59,12 @@ class IcebergStore(FileStore):
         """The catalog.
 
         Raises:
-            TableError: it is not configured, or fails.
+            TableError: it is not configured, fails, or can't be written to.
         """
-        return open_catalog(self.name, self._options, field="tables.catalog")
+        found = open_catalog(self.name, self._options, field="tables.catalog")
+        if isinstance(found, HadoopCatalog):
+            found.check_writable()
+        return found
 
     def log(self, name: str) -> IcebergLog:
         """As `FileStore` has it.

@@ -1,0 +1,220 @@
+"""Tables that are found by their folders, as Iceberg's Java library has them with `type: hadoop`.
+
+There is no server: a table is the folder of its name in the warehouse, and its newest version the
+file in `metadata` with the highest number. A commit is made by writing the next one, if it does not
+exist. pyiceberg has no such catalog. Source: Iceberg's specification, "File System Tables".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyiceberg.catalog import WAREHOUSE_LOCATION
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
+from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import Identifier
+
+from backfill.errors import TableError
+from backfill.folders import Folder, LocalFolder, folder_at
+from backfill.iceberg.snapshots import local_path
+from backfill.printable import shown
+
+_LOG = logging.getLogger(__name__)
+#: What the first commit changes, before any rule of the format holds.
+_NOTHING = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
+#: A number that the newest version has or had; those who read it look for higher ones.
+_HINT = "version-hint.text"
+
+
+class HadoopCatalog(NoopCatalog):
+    """The tables below one folder; what neither runs nor sources need is not implemented.
+
+    Args:
+        name: of the catalog.
+        properties: `warehouse`, the folder, and what pyiceberg is to know for reading files.
+
+    Raises:
+        TableError: the warehouse is missing, or is no folder.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        if not properties.get(WAREHOUSE_LOCATION):
+            raise TableError(
+                "a catalog of type hadoop needs a warehouse: the folder that its tables are in",
+                field=name,
+                way_out="Set it, such as warehouse: file:///data/lake",
+            )
+        self._location = properties[WAREHOUSE_LOCATION].rstrip("/")
+        self._folder = folder_at(local_path(self._location) or self._location, "warehouse")
+
+    def check_writable(self) -> None:
+        """Refuses a warehouse in which two commits at once could both be made.
+
+        Raises:
+            TableError: it is in an object store.
+        """
+        if not isinstance(self._folder, LocalFolder):
+            raise TableError(
+                "tables of a catalog of type hadoop are written on a disk only: in an object "
+                "store a commit can overwrite another one",
+                field=self.name,
+                value=shown(self._location),
+                way_out="Use another type of catalog, or Delta tables (tables.path)",
+            )
+
+    def create_table(self, identifier: str | Identifier, *rest: Any, **more: Any) -> Table:
+        """Makes an empty table; the arguments are those of `create_table_transaction`."""
+        return self.create_table_transaction(identifier, *rest, **more).commit_transaction()
+
+    def create_table_transaction(
+        self,
+        identifier: str | Identifier,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] = {},
+    ) -> CreateTableTransaction:
+        """What makes a table when it is committed; it is always in the folder of its name."""
+        name = self._named(identifier)
+        location = "/".join([self._location, *name])
+        metadata = new_table_metadata(
+            schema=self._convert_schema_if_needed(schema),
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            location=location,
+            properties=dict(properties),
+        )
+        io = self._load_file_io(location=location)
+        return CreateTableTransaction(StagedTable(name, metadata, f"{location}/metadata", io, self))
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The newest version of a table.
+
+        Raises:
+            NoSuchTableError: there is none.
+        """
+        name = self._named(identifier)
+        files = _versions(self._at(name) / "metadata")
+        if not files:
+            raise NoSuchTableError(f"no table {'.'.join(name)} in {self._location}")
+        location = "/".join([self._location, *name, "metadata", files[max(files)]])
+        io = self._load_file_io(location=location)
+        metadata = FromInputFile.table_metadata(io.new_input(location))
+        io = self._load_file_io(metadata.properties, location)
+        return Table(name, metadata, location, io, self)
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Writes the next version.
+
+        Raises:
+            CommitFailedException: a requirement is not met, or another writer came first.
+        """
+        name = self._named(table.name())
+        try:
+            now = self.load_table(name)
+        except NoSuchTableError:
+            now = None
+        for each in requirements:
+            each.validate(None if now is None else now.metadata)
+        made = update_table_metadata(
+            base_metadata=_NOTHING if now is None else now.metadata,
+            updates=updates,
+            enforce_validation=now is None,
+            metadata_location=None if now is None else now.metadata_location,
+        )
+        number = 1
+        if now is not None:
+            number += _number(now.metadata_location.rpartition("/")[2]) or 0
+        folder = self._at(name) / "metadata"
+        assert isinstance(folder, LocalFolder)
+        file = f"v{number}.metadata.json"
+        _create(folder.local / file, made.model_dump_json(exclude_none=True).encode())
+        try:
+            folder.write(_HINT, str(number).encode())
+        except OSError as error:
+            # The commit is made: readers look for higher numbers than the hint's.
+            _LOG.warning("%s was not written: %s", folder / _HINT, error.strerror)
+        location = "/".join([self._location, *name, "metadata", file])
+        return CommitTableResponse.model_validate({"metadata": made, "metadata-location": location})
+
+    def namespace_exists(self, namespace: str | Identifier) -> bool:
+        """Whether there is a folder of this name that is no table's."""
+        folder = self._at(self._named(namespace))
+        return not folder.missing([""]) and not _versions(folder / "metadata")
+
+    def create_namespace(
+        self, namespace: str | Identifier, properties: Mapping[str, str] = {}
+    ) -> None:
+        """Makes its folder."""
+        self._at(self._named(namespace)).make()
+
+    def _named(self, identifier: str | Identifier) -> Identifier:
+        """The parts of a name, each that of a folder."""
+        parts = self.identifier_to_tuple(identifier)
+        if not all(parts) or any(set(each) & set("/\\") for each in parts):
+            raise TableError(
+                "the names of a catalog of type hadoop are folders within each other",
+                field=self.name,
+                value=shown(".".join(parts)),
+                way_out="Write it like schema.table",
+            )
+        return parts
+
+    def _at(self, name: Identifier) -> Folder:
+        return self._folder / "/".join(name)
+
+
+def _versions(metadata: Folder) -> dict[int, str]:
+    """The names of a table's versions, by their numbers."""
+    found = {_number(name): name for name in metadata.names()}
+    return {number: name for number, name in found.items() if number is not None}
+
+
+def _number(name: str) -> int | None:
+    """The number of the version that a file is; None for files of other kinds."""
+    found = _VERSION.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Writes a file that does not exist, whole.
+
+    Raises:
+        CommitFailedException: it exists, or can't be written.
+    """
+    unfinished = path.with_name(f"{uuid4()}.metadata.json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # Unlike a rename, it does not replace what another writer has just made.
+        os.link(unfinished, path)
+    except FileExistsError:
+        raise CommitFailedException(f"another writer has made {path.name}") from None
+    except OSError as error:
+        raise CommitFailedException(f"{path} can't be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
