@@ -57,7 +57,7 @@ class SparkSql:
         return self._run({}, *statements)
 
     def iceberg(self, folder: Path, *statements: str) -> list[list[str]]:
-        """The same of Iceberg, with the catalog in a folder (`tests.lake`), which is called `lake`."""
+        """The same of Iceberg: the catalog `lake` is the one in a folder (`tests.lake`)."""
         jdbc = {
             "type": "jdbc",
             "uri": f"jdbc:sqlite:{folder}/catalog.db",

@@ -7,6 +7,7 @@ exist. pyiceberg has no such catalog. Source: Iceberg's specification, "File Sys
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import re
@@ -20,9 +21,8 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
-from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
@@ -48,17 +48,11 @@ class HadoopCatalog(NoopCatalog):
         properties: `warehouse`, the folder, and what pyiceberg is to know for reading files.
 
     Raises:
-        TableError: the warehouse is missing, or is no folder.
+        TableError: the warehouse is no folder.
     """
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        if not properties.get(WAREHOUSE_LOCATION):
-            raise TableError(
-                "a catalog of type hadoop needs a warehouse: the folder that its tables are in",
-                field=name,
-                way_out="Set it, such as warehouse: file:///data/lake",
-            )
         self._location = properties[WAREHOUSE_LOCATION].rstrip("/")
         self._folder = folder_at(local_path(self._location) or self._location, "warehouse")
 
@@ -110,12 +104,16 @@ class HadoopCatalog(NoopCatalog):
             NoSuchTableError: there is none.
         """
         name = self._named(identifier)
-        files = _versions(self._at(name) / "metadata")
+        folder = self._at(name) / "metadata"
+        files = _versions(folder)
         if not files:
             raise NoSuchTableError(f"no table {'.'.join(name)} in {self._location}")
-        location = "/".join([self._location, *name, "metadata", files[max(files)]])
-        io = self._load_file_io(location=location)
-        metadata = FromInputFile.table_metadata(io.new_input(location))
+        newest = files[max(files)]
+        content = folder.read(newest)
+        if ".gz" in newest:
+            content = gzip.decompress(content)
+        metadata = TableMetadataUtil.parse_raw(content.decode())
+        location = "/".join([self._location, *name, "metadata", newest])
         io = self._load_file_io(metadata.properties, location)
         return Table(name, metadata, location, io, self)
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from backfill.folders import Folder, folder_at
 from backfill.job import Job
-from tests.lake import SERVED
+from tests.lake import SERVED, hadoop_options
 from tests.object_job import life
 from tests.objects import SECRET, make_bucket, served
 
@@ -119,7 +119,7 @@ def expected(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SERVED)
+@pytest.mark.parametrize("kind", ["hadoop", *SERVED])
 def test_tables_in_a_catalog(
     spark: SparkSession,
     tmp_path: Path,
@@ -129,6 +129,8 @@ def test_tables_in_a_catalog(
 ) -> None:
     reach(kind)
     tables = f"catalog: {kind}, schema: {tmp_path.name}"
+    if kind == "hadoop":
+        tables += f", options: {hadoop_options(tmp_path / 'lake')}"
     job = _prepare(str(tmp_path / "data"), tmp_path / "home", tables)
     found = life(Job.load(job), spark, str(tmp_path / "data" / "late"))
     assert json.loads(json.dumps(found)) == expected

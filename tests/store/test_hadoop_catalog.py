@@ -1,0 +1,119 @@
+"""Catalogs that are only a folder: which version is the newest, and where there can be none."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from pathlib import Path
+
+import pytest
+
+from backfill.errors import TableError
+from backfill.folders import folder_at
+from backfill.iceberg.catalog import open_catalog
+from backfill.store.files.store import FileStore
+from backfill.store.iceberg.store import IcebergStore
+from tests.lake import hadoop_options, store_in
+from tests.store.by_hand import by_hand, content, publish_to
+from tests.tables import folder_of, record_of, version_of
+
+pytestmark = pytest.mark.one_lane
+
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    found = store_in(tmp_path / "hadoop")
+    for number, day in enumerate(DAYS[:2]):
+        publish_to(found, by_hand(found, f"r{number}", day), "all" if number == 0 else [])
+    return found
+
+
+@pytest.fixture
+def metadata(store: FileStore) -> Path:
+    return folder_of(store, "sessions") / "metadata"
+
+
+def test_a_table_is_the_folder_of_its_name(metadata: Path, tmp_path: Path) -> None:
+    assert metadata == tmp_path / "hadoop" / "web" / "sessions" / "metadata"
+    versions = sorted(each.name for each in metadata.glob("*.json"))
+    assert versions == ["v1.metadata.json", "v2.metadata.json"]
+    assert (metadata / "version-hint.text").read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("hint", ["1", "9", "", None])
+def test_the_hint_may_be_old_or_gone(store: FileStore, metadata: Path, hint: str | None) -> None:
+    # Of a writer that was killed in between, or was slower than the next one.
+    (metadata / "version-hint.text").unlink()
+    if hint is not None:
+        (metadata / "version-hint.text").write_text(hint)
+    assert version_of(store, "sessions") == 1
+    assert publish_to(store, by_hand(store, "r2", DAYS[2]), []) == 2
+    assert (metadata / "version-hint.text").read_text() == "3"
+
+
+def test_a_hint_that_cannot_be_written_does_not_undo_a_commit(
+    store: FileStore, metadata: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (metadata / "version-hint.text").unlink()
+    (metadata / "version-hint.text").mkdir()
+    with caplog.at_level(logging.WARNING, "backfill"):
+        assert publish_to(store, by_hand(store, "r2", DAYS[2]), []) == 2
+    assert "version-hint.text was not written" in caplog.text
+    assert record_of(store, "sessions") == {"runs": ["r0", "r1", "r2"]}
+
+
+@pytest.mark.parametrize("name", ["v10.gz.metadata.json", "v10.metadata.json.gz"])
+def test_metadata_may_be_compressed(store: FileStore, metadata: Path, name: str) -> None:
+    newest = metadata / "v2.metadata.json"
+    (metadata / name).write_bytes(gzip.compress(newest.read_bytes()))
+    newest.unlink()
+    # A writer's that has not committed, and something else.
+    (metadata / "0a1b.metadata.json").write_text("unfinished")
+    (metadata / "v99.metadata.json.bak").write_text("of somebody's")
+    assert content(store) == [f"r{number} {day}" for number, day in enumerate(DAYS[:2])]
+    publish_to(store, by_hand(store, "r2", DAYS[2]), [])
+    assert (metadata / "v11.metadata.json").exists()
+
+
+def test_a_disk_that_takes_no_file_publishes_nothing(store: FileStore, metadata: Path) -> None:
+    staged = by_hand(store, "r2", DAYS[2])
+    # Where the next version would be, there is something that is none.
+    (metadata / "v3.metadata.json").mkdir()
+    with pytest.raises(TableError):
+        publish_to(store, staged, [])
+    (metadata / "v3.metadata.json").rmdir()
+    assert record_of(store, "sessions") == {"runs": ["r0", "r1"]}
+    assert publish_to(store, staged, []) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"type": "hadoop"}, "tables.catalog: .* needs a warehouse"),
+        (hadoop_options(Path("/a")) | {"warehouse": "hdfs://a/b"}, "must be a local folder, or"),
+        (hadoop_options(Path("/a")) | {"warehouse": "s3://a/b"}, "are written on a disk only"),
+    ],
+)
+def test_no_such_catalog(options: dict[str, str], problem: str) -> None:
+    with pytest.raises(TableError, match=problem) as told:
+        version_of(IcebergStore("lake", "web", options), "sessions")
+    assert told.value.way_out
+
+
+@pytest.mark.parametrize("schema", ["a..b", "", "a/b", "a\\b"])
+def test_names_are_folders_within_the_warehouse(tmp_path: Path, schema: str) -> None:
+    store = IcebergStore("lake", schema, hadoop_options(tmp_path))
+    with pytest.raises(TableError, match="folders within each other"):
+        version_of(store, "sessions")
+
+
+def test_in_an_object_store_tables_are_read(store: FileStore, metadata: Path, bucket: str) -> None:
+    folder_at(f"{bucket}/lake/web/sessions/metadata").write(
+        "v7.metadata.json", (metadata / "v2.metadata.json").read_bytes()
+    )
+    catalog = open_catalog("lake", {"type": "hadoop", "warehouse": f"{bucket}/lake"}, field="x")
+    table = catalog.load_table("web.sessions")
+    assert table.metadata_location == f"{bucket}/lake/web/sessions/metadata/v7.metadata.json"
+    assert len(table.snapshots()) == 2
