@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.schema import index_name_by_id
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
 from backfill.events.deletions import Deletions, Equality, Places, Scope
+from backfill.events.iceberg_vectors import vectors_of
 from backfill.events.model import InputFile
 from backfill.folders import at_once
 from backfill.iceberg.snapshots import located
@@ -28,13 +30,16 @@ _APPLY = (
 )
 
 
-def deletions_of(table: Table, schema: StructType, entries: Sequence[ManifestEntry]) -> Deletions:
+def deletions_of(
+    table: Table, schema: StructType, snapshot: Snapshot, entries: Sequence[ManifestEntry]
+) -> Deletions:
     """What is deleted of a table's rows; files that say it by position are read.
 
     Args:
         table: loaded.
         schema: its columns.
-        entries: of all files of a snapshot.
+        snapshot: of the table.
+        entries: of all files of the snapshot.
 
     Raises:
         TableError: deletions can't be read, or are by values of columns that the table does not
@@ -45,12 +50,17 @@ def deletions_of(table: Table, schema: StructType, entries: Sequence[ManifestEnt
         kinds[entry.data_file.content].append(entry)
     by_place = kinds[DataFileContent.POSITION_DELETES]
     by_value = kinds[DataFileContent.EQUALITY_DELETES]
+    vectors = [each for each in by_place if each.data_file.file_format == FileFormat.PUFFIN]
+    by_place = [each for each in by_place if each.data_file.file_format != FileFormat.PUFFIN]
     for entry in (*by_place, *by_value):
         kind = entry.data_file.file_format
         if kind != FileFormat.PARQUET:
             raise _problem(table, f"deletions are read from Parquet files, and one is {kind}")
     rows = kinds[DataFileContent.DATA]
     places = _places(table, by_place, rows)
+    if vectors:
+        # Those of a file hold all that was deleted of it by its place before.
+        places |= vectors_of(table, snapshot)
     if not by_value:
         return Deletions(places)
     partitions: dict[tuple[int, Any], int] = {}

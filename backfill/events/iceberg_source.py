@@ -26,6 +26,7 @@ from backfill.iceberg.catalog import open_catalog
 from backfill.iceberg.failures import answering
 from backfill.iceberg.schema import store_schema
 from backfill.iceberg.snapshots import (
+    filled_column,
     live_entries,
     local_path,
     located,
@@ -113,16 +114,22 @@ def open_iceberg(source: SourceOptions) -> IcebergFiles:
 
 
 def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergFiles:
-    if table.format_version != 2:
+    if table.format_version not in (2, 3):
         raise _problem(
             source,
-            f"it has Iceberg's format version {table.format_version}, and only 2 is read",
+            f"it has Iceberg's format version {table.format_version}, and only 2 and 3 are read",
             _SPARK,
         )
     # The newest: of older files, columns that have been added since are NULL.
     schema = table.schema()
     renamed, reused = renamed_column(table, schema), reused_name(table, schema)
-    rewritten = rewritten_name(schema)
+    rewritten, filled = rewritten_name(schema), filled_column(schema)
+    if filled is not None:
+        raise _problem(
+            source,
+            f"its column {filled} was added with a value for older rows, which would be NULL",
+            _SPARK,
+        )
     problem = None
     if renamed is not None:
         problem = "its column {} was {!r} before".format(*renamed)
@@ -144,7 +151,7 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
     ]
     if not files:
         raise _problem(source, "the Iceberg table is empty")
-    deletions = deletions_of(table, spark_schema, entries)
+    deletions = deletions_of(table, spark_schema, snapshot, entries)
     digests = deletions.digests(each.path for each in files)
     ordered = tuple(
         replace(each, deletions=digests.get(each.path))

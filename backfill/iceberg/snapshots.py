@@ -112,6 +112,12 @@ def rewritten_name(schema: Schema) -> str | None:
     )
 
 
+def filled_column(schema: Schema) -> str | None:
+    """A column that was added with a value for the rows that were there (format 3)."""
+    fields = schema._lazy_id_to_field.values()
+    return next((each.name for each in fields if each.initial_default is not None), None)
+
+
 @dataclass(frozen=True)
 class Moved:
     """The data files that a snapshot added, and those that it removed.

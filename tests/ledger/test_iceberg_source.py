@@ -24,6 +24,7 @@ from backfill import Job
 from backfill.errors import JobFileError, SourceError
 from backfill.events import SourceOptions, open_source
 from backfill.iceberg.catalog import open_catalog
+from backfill.iceberg.snapshots import local_path
 from tests.execution.world import at
 from tests.lake import hadoop_options, lake_with_sources, options
 from tests.spark_sql import SparkSql, with_jars
@@ -310,7 +311,7 @@ def test_what_is_refused(
         assert expected in problem_of(f"raw.odd_{name[:2]}")
     old = catalog.create_table("raw.old", EVENTS, properties={"format-version": "1"})
     old.append(given(("a", at(0), 1)))
-    assert "format version 1, and only 2 is read" in problem_of("raw.old")
+    assert "format version 1, and only 2 and 3 are read" in problem_of("raw.old")
 
     # Of a table of backfill's the folders alone say the date.
     other = catalog.create_table(
@@ -362,6 +363,70 @@ APPLIED = (
     "CALL lake.system.rewrite_data_files(table => 'raw.beside', "
     "options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))",
 )
+
+
+#: A table of format 3: two files, of which rows are deleted beside them, and again.
+VECTORS = (
+    "CREATE TABLE lake.raw.third (user string, at timestamp) PARTITIONED BY (days(at)) "
+    "TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read', "
+    "'write.update.mode' = 'merge-on-read')",
+    "INSERT INTO lake.raw.third SELECT concat('u', id), "
+    "timestamp_micros(1767225600000000 + id * 60000000) FROM range(2000)",
+    "DELETE FROM lake.raw.third WHERE at < timestamp'2026-01-01 00:05:00' OR user = 'u1999'",
+)
+#: Of the first file, whose vector takes the place of the one that lies beside the other file's.
+AGAIN = (
+    "DELETE FROM lake.raw.third WHERE user IN ('u1000', 'u7')",
+    "UPDATE lake.raw.third SET user = 'moved' WHERE user = 'u8'",
+)
+COMPACTED = (
+    "CALL lake.system.rewrite_data_files(table => 'raw.third', "
+    "options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))",
+)
+
+
+@with_jars
+def test_deletion_vectors_of_format_3(
+    spark: SparkSession, spark_sql: SparkSql, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lake"
+    options(folder)
+
+    def read() -> tuple[list[str], dict[str, str | None]]:
+        opened = open_source(spark, source(tmp_path, "raw.third"))
+        rows = opened.frame.where("_corrupt IS NULL").select("user").collect()
+        inputs = {each.path: each.deletions for each in opened.snapshot.inputs}
+        return sorted(row.user for row in rows), inputs
+
+    spark_sql.iceberg(folder, "CREATE NAMESPACE lake.raw", *VECTORS)
+    left = {f"u{number}" for number in range(5, 1999)}
+    found, before = read()
+    assert found == sorted(left)
+    assert all(before.values())
+    [both] = (folder / "warehouse" / "raw" / "third" / "data").rglob("*.puffin")
+    spark_sql.iceberg(folder, *AGAIN)
+    left -= {"u1000", "u7", "u8"}
+    found, now = read()
+    assert found == sorted([*left, "moved"])
+    # One file has lost rows since, and so counts as changed.
+    assert sorted(now[path] == digest for path, digest in before.items()) == [False, True]
+    kept = both.read_bytes()
+    for damaged in (kept[:-9], kept[:8] + kept[9:]):
+        both.write_bytes(damaged)
+        with pytest.raises(SourceError, match="deletions cannot be read"):
+            read()
+    both.write_bytes(kept)
+    spark_sql.iceberg(folder, *COMPACTED)
+    assert read()[0] == sorted([*left, "moved"])
+    # Which Spark's SQL can't say yet.
+    catalog = open_catalog("lake", options(folder), field="catalog")
+    path = Path(str(local_path(catalog.load_table("raw.third").metadata_location)))
+    metadata = json.loads(path.read_text())
+    field = {"id": 9, "name": "note", "required": False, "type": "string", "initial-default": "x"}
+    metadata["schemas"][-1]["fields"].append(field)
+    path.write_text(json.dumps(metadata | {"last-column-id": 9}))
+    with pytest.raises(SourceError, match="column note was added with a value for older rows"):
+        read()
 
 
 @with_jars
