@@ -89,17 +89,17 @@ def _read(table: Table, path: str, wanted: Mapping[int, str]) -> dict[str, Place
     try:
         with table.io.new_input(path).open() as stream:
             puffin = PuffinFile(stream.read())
-        vectors = deletion_vectors_from_puffin_file(puffin)
-        offsets = [each.offset for each in puffin.footer.blobs]
+        found: dict[str, Places] = {
+            located(vector.referenced_data_file): vector.to_vector().to_numpy().astype(np.int64)
+            for blob, vector in zip(
+                puffin.footer.blobs, deletion_vectors_from_puffin_file(puffin), strict=True
+            )
+            if wanted.get(blob.offset) == vector.referenced_data_file
+        }
     except Exception as error:  # the library has no error of its own for what is damaged
         raise _problem(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
-    known = dict(zip(offsets, vectors, strict=True))
-    found: dict[str, Places] = {}
-    for offset, file in wanted.items():
-        vector = known.get(offset)
-        if vector is None or vector.referenced_data_file != file:
-            raise _problem(table, f"a file of deletions lacks those of {file}: {path}")
-        found[located(file)] = vector.to_vector().to_numpy().astype(np.int64)
+    if len(found) < len(wanted):
+        raise _problem(table, f"a file of deletions lacks some that a manifest names: {path}")
     return found
 
 
