@@ -12,7 +12,7 @@ from backfill.cli.output import iso_utc, print_json, print_line, print_table, te
 from backfill.cli.selection import Chunk, From, Missing, One, To, selected
 
 if TYPE_CHECKING:
-    from backfill.planning.stages import Beyond, Moved, Plan, Stage
+    from backfill.planning.stages import Beyond, Moved, Plan, Rewritten, Stage
     from backfill.spec import JobSpec
 
 
@@ -80,7 +80,7 @@ def _document(plan: Plan, spec: JobSpec) -> dict[str, Any]:
                 "read_from": None if each.low is None else iso_utc(each.low),
                 "read_to": None if each.high is None else iso_utc(each.high),
                 "affected": each.affected,
-                "rewritten": dict(zip(("files", "rows", "bytes"), each.rewritten, strict=True)),
+                "rewritten": _rewritten(each.rewritten),
                 "slices": each.slices
                 and dict(zip(("table", "files", "rows"), each.slices, strict=True)),
             }
@@ -102,6 +102,7 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
                 "events": each.events,
                 "affected": each.affected,
                 "moved": [asdict(one) for one in each.moved],
+                "rewritten": {name: _rewritten(one) for name, one in each.rewritten.items()},
                 **({} if each.bots is None else {"bots": asdict(each.bots)}),
             }
             for each in stage.late
@@ -118,6 +119,10 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
         combining = None if stage.combining is None else asdict(stage.combining)
         found |= {"events": stage.events, "done": done, "combining": combining}
     return found | asdict(explained(stage, spec))
+
+
+def _rewritten(found: Rewritten) -> dict[str, int]:
+    return {"files": found.files, "of": found.of, "rows": found.rows, "bytes": found.size}
 
 
 def _range(dates: tuple[Any, Any]) -> dict[str, str]:
@@ -204,6 +209,8 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                     )
             for each in late.moved:
                 print_line(_moving(each, spec))
+            for name, rewritten in late.rewritten.items():
+                _print_rewritten(name, rewritten)
         return
     if isinstance(stage, ExpireStage):
         print_line(
@@ -274,10 +281,14 @@ def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
             f"{beyond.dates[1]}) are computed again: {_which(spec, beyond.window)} that its events "
             "can be in."
         )
-    files, rows, size = beyond.rewritten
-    if files:
+    _print_rewritten(beyond.window, beyond.rewritten)
+
+
+def _print_rewritten(name: str, found: Rewritten) -> None:
+    if found.files:
         print_line(
-            f"{beyond.window}: up to {files:,} files are rewritten ({rows:,} rows, {size:,} bytes)."
+            f"{name}: up to {found.files:,} of {found.of:,} files are rewritten "
+            f"({found.rows:,} rows, {found.size:,} bytes); the others stay."
         )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,11 +12,12 @@ from backfill.columns import EVENTS, column
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
 from backfill.planning.context import Context
-from backfill.planning.published_windows import candidates, published, with_bounds
+from backfill.planning.published_windows import with_bounds
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
+from backfill.planning.touched_files import touched_files
 from backfill.rows.compute import Built
 from backfill.runtimes.differences import observed
-from backfill.store import FILE, DataFile, Staged
+from backfill.store import Staged
 
 #: A rewritten part is often of one date, which one task would write at Spark's setting, 64 MiB.
 _TASK = 8 * 1024 * 1024
@@ -63,20 +62,11 @@ def rewrite_files(
     """
     sums = F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events")
     new, counted = observed(built.table(horizon), *sums, hold=True)
-    before = None if state.record is None else state.record.horizon
-    moved = before is not None and before != horizon
-    files: list[DataFile] = []
-    if before is not None and moved:
-        edge = min(before, horizon) - built.kind.open_us - context.spec.engine.tick_us
-        files += candidates(context, state, built, edge, None)
-    if replaced is None and hull is not None:
-        files += candidates(context, state, built, *hull)
-    rewritten = set(replaced or ())
-    if files:
-        once = {each.path: each for each in files}
-        held = published(context, state, built, list(once.values()), with_file=True)
-        gone = old_windows if replaced is None else ReplacedWindows(None, None)
-        rewritten |= set(_touched(held, built, gone, horizon if moved else None))
+    unknown = hull if replaced is None else None
+    rewritten = {
+        *(replaced or ()),
+        *touched_files(context, state, built, old_windows, unknown, horizon),
+    }
     everything = new
     if rewritten:
         assert state.table is not None
@@ -97,22 +87,6 @@ def _remaining(
     kept = rows if old_windows.span is None else rows.where(~overlaps(built, old_windows.span))
     kept = match_rows(kept, built, old_windows, "left_anti")
     return kept.withColumn("is_open", built.kind.is_open(horizon))
-
-
-def _touched(
-    rows: DataFrame, built: Built, old_windows: ReplacedWindows, horizon: int | None
-) -> Sequence[str]:
-    """The files that hold a row that is replaced, or whose `is_open` changes; by path."""
-    found = []
-    if old_windows.extents is not None:
-        found.append(match_rows(rows, built, old_windows, "left_semi").select(FILE))
-    conditions = [] if old_windows.span is None else [overlaps(built, old_windows.span)]
-    if horizon is not None:
-        conditions.append(F.col("is_open") != built.kind.is_open(horizon))
-    if conditions:
-        found.append(rows.where(reduce(or_, conditions)).select(FILE))
-    every = reduce(DataFrame.unionByName, found).distinct().collect()
-    return sorted(row[FILE] for row in every)
 
 
 def _as_published(new: DataFrame, like: DataFrame) -> DataFrame:

@@ -23,10 +23,18 @@ from backfill.planning.bots import in_step, without
 from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew, judged_anew
 from backfill.planning.moved import moved
-from backfill.planning.reached import count_reached
+from backfill.planning.reached import reached_files
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import slices
-from backfill.planning.stages import Judged, LateInputs, MergeStage, Plan
+from backfill.planning.stages import (
+    Judged,
+    LateInputs,
+    MergeStage,
+    Moved,
+    Plan,
+    Rewritten,
+)
+from backfill.planning.touched_files import rewritten
 from backfill.planning.whole_sessions import bots_key
 from backfill.printable import shown
 from backfill.time.dates import Dates
@@ -87,7 +95,8 @@ def judged_late(context: Context, record: Record, late: Mapping[str, Dates]) -> 
 def _counted(context: Context, late: LateInputs) -> LateInputs:
     """With the number of late events, and what they change of what is published."""
     events = context.reader.events(late.inputs)
-    anew = judged_late(context, context.tables[late.tables[0]].settled, late.inputs)
+    record = context.tables[late.tables[0]].settled
+    anew = judged_late(context, record, late.inputs)
     if anew is not None:
         # All whose windows change.
         people = without(events, anew.bots(context), bots_key(context))
@@ -97,19 +106,25 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
     count, low, high = events.agg(F.count(F.lit(1)), F.min(TIME), F.max(TIME)).collect()[0]
     if not count:
         return replace(late, events=0)
+    latest = (record.horizon, high, None if anew is None else anew.last)
+    horizon = max(each for each in latest if each is not None)
     sliced = slices(context, events, late.tables)
-    affected = {
-        name: count_reached(context, context.tables[name], sliced, count, (low, high + 1))
-        for name in late.tables
-        if not by_place(context.definitions[name].window)
-    }
-    moving = [name for name in late.tables if by_place(context.definitions[name].window)]
-    return replace(
-        late,
-        events=count,
-        affected=affected,
-        moved=tuple(moved(context, context.tables[name], events) for name in moving),
-    )
+    affected: dict[str, int | None] = {}
+    moving: list[Moved] = []
+    again: dict[str, Rewritten] = {}
+    for name in late.tables:
+        state = context.tables[name]
+        files: dict[str, int] | None
+        if by_place(context.definitions[name].window):
+            one, files = moved(context, state, events)
+            moving.append(one)
+        else:
+            span = low, high + 1
+            files = reached_files(context, state, sliced, count, span, horizon)
+            affected[name] = None if files is None else sum(files.values())
+        if files is not None:
+            again[name] = rewritten(state, files)
+    return replace(late, events=count, affected=affected, moved=tuple(moving), rewritten=again)
 
 
 def unseen_inputs(context: Context) -> tuple[str, ...]:

@@ -13,18 +13,22 @@ from backfill.kinds import kind_of, reach, times_of
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.stages import Moved
+from backfill.store import FILE
 from backfill.windows import JoinWindow, key_of
 
 _FIRST = "_first_late"
 
 
-def moved(context: Context, state: State, events: DataFrame) -> Moved:
+def moved(context: Context, state: State, events: DataFrame) -> tuple[Moved, dict[str, int]]:
     """How many events are read again, and how many rows are replaced, for late events.
 
     Args:
         context: of the job.
         state: a table of windows by number or by offset.
         events: those that come to count, or do no more.
+
+    Returns:
+        Also how many rows of each file are replaced, by path.
     """
     spec, window = context.spec, context.definitions[state.name].window
     key = key_of(window, spec.key)
@@ -34,11 +38,14 @@ def moved(context: Context, state: State, events: DataFrame) -> Moved:
     late = late.where(F.col(_FIRST).isNotNull())
     assert state.table is not None
     same = [column(name).eqNullSafe(F.col(f"_late{i}")) for i, name in enumerate(key)]
-    rows = state.table.read(context.spark).join(late, reduce(and_, same, F.lit(True)))
+    rows = state.table.read(context.spark, with_file=True).join(
+        late, reduce(and_, same, F.lit(True))
+    )
     behind = reach(window, spec.engine).behind
     replaced = F.lit(True)
     if behind is not None:
         replaced = F.unix_micros(times_of(window)[1]) >= F.col(_FIRST) - behind
-    found = rows.agg(F.count_if(replaced), F.sum(kind.held)).collect()[0]
-    held = None if isinstance(window, JoinWindow) else found[1] or 0
-    return Moved(table=state.name, keys=late.count(), events=held, rows=found[0])
+    found = rows.groupBy(FILE).agg(F.count_if(replaced), F.sum(kind.held)).collect()
+    files = {path: count for path, count, _ in found if count}
+    held = None if isinstance(window, JoinWindow) else sum(each[2] or 0 for each in found)
+    return Moved(state.name, late.count(), held, sum(files.values())), files

@@ -16,6 +16,7 @@ from backfill.planning.range_input import RangeInput, followed, range_inputs, sl
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.stages import Beyond, RangeStage
 from backfill.planning.time_spans import dates_of_span, touched
+from backfill.planning.touched_files import rewritten
 from backfill.rows.compute import Built, Sliced
 from backfill.store import DataFile
 from backfill.time.dates import NONE, Dates
@@ -49,11 +50,6 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                 first, last = touched(context, part.span, definition)
             built = Built(sliced.frame, definition, sliced.of(definition))
             files = candidates(context, state, built, first, None if last is None else last - 1)
-            rewritten = (
-                len(files),
-                sum(each.rows for each in files),
-                sum(each.size for each in files),
-            )
             affected = None
             if definition.of_events:
                 affected = _affected(context, state, built, part, files)
@@ -64,7 +60,7 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                     keys=keys,
                     low=low,
                     high=high,
-                    rewritten=rewritten,
+                    rewritten=rewritten(state, [each.path for each in files]),
                     affected=affected,
                     slices=_slices(context, state.name, sliced, part),
                 )

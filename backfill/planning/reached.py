@@ -12,9 +12,9 @@ from backfill.columns import END, FIRST, LAST, START, TIME
 from backfill.kinds.standing import Standing
 from backfill.ledger.state import State
 from backfill.planning.context import Context
-from backfill.planning.published_windows import candidates, published
-from backfill.planning.replaced_windows import ReplacedWindows, match_rows, sent
+from backfill.planning.replaced_windows import ReplacedWindows, sent
 from backfill.planning.time_spans import touched
+from backfill.planning.touched_files import touched_files
 from backfill.rows.compute import Built, Sliced
 from backfill.windows import SessionWindow
 
@@ -27,10 +27,10 @@ def reached_rows(late: Sliced, kind: Standing) -> DataFrame:
     return _apart(late.events, late, *kind.reached(F.col(TIME)))
 
 
-def count_reached(
-    context: Context, state: State, late: Sliced, count: int, span: tuple[int, int]
-) -> int | None:
-    """How many published windows the late events can change, in one job; copies count too.
+def reached_files(
+    context: Context, state: State, late: Sliced, count: int, span: tuple[int, int], horizon: int
+) -> dict[str, int] | None:
+    """The files of published windows that late events can change, in one job; copies count too.
 
     Args:
         context: of the run.
@@ -38,9 +38,11 @@ def count_reached(
         late: the late events.
         count: how many there are.
         span: that they are in, [low, high) in µs.
+        horizon: the largest time of an event once they are merged, µs.
 
     Returns:
-        None for sessions with rules, which one event can cut anew to their end.
+        How many windows of each file, by path; None for sessions with rules, which one event can
+        cut anew to their end.
     """
     definition = context.definitions[state.name]
     if definition.ruled:
@@ -60,11 +62,9 @@ def count_reached(
             extents = reached_rows(late, kind)
         else:
             extents = late.build(replace(definition, aggregates={})).frame
-    files = candidates(context, state, built, low, None if high is None else high - 1)
-    if not files:
-        return 0
-    rows = published(context, state, built, files)
-    return match_rows(rows, built, ReplacedWindows(None, sent(extents, count)), "left_semi").count()
+    old_windows = ReplacedWindows(None, sent(extents, count))
+    hull = low, None if high is None else high - 1
+    return touched_files(context, state, built, old_windows, hull, horizon)
 
 
 def _apart(rows: DataFrame, late: Sliced, start: Column, end: Column) -> DataFrame:

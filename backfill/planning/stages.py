@@ -34,6 +34,23 @@ class DateState:
 
 
 @dataclass(frozen=True)
+class Rewritten:
+    """Files of a table that hold windows to be replaced, and are written again without them.
+
+    Attributes:
+        files: how many.
+        rows: in them, of other windows too.
+        size: their bytes.
+        of: how many files the table has.
+    """
+
+    files: int
+    rows: int
+    size: int
+    of: int
+
+
+@dataclass(frozen=True)
 class Beyond:
     """What a range run reads outside its range, for windows that cross its boundaries.
 
@@ -41,7 +58,7 @@ class Beyond:
         keys: how many keys have a session there that is followed until it closes.
         low, high: the times that are read, for these keys, or for all keys if `keys` is 0; µs;
             None: everything before or after.
-        rewritten: files of the table that may hold windows to be replaced: number, rows, bytes.
+        rewritten: files of the table that may hold windows to be replaced.
         affected: of windows around single events, how many published rows outside the range are
             within reach of an event of it, and are computed again; None for other windows.
         slices: of a metric whose slices are read rather than events outside the range, their table,
@@ -53,7 +70,7 @@ class Beyond:
     keys: int
     low: int | None
     high: int | None
-    rewritten: tuple[int, int, int]
+    rewritten: Rewritten
     affected: int | None = None
     slices: tuple[str, int, int] | None = None
 
@@ -143,6 +160,8 @@ class LateInputs:
             computed again, where that was asked; None for sessions with rules. Tables where events
             move others are not among them.
         moved: what they cost in tables where they move other events; where that was asked.
+        rewritten: for each table the files that hold what is computed again, where that was asked;
+            of sessions with rules nothing.
         bots: what they change of who is a bot; None where that was not asked, or there are no rules
             for bots. Events of bots are not among `events`, and those that were counted before and
             change sides are.
@@ -153,6 +172,7 @@ class LateInputs:
     events: int | None = None
     affected: Mapping[str, int | None] = field(default_factory=dict)
     moved: tuple[Moved, ...] = ()
+    rewritten: Mapping[str, Rewritten] = field(default_factory=dict)
     bots: Judged | None = None
 
 

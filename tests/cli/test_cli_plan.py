@@ -79,6 +79,15 @@ def test_late_events_are_planned_as_they_are_merged(
     text, found = plan(capsys, job, "--recompute")
     (stage,) = found["stages"]
     assert stage["kind"] == "late"
+    rewritten = stage["late"][0].pop("rewritten")
+    assert {name: (each["files"], each["of"]) for name, each in rewritten.items()} == {
+        "sessions": (1, 4),
+        "daily": (1, 4),
+    }
+    assert rewritten["daily"]["rows"] == 1
+    assert (
+        f"daily: up to 1 of 4 files are rewritten (1 rows, {rewritten['daily']['bytes']:,}" in text
+    )
     assert stage["late"] == [
         {
             "tables": ["sessions", "daily"],

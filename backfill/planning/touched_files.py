@@ -1,0 +1,79 @@
+"""The files of a table that a run rewrites: those with rows that give way, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from backfill.ledger.state import State
+from backfill.planning.context import Context
+from backfill.planning.published_windows import candidates, published
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
+from backfill.planning.stages import Rewritten
+from backfill.rows.compute import Built
+from backfill.store import FILE, DataFile
+
+_REPLACED = "_replaced"
+
+
+def touched_files(
+    context: Context,
+    state: State,
+    built: Built,
+    old_windows: ReplacedWindows,
+    hull: tuple[int | None, int | None] | None,
+    horizon: int,
+) -> dict[str, int]:
+    """The files that hold a row that is replaced, or whose `is_open` changes, by path.
+
+    Args:
+        context: of the run.
+        state: the table.
+        built: windows of it.
+        old_windows: which rows are replaced.
+        hull: the first and the last instant of these, µs, inclusive; None: none is.
+        horizon: the largest time of an event once the run is done, µs.
+
+    Returns:
+        How many rows of each are replaced.
+    """
+    before = None if state.record is None else state.record.horizon
+    moved = before is not None and before != horizon
+    files: list[DataFile] = []
+    if before is not None and moved:
+        edge = min(before, horizon) - built.kind.open_us - context.spec.engine.tick_us
+        files += candidates(context, state, built, edge, None)
+    if hull is not None:
+        files += candidates(context, state, built, *hull)
+    if not files:
+        return {}
+    once = {each.path: each for each in files}
+    rows = published(context, state, built, list(once.values()), with_file=True)
+    found = []
+    if hull is not None and old_windows.extents is not None:
+        found.append(match_rows(rows, built, old_windows, "left_semi").select(FILE, _marked(1)))
+    if hull is not None and old_windows.span is not None:
+        found.append(rows.where(overlaps(built, old_windows.span)).select(FILE, _marked(1)))
+    if moved:
+        changed = F.col("is_open") != built.kind.is_open(horizon)
+        found.append(rows.where(changed).select(FILE, _marked(0)))
+    every = reduce(DataFrame.unionAll, found).groupBy(FILE).agg(F.sum(_REPLACED))
+    return {row[0]: row[1] for row in every.collect()}
+
+
+def rewritten(state: State, paths: Collection[str]) -> Rewritten:
+    """What it takes to write some files of a table again."""
+    files = [each for each in state.files if each.path in paths]
+    return Rewritten(
+        files=len(files),
+        rows=sum(each.rows for each in files),
+        size=sum(each.size for each in files),
+        of=len(state.files),
+    )
+
+
+def _marked(replaced: int) -> Column:
+    return F.lit(replaced).alias(_REPLACED)
