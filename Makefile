@@ -64,11 +64,10 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
 # What Sail computes; whatever it refuses is marked spark_only in there, or in other files.
-SAIL_TESTS := tests/test_sail.py tests/test_sessions.py tests/test_session_rules.py \
-	tests/test_message_sessions.py tests/test_aligned.py tests/test_grids.py tests/test_sliding.py \
-	tests/test_counts.py tests/test_metrics.py tests/test_metric_tables.py tests/test_aggregates.py \
-	tests/test_duplicates.py $(addprefix tests/joins/,test_join.py test_as_of.py test_session_join.py \
-	test_join_by_count.py test_join_rows.py) tests/ledger/test_changes.py \
+SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefix tests/frames/, \
+	test_sessions.py test_session_rules.py test_message_sessions.py test_aligned.py test_sliding.py \
+	test_counts.py test_metrics.py test_duplicates.py) $(addprefix tests/joins/,test_join.py \
+	test_as_of.py test_session_join.py test_join_by_count.py test_join_rows.py) tests/ledger/test_changes.py \
 	tests/ledger/test_event_changes.py tests/planning/test_closure.py $(addprefix tests/execution/, \
 	test_invariant.py test_late.py test_kill.py test_edges.py test_session_rules.py \
 	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py) \
@@ -85,7 +84,7 @@ COMET := --packages org.apache.datafusion:comet-spark-spark4.1_2.13:1.2.0 \
 	--conf spark.plugins=org.apache.spark.CometPlugin \
 	--conf spark.shuffle.manager=org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager \
 	--conf spark.memory.offHeap.enabled=true --conf spark.memory.offHeap.size=2g pyspark-shell
-COMET_TESTS := tests/test_comet.py $(filter-out tests/test_sail.py,$(SAIL_TESTS))
+COMET_TESTS := tests/runtimes/test_comet.py $(filter-out tests/runtimes/test_sail.py,$(SAIL_TESTS))
 
 test-comet: .venv-lakehouse/ready ## the tests of what Spark computes, where Comet runs its plans
 	@# Once by one process, so that two do not fetch the jar at the same time.

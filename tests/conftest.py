@@ -14,7 +14,7 @@ from hypothesis import Phase, settings
 from pyspark.sql import SparkSession
 
 from backfill.spark import session as of_backfill
-from tests import jvm
+from tests import jvm_options
 from tests.catalog_servers import CatalogServers
 from tests.connect import Programs
 from tests.interpreted import SETTINGS
@@ -36,7 +36,7 @@ settings.register_profile(
 )
 settings.load_profile("spark")
 
-jvm.set_options()
+jvm_options.set_options()
 
 # Of every Spark that a test starts, in whatever process: nothing listens beyond loopback.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -121,7 +121,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
-    jvm.remember_lookups(session)
+    jvm_options.remember_lookups(session)
     yield session
     session.stop()
 

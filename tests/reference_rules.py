@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill import SessionWindow
 from tests import reference
-from tests.frames import from_rows
+from tests.event_frames import from_rows
 
 SCHEMA = (
     "key string, time bigint, arrival bigint, campaign string, referrer string, "

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from backfill.ledger.changes import KINDS
 from tests.cli.conftest import HOSTILE, Call
-from tests.published import Published
+from tests.published_job import Published
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from tests import drawn
-from tests.frames import from_rows
+from tests.event_frames import from_rows
 
 HOWS = ("inner", "left", "full", "semi", "anti")
 SCHEMA = "key string, part int, time bigint, value int, arrival int"

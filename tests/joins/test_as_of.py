@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from backfill import as_of
 from backfill.errors import ColumnError, WindowError
 from tests import drawn
-from tests.frames import rows
+from tests.event_frames import rows
 from tests.joins import reference
 from tests.joins.reference import Case, Row
 

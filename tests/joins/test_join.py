@@ -14,7 +14,7 @@ from backfill import HoppingWindow, SessionWindow, TumblingWindow, join
 from backfill.alignment import assigner
 from backfill.errors import ColumnError, JobFileError, WindowError
 from tests import drawn
-from tests.frames import rows
+from tests.event_frames import rows
 from tests.joins import reference
 from tests.joins.reference import HOWS, Case, Row
 

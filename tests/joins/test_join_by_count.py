@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from backfill import join, messages
 from backfill.errors import ColumnError, WindowError
 from tests import drawn
-from tests.frames import rows
+from tests.event_frames import rows
 from tests.joins import reference
 from tests.joins.reference import HOWS, Case, Counter, Row
 

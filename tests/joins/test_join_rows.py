@@ -20,7 +20,7 @@ from backfill.runtimes.differences import computed_once
 from backfill.windows import JoinWindow
 from backfill.windows.message_gaps import messages
 from tests import drawn
-from tests.frames import from_rows, rows
+from tests.event_frames import from_rows, rows
 from tests.joins import reference
 from tests.joins.reference import HOWS, Row
 from tests.joins.test_join_by_count import pairs

@@ -15,7 +15,7 @@ from backfill import SessionWindow, messages, session_join
 from backfill import aggregates as agg
 from backfill.errors import AggregateError, ColumnError, WindowError
 from tests import drawn
-from tests.frames import rows
+from tests.event_frames import rows
 from tests.joins import reference
 from tests.joins.reference import HOWS, Case, Row
 

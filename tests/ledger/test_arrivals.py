@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from backfill import Job
 from backfill.errors import SourceError
+from tests.event_frames import from_rows
 from tests.execution.world import at
-from tests.frames import from_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

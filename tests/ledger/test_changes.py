@@ -20,7 +20,7 @@ from backfill.errors import ColumnError
 from backfill.ledger.changes import KINDS, changes, first_changes
 from backfill.windows import Window
 from tests import drawn
-from tests.frames import from_rows
+from tests.event_frames import from_rows
 from tests.plans import explained, nodes
 from tests.reference import instant
 

@@ -15,7 +15,7 @@ from backfill import CountWindow, SlidingWindow
 from backfill.engines import engine
 from backfill.errors import ColumnError
 from backfill.ledger.changes import changes, first_changes
-from tests.frames import from_rows
+from tests.event_frames import from_rows
 from tests.reference import instant
 
 WINDOW = SlidingWindow(size="1h")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import ColumnError, JobFileError, TableError, WindowError
 from backfill.execution.clean import clean
 from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
-from tests.published import JOB, Published
+from tests.published_job import JOB, Published
 from tests.tables import commits_of, folder_of, record_of, version_of
 
 pytestmark = pytest.mark.usefixtures("adaptive")

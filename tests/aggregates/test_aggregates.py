@@ -20,7 +20,7 @@ from backfill.aggregates.base import Aggregate
 from backfill.errors import AggregateError
 from backfill.windows import Window
 from tests import drawn, reference
-from tests.frames import frame
+from tests.event_frames import frame
 from tests.on_sail import computed
 from tests.reference import Event
 

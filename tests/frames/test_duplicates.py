@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from backfill import HoppingWindow, SessionWindow, aggregate
 from backfill import aggregates as agg
 from tests import drawn, reference
-from tests.frames import frame, rows
+from tests.event_frames import frame, rows
 from tests.reference import Event
 
 GAP = 1_000_000

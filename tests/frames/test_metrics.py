@@ -20,7 +20,7 @@ from backfill import Metric, metrics, metrics_at
 from backfill import aggregates as agg
 from backfill.errors import AggregateError, ColumnError, WindowError
 from tests import drawn
-from tests.frames import from_rows, rows
+from tests.event_frames import from_rows, rows
 from tests.on_sail import ON_SAIL, spark_only
 from tests.reference_metrics import FOLDS, Payment, as_of, at_step, groups, order, steps_of
 

@@ -15,7 +15,7 @@ from backfill import BotRule, bots
 from backfill.bot_rules import Bots
 from backfill.errors import ColumnError, WindowError
 from tests import drawn, reference_bots, reference_rules
-from tests.frames import rows
+from tests.event_frames import rows
 from tests.reference_rules import Visit
 
 GAP = 1_800_000_000

@@ -40,7 +40,7 @@ from backfill.replay.apart import Apart
 from backfill.update_history.arrivals import CLOCK, ORDER, PARTITION, PLACE, WALL
 from backfill.update_history.worker import PASSES, Replaying, value_name
 from tests import drawn
-from tests.frames import rows
+from tests.event_frames import rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 MS = 1_000

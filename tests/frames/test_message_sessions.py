@@ -18,7 +18,7 @@ from backfill.errors import WindowError
 from backfill.replay import Event, replay
 from backfill.windows.message_gaps import Messages
 from tests import drawn
-from tests.frames import from_rows, rows
+from tests.event_frames import from_rows, rows
 
 COMMON: dict[str, Any] = {"key": "key", "time": "time", "time_format": "epoch_us"}
 AGGREGATES = {

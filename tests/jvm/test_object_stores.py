@@ -11,7 +11,7 @@ from backfill.errors import SetupError
 from backfill.jvm import object_stores
 from backfill.jvm.object_stores import AWS_SDK, hadoop_version, packages, with_object_stores
 
-_DOCS = Path(__file__).parent.parent / "docs" / "object-stores.md"
+_DOCS = Path(__file__).parents[2] / "docs" / "object-stores.md"
 _VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 PACKAGES, EXCLUDES = "spark.jars.packages", "spark.jars.excludes"
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore
-from tests.frames import from_rows
+from tests.event_frames import from_rows
 from tests.tables import paths_of, version_of
 
 JOB = """\

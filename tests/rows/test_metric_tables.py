@@ -22,9 +22,9 @@ from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.windows import MetricSlices, RollingWindow
 from tests import drawn
-from tests.frames import rows
+from tests.event_frames import rows
+from tests.frames.test_metrics import COMMON, DAY, FRAMED, SHAPES, apart, frame, payments, plain
 from tests.reference_metrics import FOLDS, Payment, groups, wide
-from tests.test_metrics import COMMON, DAY, FRAMED, SHAPES, apart, frame, payments, plain
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

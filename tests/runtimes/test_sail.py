@@ -52,7 +52,7 @@ from backfill.runtimes.differences import (
 from backfill.runtimes.folder_columns import inferred
 from backfill.spark import session
 from backfill.spec import JobSpec
-from tests.frames import from_rows, rows
+from tests.event_frames import from_rows, rows
 from tests.on_sail import ON_SAIL
 
 on_sail = pytest.mark.skipif(not ON_SAIL, reason="needs BACKFILL_RUNTIME=sail: make test-sail")

@@ -17,7 +17,7 @@ from backfill import aggregates as agg
 from backfill.alignment import assigner
 from backfill.windows import Window
 from tests import drawn, reference
-from tests.frames import frame, rows
+from tests.event_frames import frame, rows
 from tests.reference import (
     Event,
     add_months,

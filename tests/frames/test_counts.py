@@ -21,7 +21,7 @@ from backfill.replay import Event as Arriving
 from backfill.replay import replay
 from backfill.rows import count_rows
 from tests import drawn
-from tests.frames import frame, rows
+from tests.event_frames import frame, rows
 from tests.on_sail import ON_SAIL
 from tests.reference import Event
 from tests.reference_counts import held, in_order

@@ -19,7 +19,7 @@ from backfill.stream import Streamed
 from backfill.stream.checkpoints import Checkpoint
 from backfill.time.durations import Fixed
 from tests import reference
-from tests.frames import rows as micros
+from tests.event_frames import rows as micros
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")

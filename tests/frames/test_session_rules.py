@@ -15,7 +15,7 @@ from backfill import SessionWindow, aggregate, sessionize
 from backfill import aggregates as agg
 from backfill.errors import BackfillError, ColumnError, WindowError
 from tests import drawn, reference_rules
-from tests.frames import rows
+from tests.event_frames import rows
 from tests.reference_rules import Visit
 
 GAP = 1_800_000_000

@@ -17,7 +17,7 @@ from xxhash import xxh64_intdigest
 from backfill import SessionWindow, aggregate, sessionize
 from backfill import aggregates as agg
 from tests import drawn, reference
-from tests.frames import frame, rows
+from tests.event_frames import frame, rows
 from tests.reference import Event
 
 GAP = 60_000_000

@@ -19,7 +19,7 @@ from backfill.errors import AggregateError, WindowError
 from backfill.replay import Event as Arriving
 from backfill.replay import replay
 from tests import drawn
-from tests.frames import frame, rows
+from tests.event_frames import frame, rows
 from tests.on_sail import ON_SAIL, computed
 from tests.reference import Event
 
