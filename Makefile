@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines bench bench-large lint format clean
+.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines bench bench-large profile lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -110,6 +110,9 @@ bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BEN
 
 bench-large: .venv/ready .venv-lakehouse/ready ## cold, 20 and 100 million events, on Sail as well; some 40 minutes
 	$(call with_java,.venv) .venv/bin/python -m benchmarks.large $(BENCH)
+
+profile: .venv/ready ## the slowest stage of each command, from Spark's event log; some 15 minutes
+	$(call with_java,.venv) .venv/bin/python -m benchmarks.stages $(BENCH)
 
 lint: .venv/ready ## format, lint, type checks, and which package may import which
 	.venv/bin/ruff format --check .

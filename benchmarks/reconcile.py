@@ -179,9 +179,7 @@ def measure(
     spark: SparkSession, comparison: Comparison, *, factor: float, runs: int
 ) -> list[Measured]:
     """Each once to warm up and to check what comes out, then in turns."""
-    dataset = comparison.dataset.scaled(factor)
-    dataset.make(spark)
-    folder = _prepared(spark, dataset, comparison.one_of)
+    folder = prepared(spark, comparison, factor)
     everyone = [
         (work, Measured(work.name, at_least=wanted))
         for work, wanted in zip(comparison.works, (None, *comparison.at_least), strict=True)
@@ -215,8 +213,10 @@ def _watched(result: Measured) -> Iterator[None]:
         watcher.join()
 
 
-def _prepared(spark: SparkSession, dataset: Dataset, one_of: int) -> Path:
+def prepared(spark: SparkSession, comparison: Comparison, factor: float) -> Path:
     """A job with its table, and what a stream wrote of it: rows, and records of a changelog."""
+    dataset, one_of = comparison.dataset.scaled(factor), comparison.one_of
+    dataset.make(spark)
     folder = _FOLDER / f"{dataset.name}-{dataset.events}"
     if (folder / "ready").exists():
         return folder
