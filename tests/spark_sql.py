@@ -36,6 +36,8 @@ DELTA_CONF = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Of a table's state, which small tables need no fifty of.
     "spark.databricks.delta.snapshotPartitions": "1",
+    # VACUUM looks for files in as many tasks, two hundred otherwise.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
 }
 
 with_jars = pytest.mark.skipif(
@@ -83,7 +85,7 @@ class SparkSql:
         line = self._process.stdout.readline()
         assert line, "the process has ended"
         answers, failure = json.loads(line)
-        assert failure is None, failure[-3000:]
+        assert failure is None, failure
         found: list[list[str]] = answers
         return found
 
@@ -106,6 +108,9 @@ def _environment() -> dict[str, str]:
 
 
 def _serve() -> None:
+    # VACUUM prints, where only answers may be: what the JVM prints goes where its log does.
+    answered = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     conf = {
         **DELTA_CONF,
         "spark.jars.packages": f"{DELTA},{ICEBERG},org.xerial:sqlite-jdbc:3.50.3.0",
@@ -131,9 +136,10 @@ def _serve() -> None:
             for each in statements:
                 rows = spark.sql(each).collect()
                 answers.append(["|".join(map(str, row)) for row in rows])
-        except Exception:
-            failure = traceback.format_exc()
-        print(json.dumps([answers, failure]), flush=True)
+        except Exception as error:
+            # What the JVM says comes first in the one, and where Python was last in the other.
+            failure = f"{str(error)[:500]}\n{traceback.format_exc()[-3000:]}"
+        print(json.dumps([answers, failure]), file=answered, flush=True)
     first.stop()
 
 

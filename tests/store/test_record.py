@@ -76,6 +76,29 @@ def test_a_table_by_others_has_none(store: DeltaStore, tmp_path: Path) -> None:
     assert record_of(store, "nothing") is None
 
 
+def test_one_whose_commit_has_expired(store: DeltaStore, publish: Publish) -> None:
+    """Tables that others have made let old commits expire, unless told otherwise."""
+
+    def expire(name: str) -> None:
+        table = DeltaTable(folder_of(store, name))
+        table.alter.set_table_properties({"mine": "x"}, raise_if_not_exists=False)
+        table.create_checkpoint()
+        (folder_of(store, name) / "_delta_log" / f"{0:020}.json").unlink()
+
+    publish(by_hand(store, "r1", "2024-01-01"))
+    expire("sessions")
+    expired = r"has counted is not known any more.*\(got 1\)\. Move the table away"
+    with pytest.raises(TableError, match=expired):
+        record_of(store, "sessions")
+    with pytest.raises(TableError, match=expired):
+        publish(by_hand(store, "r2", "2024-01-02"), [])
+    assert content(store) == ["r1 2024-01-01"]
+    # Of a table that no run has published into, nothing is forgotten.
+    write_deltalake(str(folder_of(store, "t")), pa.table({"x": [1]}))
+    expire("t")
+    assert record_of(store, "t") is None
+
+
 @pytest.mark.parametrize("content", [None, b"", b'{"runs": ["r', b"[1]", b"\xff"])
 def test_a_damaged_record_is_named(
     store: DeltaStore, publish: Publish, content: bytes | None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from backfill.folders import Folder
+from backfill.store.delta.opening import plain_paths
 from backfill.store.protocol import DataFile
 
 
@@ -18,8 +18,7 @@ def live_with_statistics(folder: Folder, table: DeltaTable) -> tuple[DataFile, .
     actions = pa.table(table.get_add_actions(flatten=True))
     if not actions.num_rows:
         return ()
-    # The log has paths URL-encoded, though the library takes them plain.
-    paths = [unquote(path) for path in actions["path"].to_pylist()]
+    paths = plain_paths(folder, table, actions["path"].to_pylist())
     rows = actions["num_records"].to_pylist()
     bounds: dict[str, list[dict[str, Any]]] = {
         end: [{} for _ in paths] for end in ("min", "max", "partition", "null_count")

@@ -9,13 +9,16 @@ from functools import cached_property
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill.errors import TableError
 from backfill.folders import Folder, at_once
 from backfill.printable import one_line
 from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
 from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
+from backfill.store.delta.writable import check_writable
 from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
+from backfill.store.files.record import RECORDS
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 
@@ -43,7 +46,7 @@ class DeltaVersion:
     @cached_property
     def live(self) -> Mapping[str, int]:
         """As `Version` has it."""
-        return live_files(self.table)
+        return live_files(self._folder, self.table)
 
     #: Of Delta's files none has them.
     whole: Collection[str] = ()
@@ -71,7 +74,18 @@ class DeltaLog:
         return str(self.folder)
 
     def forgotten(self, version: int) -> None:
-        """As `Log` has it: the log keeps every commit."""
+        """As `Log` has it: a table that others have made lets old commits expire."""
+        if min(self.versions(), default=0) == 0 or not (self.folder / RECORDS).files():
+            return
+        raise TableError(
+            "what this version has counted is not known any more: the commit that says it has "
+            "expired",
+            field=self.name,
+            value=version,
+            way_out="Move the table away or drop it, and run the whole backfill. Set the table's "
+            "delta.enableExpiredLogCleanup to false, or its delta.logRetentionDuration to longer "
+            "than there is no run",
+        )
 
     def versions(self) -> list[int]:
         """As `Log` has it."""
@@ -110,6 +124,12 @@ class DeltaLog:
         table = open_table(self.folder, version)
         return None if table is None else DeltaVersion(self.folder, table)
 
+    def check_writable(self) -> None:
+        """As `Log` has it."""
+        table = open_table(self.folder)
+        if table is not None:
+            check_writable(self.folder, table)
+
     def write(
         self,
         below: DeltaVersion | None,
@@ -126,6 +146,7 @@ class DeltaLog:
                 writing.create(self.folder, staged, properties)
                 self._set_properties()
                 return 0
+            check_writable(self.folder, below.table)
             if writing.set_properties(below.table, self._properties):
                 return None
             if removed is None:
@@ -133,7 +154,7 @@ class DeltaLog:
                     return None
                 writing.overwrite(below.table, staged, properties)
             else:
-                writing.exchange(below.table, staged, removed, properties, data_change)
+                writing.exchange(self.folder, below.table, staged, removed, properties, data_change)
         except (DeltaError, OSError) as error:
             raise CommitFailedError(one_line(error)) from error
         return below.number + 1
@@ -153,6 +174,7 @@ class DeltaLog:
     def restore(self, below: DeltaVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""
         properties = writing.commit_properties(metadata)
+        check_writable(self.folder, below.table)
         try:
             below.table.restore(version, commit_properties=properties)
         except (DeltaError, OSError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,6 +15,9 @@ from backfill.errors import TableError
 from backfill.folders import Folder
 from backfill.printable import one_line
 from backfill.store.delta.entries import versions
+
+# A path that is not relative to the table's folder: shallow clones have such files.
+_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
@@ -57,13 +62,41 @@ def _check_features(folder: Folder, features: set[str]) -> None:
             "another writer has given the table features that are not known here",
             field=str(folder),
             value=", ".join(sorted(features)),
-            way_out="In Spark, ALTER TABLE … DROP FEATURE, or publish into another folder",
+            # Without it Delta Lake puts a feature that nobody else knows in its place.
+            way_out="In Spark, ALTER TABLE … DROP FEATURE … TRUNCATE HISTORY, or publish into "
+            "another folder",
         )
 
 
-def live_files(table: DeltaTable) -> dict[str, int]:
-    """The sizes in bytes of a version's files, by path relative to the table's folder, in order."""
+def live_files(folder: Folder, table: DeltaTable) -> dict[str, int]:
+    """The sizes in bytes of a version's files, by path relative to the table's folder, in order.
+
+    Raises:
+        TableError: as `plain_paths` does.
+    """
     actions = pa.table(table.get_add_actions())
-    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-    # The log has paths URL-encoded, though the library takes them plain.
-    return dict(sorted(zip(map(unquote, paths), sizes, strict=True)))
+    paths = plain_paths(folder, table, actions["path"].to_pylist())
+    return dict(sorted(zip(paths, actions["size_bytes"].to_pylist(), strict=True)))
+
+
+def plain_paths(folder: Folder, table: DeltaTable, paths: Iterable[str]) -> list[str]:
+    """Paths of a version's files as the library takes them; the log has them URL-encoded.
+
+    Raises:
+        TableError: another writer has put a file elsewhere than into the folder of its partition,
+            from whose name rows get the values of the partition columns.
+    """
+    partition_by = set(table.metadata().partition_columns)
+    found = []
+    for path in map(unquote, paths):
+        folders = {unquote(part).partition("=")[0] for part in path.split("/")[:-1]}
+        if _ELSEWHERE.match(path) or not partition_by <= folders:
+            raise TableError(
+                "another writer has put a file elsewhere than into the folder of its partition",
+                field=str(folder),
+                value=path,
+                way_out="In Spark, set the table's delta.randomizeFilePrefixes to false, and write "
+                "its rows again: INSERT OVERWRITE … SELECT * FROM …",
+            )
+        found.append(path)
+    return found

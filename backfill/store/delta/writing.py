@@ -110,6 +110,7 @@ def overwrite(table: DeltaTable, staged: StagedFiles, properties: CommitProperti
 
 
 def exchange(
+    folder: Folder,
     table: DeltaTable,
     staged: StagedFiles,
     replace: Sequence[str],
@@ -117,7 +118,7 @@ def exchange(
     data_change: bool,
 ) -> None:
     """Replaces some files."""
-    sizes = live_files(table)
+    sizes = live_files(folder, table)
     now_ms = time.time_ns() // 1_000_000
     removals = [
         RemoveAction(

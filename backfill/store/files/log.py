@@ -127,6 +127,13 @@ class Log(Protocol):
             TableError: there is a table, but it or the version cannot be read.
         """
 
+    def check_writable(self) -> None:
+        """Looks whether runs can commit to the table, before they compute anything for it.
+
+        Raises:
+            TableError: other writers have given it what commits could not keep to.
+        """
+
     def write(
         self,
         below: Any,

@@ -82,8 +82,9 @@ class FileStore(ABC):
         task_bytes: int | None = None,
     ) -> StagedFiles:
         """As `Store` has it."""
-        frame = self.fitted(frame)
-        folder, run_id = self.log(name).folder, checked_name(run_id, "run_id")
+        frame, log, run_id = self.fitted(frame), self.log(name), checked_name(run_id, "run_id")
+        log.check_writable()
+        folder = log.folder
         if isinstance(frame, StructType):
             schema = delta_schema(frame).to_json()
             return StagedFiles(name, run_id, folder / STAGING / run_id, schema, partition_by, ())

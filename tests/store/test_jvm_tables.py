@@ -1,0 +1,177 @@
+"""What Spark's own Delta Lake can make of a table: used as it is, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill.errors import TableError
+from tests.jvm_delta import COLUMNS, create, insert, read, table_in
+from tests.lake import store_in
+from tests.spark_sql import SparkSql, with_jars
+from tests.store.by_hand import by_hand, content, day, publish_to
+from tests.tables import paths_of, record_of, rows_of
+
+pytestmark = with_jars
+Windows = Callable[..., DataFrame]
+
+MONDAY, TUESDAY = "2024-01-01", "2024-01-02"
+START = f"{MONDAY} 10:00:00"
+#: Properties of a table that is used as it is, and columns that a full run makes its own.
+PROPERTIES = (
+    "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true', "
+    "'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '1', "
+    "'delta.feature.columnMapping' = 'supported', 'delta.autoOptimize.autoCompact' = 'true'"
+)
+OTHERS = COLUMNS.replace("BIGINT", "BIGINT NOT NULL COMMENT 'of the window'").replace(
+    "date DATE", "date DATE GENERATED ALWAYS AS (CAST(window_start AS DATE))"
+)
+#: Of those that runs can't commit to, and what the error names.
+REFUSED = {
+    "append only": ("'delta.appendOnly' = 'true'", COLUMNS, "can only be added .*delta.appendOnly"),
+    "row tracking": (
+        "'delta.enableRowTracking' = 'true'",
+        COLUMNS,
+        "'domainMetadata, rowTracking'",
+    ),
+    "commit timestamps": (
+        "'delta.enableInCommitTimestamps' = 'true'",
+        COLUMNS,
+        "can't keep to .*'inCommitTimestamp'",
+    ),
+    "identity": ("", f"n BIGINT GENERATED ALWAYS AS IDENTITY, {COLUMNS}", "'identityColumns'"),
+    "defaults": (
+        "'delta.feature.allowColumnDefaults' = 'supported'",
+        COLUMNS.replace("BIGINT", "BIGINT DEFAULT 3"),
+        "'allowColumnDefaults'",
+    ),
+    "renames": ("'delta.columnMapping.mode' = 'name'", COLUMNS, "not known .*'columnMapping'"),
+    "wider types": ("'delta.enableTypeWidening' = 'true'", COLUMNS, "not known .*'typeWidening'"),
+}
+
+
+def test_tables_that_are_used(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
+    """A run of everything, one of a date, a compaction and a deletion of Spark's, another run."""
+    folders = [tmp_path / str(number) / "sessions" for number in range(2)]
+    spark_sql.delta(create(folders[0], COLUMNS, PROPERTIES), create(folders[1], OTHERS))
+    for folder in folders:
+        store = store_in(folder.parent)
+        publish_to(store, by_hand(store, "r1", MONDAY, TUESDAY))
+        publish_to(store, by_hand(store, "r2", TUESDAY), [], dates=day(TUESDAY))
+    tables = list(map(table_in, folders))
+    spark_sql.delta(
+        *(f"OPTIMIZE {each}" for each in tables),
+        *(f"DELETE FROM {each} WHERE date = '{MONDAY}'" for each in tables),
+    )
+    for folder in folders:
+        store = store_in(folder.parent)
+        publish_to(store, by_hand(store, "r3", MONDAY), [], dates=day(MONDAY))
+        keys = rows_of(store, spark, "sessions").select("user_id").collect()
+        assert sorted(row.user_id for row in keys) == ["r1", "r2", "r3"]
+        assert record_of(store, "sessions") == {"runs": ["r1", "r2", "r3"]}
+    rows, changes = spark_sql.delta(
+        read(*folders),
+        "SELECT DISTINCT _change_type, user_id FROM "
+        f"table_changes_by_path('{folders[0]}', 0) ORDER BY ALL",
+    )
+    assert sorted(rows) == sorted([f"r1|{TUESDAY}", f"r2|{TUESDAY}", f"r3|{MONDAY}"] * 2)
+    assert changes == ["delete|r1", "insert|r1", "insert|r2", "insert|r3"]
+    # Of these checkpoints, which Spark wrote, the library has read the table.
+    assert list((folders[0] / "_delta_log" / "_sidecars").iterdir())
+
+
+def test_tables_that_are_refused(spark_sql: SparkSql, windows: Windows, tmp_path: Path) -> None:
+    """Before anything is computed for them, in one sentence each, and they stay as they are."""
+    folders = {name: tmp_path / str(n) / "sessions" for n, name in enumerate(REFUSED)}
+    spark_sql.delta(*(create(folders[name], *REFUSED[name][1::-1]) for name in REFUSED))
+    frame = windows(("a", MONDAY, START))
+    for name, folder in folders.items():
+        store = store_in(folder.parent)
+        with pytest.raises(TableError, match=REFUSED[name][2]) as told:
+            store.stage("sessions", frame, run_id="r1", partition_by=("date",), sort_by=())
+        assert "publish into another folder" in str(told.value), name
+        with pytest.raises(TableError, match=REFUSED[name][2]):
+            publish_to(store, by_hand(store, "r1", MONDAY), base=None)
+        assert len(list((folder / "_delta_log").glob("*.json"))) == 1, name
+
+
+def test_conditions_on_rows(spark_sql: SparkSql, tmp_path: Path) -> None:
+    folder, store = tmp_path / "jvm" / "sessions", store_in(tmp_path / "jvm")
+    name = table_in(folder)
+    spark_sql.delta(create(folder), f"ALTER TABLE {name} ADD CONSTRAINT many CHECK (events > 5)")
+    with pytest.raises(TableError, match=r"conditions, which runs don't check \(got 'many'\)"):
+        publish_to(store, by_hand(store, "r1", MONDAY))
+    spark_sql.delta(f"ALTER TABLE {name} DROP CONSTRAINT many")
+    assert publish_to(store, by_hand(store, "r1", MONDAY)) == 3
+
+
+def test_the_ways_out(spark_sql: SparkSql, tmp_path: Path) -> None:
+    """As the errors give them, each leads to a table that is used."""
+    folders = [tmp_path / str(number) / "sessions" for number in range(3)]
+    rows_only, tracked, wider = map(table_in, folders)
+    spark_sql.delta(
+        create(folders[0], COLUMNS, "'delta.appendOnly' = 'true'"),
+        f"ALTER TABLE {rows_only} SET TBLPROPERTIES (delta.appendOnly = false)",
+        create(folders[1], COLUMNS, "'delta.enableRowTracking' = 'true'"),
+        f"ALTER TABLE {tracked} DROP FEATURE rowTracking",
+        f"ALTER TABLE {tracked} DROP FEATURE domainMetadata",
+        create(folders[2], COLUMNS, "'delta.enableTypeWidening' = 'true'"),
+        # Or Spark asks to come back after a day.
+        f"ALTER TABLE {wider} SET TBLPROPERTIES "
+        "('delta.dropFeatureTruncateHistory.retentionDuration' = 'interval 0 hours')",
+        f"ALTER TABLE {wider} DROP FEATURE typeWidening TRUNCATE HISTORY",
+    )
+    for folder in folders:
+        store = store_in(folder.parent)
+        publish_to(store, by_hand(store, "r1", MONDAY))
+        assert content(store) == [f"r1 {MONDAY}"]
+
+
+def test_files_elsewhere(spark_sql: SparkSql, tmp_path: Path) -> None:
+    """In folders of other names, and in another table's folder; until they are written again."""
+    original, clone = (tmp_path / name / "sessions" for name in ("original", "clone"))
+    spark_sql.delta(
+        create(original, COLUMNS, "'delta.randomizeFilePrefixes' = 'true'"),
+        insert(original, "a", MONDAY),
+        f"CREATE TABLE {table_in(clone)} SHALLOW CLONE {table_in(original)}",
+    )
+    for folder in (original, clone):
+        store = store_in(folder.parent)
+        with pytest.raises(TableError, match=r"elsewhere than .*\.parquet.*INSERT OVERWRITE"):
+            paths_of(store, "sessions")
+        with pytest.raises(TableError, match="elsewhere than into the folder of its partition"):
+            publish_to(store, by_hand(store, "r0", MONDAY), [], dates=day(MONDAY))
+    names = [table_in(original), table_in(clone)]
+    off = "SET TBLPROPERTIES (delta.randomizeFilePrefixes = false)"
+    spark_sql.delta(
+        *(f"ALTER TABLE {each} {off}" for each in names),
+        *(f"INSERT OVERWRITE {each} SELECT * FROM {each}" for each in names),
+    )
+    for folder in (original, clone):
+        store = store_in(folder.parent)
+        publish_to(store, by_hand(store, "r1", TUESDAY), [], dates=day(TUESDAY))
+        assert content(store) == [f"a {MONDAY}", f"r1 {TUESDAY}"]
+
+
+def test_vacuum_leaves_what_is_ours(spark_sql: SparkSql, tmp_path: Path) -> None:
+    """It deletes files that were replaced, whose versions then can't be read."""
+    folder, store = tmp_path / "jvm" / "sessions", store_in(tmp_path / "jvm")
+    spark_sql.delta(create(folder))
+    first = publish_to(store, by_hand(store, "r1", MONDAY))
+    publish_to(store, by_hand(store, "r2", MONDAY))
+    waiting = by_hand(store, "r3", TUESDAY)
+    spark_sql.delta(
+        "SET spark.databricks.delta.retentionDurationCheck.enabled = false",
+        f"VACUUM {table_in(folder)} RETAIN 0 HOURS",
+    )
+    assert content(store) == [f"r2 {MONDAY}"]
+    assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
+    with pytest.raises(TableError, match=f"1 of the 1 files of version {first} are gone"):
+        store.restore("sessions", first, run_id="back", metadata={})
+    publish_to(store, waiting, [], dates=day(TUESDAY))
+    assert content(store) == [f"r2 {MONDAY}", f"r3 {TUESDAY}"]
+    cleaned = store.clean("sessions", older_than_s=-1)
+    assert (cleaned.staged, cleaned.files, cleaned.records) == (0, 0, 0)
