@@ -20,7 +20,7 @@ from tests.connect import Programs
 from tests.interpreted import SETTINGS
 from tests.lake import SERVED
 from tests.on_sail import ON_SAIL
-from tests.spark_sql import SparkSql
+from tests.spark_sql import SparkSql, with_jars
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
 # where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
@@ -43,17 +43,10 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
 #: Tests of a minute or so, for each of two processes: they begin with these, so that neither has
-#: one left when all else is done. Those over Spark Connect share a server in one of them, and those
-#: by SQL of Spark's own Delta Lake and Iceberg a Spark in the other.
+#: one left when all else is done. Those over Spark Connect share a server in one of them; those by
+#: SQL of Spark's own Delta Lake and Iceberg, which need the jars, share a Spark in the other.
 _LONG = (
-    (
-        "execution/test_kill.py",
-        "execution/test_catalog_entries.py::test_both_write_the_same_tables",
-        "ledger/test_deletions_of_spark.py",
-        "ledger/test_iceberg_source.py::test_tables_of_sparks_own_iceberg",
-        "store/test_iceberg.py::test_sparks_own_iceberg_tends_the_table",
-        "store/test_manifests.py::test_spark_reads_them",
-    ),
+    ("execution/test_kill.py",),
     (
         "reconcile/test_parts.py",
         "events/test_connect.py",
@@ -73,8 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Puts long tests at the beginning of each half, which is what each process is given."""
     if _VARIANTS:
         _draw_variants(config, items)
-    groups = [[each for each in items if each.nodeid.startswith(_long(n))] for n in range(2)]
-    rest = [each for each in items if each not in groups[0] and each not in groups[1]]
+    groups = [[each for each in items if _group(each) == n] for n in range(2)]
+    rest = [each for each in items if _group(each) is None]
     half = max(0, len(items) // 2 - len(groups[0]))
     items[:] = [*groups[0], *rest[:half], *groups[1], *rest[half:]]
 
@@ -90,12 +83,22 @@ def _draw_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
         for variants in of_test.values()
         for item in chance.sample(variants, min(_VARIANTS, len(variants)))
     }
+    # No other lane has these.
+    drawn |= {item for item in items if _needs_jars(item)}
     config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
     items[:] = [item for item in items if item in drawn]
 
 
-def _long(half: int) -> tuple[str, ...]:
-    return tuple(f"tests/{each}" for each in _LONG[half])
+def _group(item: pytest.Item) -> int | None:
+    """Which half a test is at the beginning of."""
+    if _needs_jars(item):
+        return 0
+    name = item.nodeid.removeprefix("tests/")
+    return next((n for n, names in enumerate(_LONG) if name.startswith(names)), None)
+
+
+def _needs_jars(item: pytest.Item) -> bool:
+    return with_jars.mark in item.iter_markers(with_jars.name)
 
 
 @pytest.fixture(scope="session")

@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.jvm_delta import create, read_versions
 from tests.lake import store_in
+from tests.spark_sql import SparkSql, with_jars
 from tests.store.by_hand import content
 from tests.store.processes import check_newest, kill_one
-from tests.tables import files_of, folder_of
+from tests.tables import files_of, folder_of, version_of
 
 DATES = ("2024-01-01", "2024-01-02", "2024-01-03")
+
+
+@with_jars
+def test_a_table_that_spark_has_made(tmp_path: Path, spark_sql: SparkSql) -> None:
+    folder = tmp_path / "jvm" / "sessions"
+    spark_sql.delta(create(folder))
+    test_killed_at_random_moments(tmp_path, "jvm")
+    versions = range(1, len(list((folder / "_delta_log").glob("*.json"))), 10)
+    [rows] = spark_sql.delta(read_versions(folder, versions))
+    found = Counter(int(row.split("|")[0]) for row in rows)
+    assert found == dict.fromkeys(versions, len(DATES))
 
 
 @pytest.mark.parametrize("place", ["out", "lake", "hadoop"])
 def test_killed_at_random_moments(tmp_path: Path, place: str) -> None:
     root = tmp_path / place
     store = store_in(root)
+    made = version_of(store, "sessions") is not None
     chance = random.Random(4)
     seen = -1
-    least = 25 if place == "out" else 12
+    least = {"out": 25, "lake": 12, "jvm": 8}[place]
+    short = 1.5 if place == "lake" else 0.15
     # On a busy machine some are killed before they publish anything: then there are more of them.
     for kill in itertools.count():
         if kill >= least and seen > 4:
             break
         assert kill < 100, "the test must kill runs, not only starts"
         # A catalog takes longer, and starts a connection first.
-        after_s = chance.uniform(0, 0.15 if place == "out" else 1.5)
+        after_s = chance.uniform(0, short)
         kill_one(root, f"k{kill}", DATES, after_s=after_s)
         seen = check_newest(store, DATES, seen)
 
@@ -40,6 +56,6 @@ def test_killed_at_random_moments(tmp_path: Path, place: str) -> None:
     left = {path.relative_to(folder).as_posix() for path in folder.glob("date=*/*.parquet")}
     assert left == named
     assert not list((folder / "_staging").iterdir())
-    assert len(list((folder / "_record").iterdir())) == seen + 1
-    for version in range(0, seen + 1, 10):
+    assert len(list((folder / "_record").iterdir())) == seen + 1 - made
+    for version in range(made, seen + 1, 10):
         assert len(content(store, version=version)) == len(DATES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
@@ -15,25 +15,39 @@ import pytest
 from backfill.errors import BackfillError
 from backfill.store import StagedFiles
 from backfill.store.files.store import FileStore
+from tests.jvm_delta import create, read
 from tests.lake import SERVED, store_in
+from tests.spark_sql import SparkSql, with_jars
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.store.processes import check_first_runs
-from tests.tables import commits_of, folder_of, paths_of, record_of
+from tests.tables import commits_of, folder_of, paths_of, record_of, version_of
 
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
 
 #: Of Delta tables, and of Iceberg catalogs.
 LOCAL = ["out", "lake", "hadoop"]
-#: On a disk often, since each time is different; with servers once, for they take longer.
-OFTEN = pytest.mark.parametrize("place", [*LOCAL * 5, *SERVED], indirect=True)
+#: Of a table that Spark's own Delta Lake has made.
+JVM = pytest.param("jvm", marks=with_jars)
+#: On a disk often, since each time is different; the others once, for they take longer.
+OFTEN = pytest.mark.parametrize("place", [*LOCAL * 5, *SERVED, JVM], indirect=True)
 DAYS = [f"2024-01-{number:02}" for number in range(1, 32)]
 
 
-@pytest.fixture(params=[*LOCAL, *SERVED])
-def place(request: pytest.FixtureRequest, tmp_path: Path, reach: Callable[[str], None]) -> Path:
+@pytest.fixture(params=[*LOCAL, *SERVED, JVM])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, reach: Callable[[str], None]
+) -> Iterator[Path]:
     reach(request.param)
-    return tmp_path / str(request.param)
+    place = tmp_path / str(request.param)
+    if request.param != "jvm":
+        yield place
+        return
+    spark_sql: SparkSql = request.getfixturevalue("spark_sql")
+    spark_sql.delta(create(place / "sessions"))
+    yield place
+    [theirs] = spark_sql.delta(read(place / "sessions"))
+    assert sorted(theirs) == sorted(each.replace(" ", "|") for each in content(store_in(place)))
 
 
 @pytest.fixture
@@ -67,20 +81,28 @@ def race(
         return list(pool.map(one, runs))
 
 
+def begun(store: FileStore, publish: Publish, exists: bool) -> int | None:
+    """The version that runs begin from, in which another one has published or none."""
+    if not exists:
+        return version_of(store, "sessions")
+    return publish(by_hand(store, "first", "2023-01-01"))
+
+
 @pytest.mark.parametrize("exists", [False, True])
 @OFTEN
 def test_disjoint_runs_all_succeed(store: FileStore, publish: Publish, exists: bool) -> None:
-    base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
+    base = begun(store, publish, exists)
     runs = [(by_hand(store, f"r{d}", d), [], day(d)) for d in DAYS[:6]]
     results = race(publish, runs, base)
-    first = 1 if exists else 0
+    first = 0 if base is None else base + 1
     assert sorted(results, key=str) == list(range(first, first + 6))
     assert content(store) == [
         *(["first 2023-01-01"] if exists else []),
         *(f"r{d} {d}" for d in DAYS[:6]),
     ]
     # Each stands on the one before, and so does its record.
-    order = [each.metadata["run_id"] for each in reversed(commits_of(store, "sessions"))]
+    commits = reversed(commits_of(store, "sessions"))
+    order = [each.metadata["run_id"] for each in commits if each.metadata]
     assert record_of(store, "sessions") == {"runs": order}
 
 
@@ -90,7 +112,7 @@ def test_disjoint_runs_all_succeed(store: FileStore, publish: Publish, exists: b
 def test_of_runs_that_meet_on_an_empty_date_one_wins(
     store: FileStore, publish: Publish, exists: bool, everything: bool
 ) -> None:
-    base = publish(by_hand(store, "first", "2023-01-01")) if exists else None
+    base = begun(store, publish, exists)
     replace: Any = "all" if everything else []
     runs = [(by_hand(store, f"r{n}", "2024-01-01"), replace, day("2024-01-01")) for n in range(4)]
     results = race(publish, runs, base)
@@ -106,13 +128,13 @@ def test_of_runs_that_meet_on_an_empty_date_one_wins(
 
 
 def test_of_runs_that_replace_the_same_file_one_wins(store: FileStore, publish: Publish) -> None:
-    publish(by_hand(store, "first", *DAYS[:2]))
+    base = publish(by_hand(store, "first", *DAYS[:2]))
     monday, tuesday = paths_of(store, "sessions")
     runs = [
         (by_hand(store, "r1", DAYS[0]), [monday], day(DAYS[0])),
         (by_hand(store, "r2", DAYS[1]), [monday, tuesday], day(DAYS[1])),
     ]
-    results = race(publish, runs, 0)
+    results = race(publish, runs, base)
     assert [type(each) for each in results].count(int) == 1
 
 
