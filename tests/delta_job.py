@@ -1,7 +1,8 @@
 """A job whose tables a catalog of Spark's names, beside Delta Lake's own SQL, as a program.
 
 `python -m tests.delta_job FOLDER` prints what was found as JSON. In the folder are `job.yaml`,
-`other.yaml`, which is the same job in another folder, and `late.csv`.
+`other.yaml`, which is the same job in another folder, `strict.yaml`, which is the same one with a
+check that fails, and `late.csv`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ def life(folder: Path, spark: SparkSession) -> dict[str, Any]:
     found["properties"] = {
         row[0]: row[1] for row in spark.sql("SHOW TBLPROPERTIES web.hourly").collect()
     }
+    found["strict"] = failure(lambda: Job.load(folder / "strict.yaml").run(spark))
+    found["refused"] = {name: rows(name) for name in ("sessions", "hourly")}
+    found["versions"] = spark.sql(f"DESCRIBE HISTORY {TABLE}").count()
     found["other"] = failure(lambda: Job.load(folder / "other.yaml").run(spark))
     spark.sql(f"OPTIMIZE {TABLE}")
     spark.sql(f"DELETE FROM {TABLE} WHERE user = 'gone'")

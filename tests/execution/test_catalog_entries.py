@@ -42,6 +42,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "events" / "1.csv").write_text(EVENTS)
     (tmp_path / "late.csv").write_text(LATE)
     (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "strict.yaml").write_text(JOB.replace("quarantined_share: off", ""))
     (tmp_path / "other.yaml").write_text(JOB.replace("path: my out", "path: elsewhere"))
     return tmp_path
 
@@ -57,6 +58,10 @@ def test_both_write_the_same_tables(folder: Path) -> None:
     assert found["properties"]["delta.checkpointInterval"] == "7"
     assert found["properties"]["mine"] == "x"
     assert found["properties"]["delta.logRetentionDuration"] == "interval 60 days"
+    # A run whose check fails leaves a table as both read it, also one that Spark has made.
+    assert "quarantined_share" in found["strict"]
+    assert found["refused"] == {name: found["first"][name] for name in ("sessions", "hourly")}
+    assert found["versions"] == 2, "the run, and the table's properties"
     assert (
         "spark_catalog.web.sessions: the catalog has a table of this name which is not in"
         in (found["other"])
