@@ -91,4 +91,7 @@ def test_the_documentation_has_the_versions() -> None:
     text = (Path(__file__).parents[2] / "docs" / "catalogs.md").read_text()
     for each in (DELTA, DELTA_EXCLUDES, f"pyspark {SPARK}", f"({ICEBERG.rpartition(':')[2]}, on"):
         assert each in text, each
+    # The lane that has to run what needs the jars does.
+    constraints = (Path(__file__).parents[2] / "constraints-lakehouse.txt").read_text()
+    assert f"\npyspark=={SPARK}." in constraints
     assert f"Delta Lake {DELTA.rpartition(':')[2]}, on pyspark {SPARK}" in text

@@ -23,6 +23,9 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
     files = _old(_data_files(log), before)
     records = _old((folder / RECORDS).entries(), before)
     named_files, runs = log.mentioned()
+    if not runs and min(log.versions(), default=0) > 0:
+        # The commit that names one has expired, and they alone say that something was counted.
+        records = {}
     named_records = {record_path(run_id) for run_id in runs}
     files = {path: found for path, found in files.items() if path not in named_files}
     records = {
