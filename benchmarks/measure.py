@@ -131,8 +131,14 @@ def _alone(scenario: Scenario, number: int, dataset: Dataset, out: Path) -> tupl
     return watched([*command, str(dataset.path), str(out)], f"{scenario.name}: contender {number}")
 
 
-def watched(command: Sequence[str], name: str) -> tuple[float, int]:
-    """Seconds of a process, and the most MiB that it and its children held."""
+def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> tuple[float, int]:
+    """Seconds of a process, and the most MiB that it and its children held.
+
+    Args:
+        command: the process.
+        name: of what it does, for the message if it fails.
+        may_differ: 1 says that it has found what it looked for, and not that it failed.
+    """
     began = time.perf_counter()
     peak = 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -140,7 +146,7 @@ def watched(command: Sequence[str], name: str) -> tuple[float, int]:
         while process.poll() is None:
             peak = max(peak, _resident(root))
             time.sleep(0.1)
-    if process.returncode:
+    if process.returncode not in (0, *([1] if may_differ else [])):
         raise SystemExit(f"{name} failed")
     return time.perf_counter() - began, peak >> 20
 

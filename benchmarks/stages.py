@@ -137,7 +137,7 @@ def _profiled(verb: _Verb) -> tuple[float, list[_Stage]]:
     settings = [part for each in conf.items() for part in ("--spark", "=".join(each))]
     job = str(verb.folder / "job.yaml")
     command = [sys.executable, "-c", COMMAND, verb.command, job, *verb.arguments, *settings]
-    seconds, _ = watched(command, verb.command)
+    seconds, _ = watched(command, verb.command, may_differ=verb.command == "reconcile")
     [log] = _LOGS.iterdir()
     return seconds, list(_stages(log))
 
