@@ -36,6 +36,10 @@ def session(runtime: str = "spark") -> SparkSession:
     )
 
 
+class Failed(SystemExit):
+    """A process has; on its own it ends the benchmarks."""
+
+
 @dataclass
 class Measured:
     """What came of one contender; `differs` says how its windows differ from ours, if they do."""
@@ -147,7 +151,7 @@ def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> t
             peak = max(peak, _resident(root))
             time.sleep(0.1)
     if process.returncode not in (0, *([1] if may_differ else [])):
-        raise SystemExit(f"{name} failed")
+        raise Failed(f"{name} failed ({process.returncode})")
     return time.perf_counter() - began, peak >> 20
 
 
@@ -190,4 +194,4 @@ def difference(ours: Path, theirs: Path, end_shift_us: int) -> str | None:
         """).fetchall()
     names = ("only theirs", "only ours", "end", "events", "revenue")
     told = [f"{name}: {count:,}" for name, count in zip(names, wrong, strict=True) if count]
-    return f"of {windows:,} windows " + ", ".join(told) if told else None
+    return f"of {windows:,} windows differ " + ", ".join(told) if told else None

@@ -47,7 +47,7 @@ def show(console: Console, scenario: Subject, factor: float, measured: list[Meas
     console.print(table)
     for each in measured:
         if each.differs:
-            console.print(f"{each.name} is not timed; it differs from ours: {each.differs}")
+            console.print(f"{each.name} is not timed: {each.differs}")
 
 
 def document(results: list[tuple[Subject, list[Measured]]], factor: float) -> dict[str, Any]:
