@@ -37,8 +37,6 @@ STATES = "_states"
 _CEASES = "_ceases"
 #: Of a value in a slice: how long before, and after, it was in another one, µs.
 _VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
-#: The steps of a value that are not taken together.
-_APART = "_apart"
 _BEGUN, _LASTING = "_begun", "_lasting"
 
 
@@ -116,10 +114,12 @@ def _slices(
         [name] = each.states()
         value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
         values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value)
+        # Fewer rows to exchange and to sort; copies among those that are kept change nothing, since
+        # they are no time apart.
+        values = values.distinct()
         if kept is not None:
             held = F.explode(F.col(STATES)["values"]).alias(_VALUE)
             values = values.unionByName(kept.select(*keys, TIME, held))
-        values = _fewer(values, keys, near)
         same = Over.partitionBy(*keys, _VALUE).orderBy(TIME)
         since, until = F.col(TIME) - F.lag(TIME).over(same), F.lead(TIME).over(same) - F.col(TIME)
         values = values.select(*keys, TIME, since.alias(_SINCE), until.alias(_UNTIL))
@@ -141,18 +141,6 @@ def _slices(
     return together.groupBy(*keys, TIME).agg(
         *(F.first(each, ignorenulls=True).alias(each) for each in rest)
     )
-
-
-def _fewer(values: DataFrame, keys: Sequence[str], near: tuple[int, int] | None) -> DataFrame:
-    """Without copies, which change nothing: fewer rows to exchange and to sort.
-
-    Of the steps before the first wanted row only a value's last one counts: whatever that row's
-    window holds of them, this one is in it, too.
-    """
-    if near is None:
-        return values.distinct()
-    apart = F.when(F.col(TIME) > near[0], F.col(TIME)).alias(_APART)
-    return values.groupBy(*keys, _VALUE, apart).agg(F.max(TIME).alias(TIME)).drop(_APART)
 
 
 def _with_kept(
