@@ -34,7 +34,7 @@ class _Stage:
 
     Attributes:
         name: what of a plan it holds, as Spark names it.
-        seconds: from its first task to the end of its last.
+        seconds: from its submission to its end.
         cpu: seconds of its tasks on a core.
         gc: seconds of its tasks in which garbage was collected.
         moved: MB by kind: input, fetched, exchanged, output, spilled.

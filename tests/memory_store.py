@@ -88,6 +88,9 @@ class MemoryStore:
 
     tables: dict[str, list[MemoryVersion]] = field(default_factory=dict)
 
+    def check_writable(self, name: str) -> None:
+        """Any table is."""
+
     def open(self, name: str, version: int | None = None) -> MemoryVersion | None:
         versions = self.tables.get(name)
         if not versions:

@@ -288,7 +288,7 @@ def _print_rewritten(name: str, found: Rewritten) -> None:
     if found.files:
         print_line(
             f"{name}: up to {found.files:,} of {found.of:,} files are rewritten "
-            f"({found.rows:,} rows, {found.size:,} bytes); the others stay."
+            f"({found.rows:,} rows, {found.size:,} bytes)."
         )
 
 

@@ -15,19 +15,12 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 from pyspark.sql.types import StructType
 
-from backfill.errors import TableError
 from backfill.events.deletions import Deletions, Equality, Places, Scope
-from backfill.events.iceberg_vectors import vectors_of
+from backfill.events.iceberg_vectors import unreadable, vectors_of
 from backfill.events.model import InputFile
 from backfill.folders import at_once
 from backfill.iceberg.snapshots import located
 from backfill.printable import first_line
-
-_APPLY = (
-    "Have the table's own engine write them into the files; in Spark: CALL "
-    "system.rewrite_data_files(table => …, options => map('rewrite-all', 'true', "
-    "'remove-dangling-deletes', 'true'))"
-)
 
 
 def deletions_of(
@@ -55,7 +48,7 @@ def deletions_of(
     for entry in (*by_place, *by_value):
         kind = entry.data_file.file_format
         if kind != FileFormat.PARQUET:
-            raise _problem(table, f"deletions are read from Parquet files, and one is {kind}")
+            raise unreadable(table, f"deletions are read from Parquet files, and one is {kind}")
     rows = kinds[DataFileContent.DATA]
     places = _places(table, by_place, rows)
     if vectors:
@@ -98,7 +91,7 @@ def _columns(table: Table, schema: StructType, ids: Sequence[int]) -> StructType
     if not names or not set(names) <= set(schema.names):
         known = [index_name_by_id(each) for each in table.schemas().values()]
         wanted = [next((n[each] for n in known if each in n), str(each)) for each in ids]
-        raise _problem(
+        raise unreadable(
             table,
             "rows are deleted by values of columns that the table no longer has, or that are "
             f"inside others: {', '.join(wanted)}",
@@ -126,13 +119,9 @@ def _read(table: Table, file: DataFile) -> Mapping[str, Places]:
             rows = pq.ParquetFile(stream).read(columns=["file_path", "pos"])
     except (pa.ArrowException, OSError) as error:
         problem = f"deletions cannot be read: {first_line(error)}: {file.file_path}"
-        raise _problem(table, problem) from error
+        raise unreadable(table, problem) from error
     files = rows.group_by("file_path").aggregate([("pos", "list")])
     return {
         location.as_py(): places.values.to_numpy()
         for location, places in zip(files["file_path"], files["pos_list"], strict=True)
     }
-
-
-def _problem(table: Table, problem: str) -> TableError:
-    return TableError(problem, field=".".join(table.name()), way_out=_APPLY)

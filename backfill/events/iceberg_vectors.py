@@ -7,6 +7,7 @@ columns of format 3. Source: Iceberg's specification, "Deletion Vectors".
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 
@@ -34,9 +35,16 @@ from backfill.folders import at_once
 from backfill.iceberg.snapshots import has_files, located
 from backfill.printable import first_line
 
+_APPLY = (
+    "Have the table's own engine write them into the files; in Spark: CALL "
+    "system.rewrite_data_files(table => …, options => map('rewrite-all', 'true', "
+    "'remove-dangling-deletes', 'true'))"
+)
 _NAMES = [each.name for each in DATA_FILE_TYPE[3].fields]
 #: Where in a Puffin file the vector of a data file is.
 _FILE, _OFFSET = _NAMES.index("referenced_data_file"), _NAMES.index("content_offset")
+#: Before a bitmap, and before these the length of both as four bytes.
+_MAGIC = b"\xd1\xd3\x39\x64"
 _ENUMS: dict[int, Callable[..., Enum]] = {
     0: ManifestEntryStatus,
     101: FileFormat,
@@ -59,18 +67,21 @@ def vectors_of(table: Table, snapshot: Snapshot) -> dict[str, Places]:
         for each in snapshot.manifests(table.io)
         if each.content == ManifestContent.DELETES and has_files(each)
     ]
-    wanted: dict[str, dict[int, str]] = {}
+    wanted: dict[str, dict[int, DataFile]] = {}
     for entries in at_once(lambda each: _vectors(table, each), manifests):
-        for path, offset, file in entries:
-            wanted.setdefault(path, {})[offset] = file
+        for entry in entries:
+            wanted.setdefault(entry.file_path, {})[entry[_OFFSET]] = entry
     found: dict[str, Places] = {}
     for places in at_once(lambda each: _read(table, *each), wanted.items()):
-        found |= places
+        for path, rows in places:
+            if path in found:
+                raise unreadable(table, f"a file has two deletion vectors: {path}")
+            found[path] = rows
     return found
 
 
-def _vectors(table: Table, manifest: ManifestFile) -> list[tuple[str, int, str]]:
-    """Of each valid vector its Puffin file, where it is in that, and the data file."""
+def _vectors(table: Table, manifest: ManifestFile) -> list[DataFile]:
+    """The valid vectors, with the columns of format 3."""
     with AvroFile[ManifestEntry](
         table.io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[3],
@@ -78,30 +89,46 @@ def _vectors(table: Table, manifest: ManifestFile) -> list[tuple[str, int, str]]
         read_enums=_ENUMS,
     ) as entries:
         return [
-            (each.data_file.file_path, each.data_file[_OFFSET], each.data_file[_FILE])
+            each.data_file
             for each in entries
             if each.status != ManifestEntryStatus.DELETED
             and each.data_file.file_format == FileFormat.PUFFIN
         ]
 
 
-def _read(table: Table, path: str, wanted: Mapping[int, str]) -> dict[str, Places]:
+def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple[str, Places]]:
+    """The path of the data file, and the places, of each vector that is wanted of a Puffin file."""
+    found = []
     try:
         with table.io.new_input(path).open() as stream:
             puffin = PuffinFile(stream.read())
-        found: dict[str, Places] = {
-            located(vector.referenced_data_file): vector.to_vector().to_numpy().astype(np.int64)
-            for blob, vector in zip(
-                puffin.footer.blobs, deletion_vectors_from_puffin_file(puffin), strict=True
-            )
-            if wanted.get(blob.offset) == vector.referenced_data_file
-        }
+        vectors = deletion_vectors_from_puffin_file(puffin)
+        for blob, vector in zip(puffin.footer.blobs, vectors, strict=True):
+            if blob.offset in wanted:
+                entry = wanted[blob.offset]
+                _check(puffin.get_blob_payload(blob))
+                places = vector.to_vector().to_numpy().astype(np.int64)
+                if len(places) != entry.record_count:
+                    raise ValueError(f"{len(places)} rows, of {entry.record_count}")
+                found.append((located(entry[_FILE]), places))
     except Exception as error:  # the library has no error of its own for what is damaged
-        raise _problem(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
+        raise unreadable(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
     if len(found) < len(wanted):
-        raise _problem(table, f"a file of deletions lacks some that a manifest names: {path}")
+        raise unreadable(table, f"a file of deletions lacks some that a manifest names: {path}")
     return found
 
 
-def _problem(table: Table, problem: str) -> TableError:
-    return TableError(problem, field=".".join(table.name()))
+def _check(blob: bytes) -> None:
+    """Checks what the library does not: that a vector is what was written.
+
+    Raises:
+        ValueError: it is not.
+    """
+    content, checksum = blob[4:-4], int.from_bytes(blob[-4:], "big")
+    if not content.startswith(_MAGIC) or zlib.crc32(content) != checksum:
+        raise ValueError("a deletion vector is damaged")
+
+
+def unreadable(table: Table, problem: str) -> TableError:
+    """That deletions of a table can't be read."""
+    return TableError(problem, field=".".join(table.name()), way_out=_APPLY)

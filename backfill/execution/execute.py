@@ -36,10 +36,13 @@ def execute(context: Context, plan: Plan, *, anyway: str | None = None) -> RunRe
         anyway: why to publish even what fails its checks.
 
     Raises:
-        BackfillError: there is one stage only, and it failed; or the catalog in which the tables
-            are registered fails, before anything is done or after everything is published.
+        BackfillError: there is one stage only, and it failed; or a table can't be published into;
+            or the catalog in which the tables are registered fails, before anything is done or
+            after everything is published.
     """
     check_entries(context.spec, context.spark)
+    for name in context.tables:
+        context.store.check_writable(name)
     result = _execute(context, plan, anyway)
     register(context)
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog, load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 
 from backfill.errors import TableError
@@ -33,14 +33,7 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     found: dict[str, Any] = {name: value for name, value in named.items() if value}
     wanted = {**found, **configured, **options}
     if wanted.get("type") == "hadoop":
-        if not wanted.get(WAREHOUSE_LOCATION):
-            raise TableError(
-                "a catalog of type hadoop needs a warehouse, the folder of its tables",
-                field=field,
-                value=name,
-                way_out="Set it beside the type, such as warehouse: file:///data/lake",
-            )
-        return HadoopCatalog(name, **wanted)
+        return HadoopCatalog(name, field, wanted)
     try:
         try:
             return load_catalog(name, **wanted)

@@ -7,6 +7,7 @@ exist. pyiceberg has no such catalog. Source: Iceberg's specification, "File Sys
 
 from __future__ import annotations
 
+import errno
 import gzip
 import logging
 import os
@@ -18,7 +19,11 @@ from uuid import uuid4
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+)
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
@@ -33,6 +38,13 @@ from backfill.iceberg.snapshots import local_path
 from backfill.printable import shown
 
 _LOG = logging.getLogger(__name__)
+#: Errors of a link that has surely not been made; after others, of a network's disk, it may be.
+_NOTHING_DONE = frozenset(
+    {
+        *(errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+        *(errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOENT),
+    }
+)
 #: What the first commit changes, before any rule of the format holds.
 _NOTHING = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
 _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
@@ -45,16 +57,27 @@ class HadoopCatalog(NoopCatalog):
 
     Args:
         name: of the catalog.
+        field: the setting that names it, for errors.
         properties: `warehouse`, the folder, and what pyiceberg is to know for reading files.
 
     Raises:
-        TableError: the warehouse is no folder.
+        TableError: the warehouse is missing, or no folder.
     """
 
-    def __init__(self, name: str, **properties: str) -> None:
+    def __init__(self, name: str, field: str, properties: Mapping[str, str]) -> None:
         super().__init__(name, **properties)
-        self._location = properties[WAREHOUSE_LOCATION].rstrip("/")
-        self._folder = folder_at(local_path(self._location) or self._location, "warehouse")
+        self._field = field
+        self._location = properties.get(WAREHOUSE_LOCATION, "").rstrip("/")
+        local = local_path(self._location)
+        if local == "/" or (local is None and not re.match(r"[a-z0-9]+://[^/]", self._location)):
+            raise TableError(
+                "a catalog of type hadoop needs a warehouse, the folder of its tables, by its "
+                "whole path or its URL",
+                field=field,
+                value=name,
+                way_out="Set it beside the type, such as warehouse: file:///data/lake",
+            )
+        self._folder = folder_at(local or self._location, field)
 
     def check_writable(self) -> None:
         """Refuses a warehouse in which two commits at once could both be made.
@@ -66,14 +89,10 @@ class HadoopCatalog(NoopCatalog):
             raise TableError(
                 "tables of a catalog of type hadoop are written on a disk only: in an object "
                 "store a commit can overwrite another one",
-                field=self.name,
+                field=self._field,
                 value=shown(self._location),
                 way_out="Use another type of catalog, or Delta tables (tables.path)",
             )
-
-    def create_table(self, identifier: str | Identifier, *rest: Any, **more: Any) -> Table:
-        """Makes an empty table; the arguments are those of `create_table_transaction`."""
-        return self.create_table_transaction(identifier, *rest, **more).commit_transaction()
 
     def create_table_transaction(
         self,
@@ -150,6 +169,8 @@ class HadoopCatalog(NoopCatalog):
         _create(folder.local / file, made.model_dump_json(exclude_none=True).encode())
         try:
             folder.write(_HINT, str(number).encode())
+            # Hadoop's checksum of what was there before.
+            folder.delete([f".{_HINT}.crc"])
         except OSError as error:
             # The commit is made: readers look for higher numbers than the hint's.
             _LOG.warning("%s was not written: %s", folder / _HINT, error.strerror)
@@ -164,8 +185,21 @@ class HadoopCatalog(NoopCatalog):
     def create_namespace(
         self, namespace: str | Identifier, properties: Mapping[str, str] = {}
     ) -> None:
-        """Makes its folder."""
-        self._at(self._named(namespace)).make()
+        """Makes its folder.
+
+        Raises:
+            TableError: a folder that it is in, or its own, is a table's.
+        """
+        name = self._named(namespace)
+        for length in range(1, len(name) + 1):
+            if _versions(self._at(name[:length]) / "metadata"):
+                raise TableError(
+                    "there is a table of this name, and tables can't be in its folder",
+                    field=self._field,
+                    value=".".join(name[:length]),
+                    way_out="Publish into another schema",
+                )
+        self._at(name).make()
 
     def _named(self, identifier: str | Identifier) -> Identifier:
         """The parts of a name, each that of a folder."""
@@ -173,7 +207,7 @@ class HadoopCatalog(NoopCatalog):
         if not all(parts) or any(set(each) & set("/\\") for each in parts):
             raise TableError(
                 "the names of a catalog of type hadoop are folders within each other",
-                field=self.name,
+                field=self._field,
                 value=shown(".".join(parts)),
                 way_out="Write it like schema.table",
             )
@@ -185,7 +219,9 @@ class HadoopCatalog(NoopCatalog):
 
 def _versions(metadata: Folder) -> dict[int, str]:
     """The names of a table's versions, by their numbers."""
-    found = {_number(name): name for name in metadata.names()}
+    # Of several files of a version the one that is not compressed, as Iceberg's own library does.
+    names = sorted(metadata.names(), key=lambda name: ".gz" not in name)
+    found = {_number(name): name for name in names}
     return {number: name for number, name in found.items() if number is not None}
 
 
@@ -200,6 +236,7 @@ def _create(path: Path, content: bytes) -> None:
 
     Raises:
         CommitFailedException: it exists, or can't be written.
+        CommitStateUnknownException: the disk does not say whether it has been.
     """
     unfinished = path.with_name(f"{uuid4()}.metadata.json")
     try:
@@ -208,11 +245,17 @@ def _create(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+    except OSError as error:
+        raise CommitFailedException(f"{path} can't be written: {error.strerror}") from None
+    try:
         # Unlike a rename, it does not replace what another writer has just made.
         os.link(unfinished, path)
     except FileExistsError:
         raise CommitFailedException(f"another writer has made {path.name}") from None
     except OSError as error:
-        raise CommitFailedException(f"{path} can't be written: {error.strerror}") from None
+        problem = f"{path} can't be made by a hard link: {error.strerror}"
+        if error.errno in _NOTHING_DONE:
+            raise CommitFailedException(problem) from None
+        raise CommitStateUnknownException(problem) from None
     finally:
         unfinished.unlink(missing_ok=True)

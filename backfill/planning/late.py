@@ -34,9 +34,10 @@ from backfill.planning.stages import (
     Plan,
     Rewritten,
 )
-from backfill.planning.touched_files import rewritten
+from backfill.planning.touched_files import no_longer_open, rewritten
 from backfill.planning.whole_sessions import bots_key
 from backfill.printable import shown
+from backfill.rows.compute import Built
 from backfill.time.dates import Dates
 from backfill.windows import by_place
 
@@ -104,7 +105,7 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
         judged = Judged(late=anew.late_bots, became=anew.became, ceased=anew.ceased)
         late = replace(late, bots=judged)
     count, low, high = events.agg(F.count(F.lit(1)), F.min(TIME), F.max(TIME)).collect()[0]
-    if not count:
+    if not count and anew is None:
         return replace(late, events=0)
     latest = (record.horizon, high, None if anew is None else anew.last)
     horizon = max(each for each in latest if each is not None)
@@ -113,17 +114,21 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
     moving: list[Moved] = []
     again: dict[str, Rewritten] = {}
     for name in late.tables:
-        state = context.tables[name]
+        state, definition = context.tables[name], context.definitions[name]
         files: dict[str, int] | None
-        if by_place(context.definitions[name].window):
-            one, files = moved(context, state, events)
-            moving.append(one)
+        if not count or by_place(definition.window):
+            own = sliced.of(definition)
+            files = no_longer_open(context, state, Built(own.frame, definition, own), horizon)
+            if count:
+                one, others = moved(context, state, events)
+                moving.append(one)
+                files |= others
         else:
             span = low, high + 1
             files = reached_files(context, state, sliced, count, span, horizon)
             affected[name] = None if files is None else sum(files.values())
         if files is not None:
-            again[name] = rewritten(state, files)
+            again[name] = rewritten(state, files.keys())
     return replace(late, events=count, affected=affected, moved=tuple(moving), rewritten=again)
 
 

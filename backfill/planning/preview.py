@@ -16,7 +16,7 @@ from backfill.planning.range_input import RangeInput, followed, range_inputs, sl
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.stages import Beyond, RangeStage
 from backfill.planning.time_spans import dates_of_span, touched
-from backfill.planning.touched_files import rewritten
+from backfill.planning.touched_files import no_longer_open, rewritten
 from backfill.rows.compute import Built, Sliced
 from backfill.store import DataFile
 from backfill.time.dates import NONE, Dates
@@ -41,15 +41,22 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
             keys = 0
             low: int | None
             high: int | None
+            first: int | None
+            last: int | None
             low, high = part.read
             if isinstance(definition.window, SessionWindow) and not definition.of_events:
                 found = followed(chosen, state, sliced, part)
                 keys = found.steps[0].keys if found.steps else 0
-                low, high = first, last = found.low, found.high
+                low, high = found.low, found.high
+                edges = [part.span[0], part.span[1] - 1, *(found.hull or ())]
+                first, last = min(edges), max(edges) + 1
             else:
                 first, last = touched(context, part.span, definition)
             built = Built(sliced.frame, definition, sliced.of(definition))
             files = candidates(context, state, built, first, None if last is None else last - 1)
+            paths = {each.path for each in files}
+            if context.latest_event is not None:
+                paths |= no_longer_open(context, state, built, context.latest_event).keys()
             affected = None
             if definition.of_events:
                 affected = _affected(context, state, built, part, files)
@@ -60,7 +67,7 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
                     keys=keys,
                     low=low,
                     high=high,
-                    rewritten=rewritten(state, [each.path for each in files]),
+                    rewritten=rewritten(state, paths),
                     affected=affected,
                     slices=_slices(context, state.name, sliced, part),
                 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.ledger.state import State
@@ -54,17 +54,26 @@ def touched_files(
     rows = published(context, state, built, list(once.values()), with_file=True)
     found = []
     if hull is not None and old_windows.extents is not None:
-        found.append(match_rows(rows, built, old_windows, "left_semi").select(FILE, _marked(1)))
+        replaced = match_rows(rows, built, old_windows, "left_semi")
+        found.append(replaced.select(FILE, F.lit(1).alias(_REPLACED)))
+    inside = changed = F.lit(False)
     if hull is not None and old_windows.span is not None:
-        found.append(rows.where(overlaps(built, old_windows.span)).select(FILE, _marked(1)))
+        inside = overlaps(built, old_windows.span)
     if moved:
         changed = F.col("is_open") != built.kind.is_open(horizon)
-        found.append(rows.where(changed).select(FILE, _marked(0)))
+    if moved or not found:
+        touched = rows.where(inside | changed)
+        found.append(touched.select(FILE, F.when(inside, 1).otherwise(0).alias(_REPLACED)))
     every = reduce(DataFrame.unionAll, found).groupBy(FILE).agg(F.sum(_REPLACED))
     return {row[0]: row[1] for row in every.collect()}
 
 
-def rewritten(state: State, paths: Collection[str]) -> Rewritten:
+def no_longer_open(context: Context, state: State, built: Built, horizon: int) -> dict[str, int]:
+    """The files with rows whose `is_open` changes; arguments and result as of `touched_files`."""
+    return touched_files(context, state, built, ReplacedWindows(None, None), None, horizon)
+
+
+def rewritten(state: State, paths: Set[str]) -> Rewritten:
     """What it takes to write some files of a table again."""
     files = [each for each in state.files if each.path in paths]
     return Rewritten(
@@ -73,7 +82,3 @@ def rewritten(state: State, paths: Collection[str]) -> Rewritten:
         size=sum(each.size for each in files),
         of=len(state.files),
     )
-
-
-def _marked(replaced: int) -> Column:
-    return F.lit(replaced).alias(_REPLACED)

@@ -174,6 +174,13 @@ class Store(Protocol):
             TableError: the table does not exist or cannot be read, or the run has left nothing.
         """
 
+    def check_writable(self, name: str) -> None:
+        """Looks whether a run can publish into a table, if there is one, before it computes.
+
+        Raises:
+            TableError: other writers have given it what commits could not keep to.
+        """
+
     def stage(
         self,
         name: str,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill import Job
@@ -218,3 +220,19 @@ def test_a_missing_date_costs_no_look_at_covered_ones(spark: SparkSession, tmp_p
     assert [(each.dates, each.events) for each in plan.stages] == [((day(1), day(2)), 1)]
     result = world.job.run(spark, missing=True)
     assert (result.accepted, result.windows["sessions"].rows) == (1, 1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_table_that_takes_no_commit_is_refused_before_anything_is_computed(
+    run_once: World, tmp_path: Path, late: bool
+) -> None:
+    world = run_once.copied(tmp_path)
+    table = DeltaTable(world.folder / "out" / "sessions")
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+    world.write("new", [Event("a", at(1, 7), 1)])
+    steps: list[str] = []
+    act = world.job.recompute if late else partial(world.job.run, date=day(1))
+    with pytest.raises(TableError, match=r"only be added .*delta\.appendOnly"):
+        act(world.spark, progress=steps.append)
+    assert [each.partition(" ")[0] for each in steps] == ["opening"]
+    assert not list((world.folder / "out" / "sessions" / "_staging").glob("*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.job import Job
-from backfill.planning.stages import MergeStage, Rewritten
-from tests.tables import files_of
+from backfill.planning.stages import MergeStage, RangeStage, Rewritten
+from backfill.store import Store
+from tests.tables import files_of, version_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -25,6 +27,7 @@ windows:
   sessions: {session: {gap: 30m}, aggregates: {n: count}}
   around: {sliding: {size: 1h}, aggregates: {n: count}}
   numbered: {count: {size: 2, order: time}, aggregates: {n: count}}
+  days: {count: {size: 3, advance: 6h, order: time}, aggregates: {n: count}}
 tables: {path: out}
 checks: {builtin: {quarantined_share: off}}
 """
@@ -51,17 +54,36 @@ def test_the_files_that_a_plan_names_are_replaced(spark: SparkSession, tmp_path:
     [stage] = job.plan(spark, recompute=True).stages
     assert isinstance(stage, MergeStage)
     [found] = stage.late
-    store, tables = job.spec.store(), ["sessions", "around", "numbered"]
+    store, tables = job.spec.store(), ["sessions", "around", "numbered", "days"]
     assert sorted(found.rewritten) == sorted(tables)
     job.recompute(spark)
-    dates = {}
-    for name in tables:
-        before, now = (files_of(store, name, version=version) for version in (0, 1))
-        kept = {each.path for each in now}
-        gone = [each for each in before if each.path not in kept]
-        assert found.rewritten[name] == Rewritten(
-            len(gone), sum(each.rows for each in gone), sum(each.size for each in gone), len(before)
-        ), name
-        dates[name] = sorted({each.minimum["date"].day for each in gone})
     # On the second date only a session changes; windows by number move on all later dates.
-    assert dates == {"sessions": [2, 4], "around": [4], "numbered": [3, 4]}
+    dates = {"sessions": [2, 4], "around": [4], "numbered": [3, 4], "days": [2, 3, 4]}
+    for name in tables:
+        gone, expected = replaced(store, name)
+        assert (found.rewritten[name], gone) == (expected, dates[name]), name
+    # A new day, in files of its own: the day before is not open any more.
+    job.run(spark, date=dt.date(2026, 1, 10))
+    write(tmp_path, "next", ("a", 12 * DAY + 10 * HOUR))
+    [following] = job.plan(spark, date=dt.date(2026, 1, 13)).stages
+    assert isinstance(following, RangeStage)
+    job.run(spark, date=dt.date(2026, 1, 13))
+    assert following.beyond is not None
+    found_now = {each.window: each.rewritten for each in following.beyond}
+    # Whether a window by number is open does not depend on time, but where it moves by time.
+    dates = {"sessions": [10], "around": [10], "numbered": [], "days": [10]}
+    assert {name: replaced(store, name) for name in tables} == {
+        name: (dates[name], found_now[name]) for name in tables
+    }
+
+
+def replaced(store: Store, name: str) -> tuple[list[int], Rewritten]:
+    """The days of the files that the newest version lacks of the one before, and what they are."""
+    newest = version_of(store, name)
+    assert newest is not None
+    before, now = (files_of(store, name, version=version) for version in (newest - 1, newest))
+    kept = {each.path for each in now}
+    gone = [each for each in before if each.path not in kept]
+    sizes = sum(each.rows for each in gone), sum(each.size for each in gone)
+    days = sorted({each.minimum["date"].day for each in gone})
+    return days, Rewritten(len(gone), *sizes, len(before))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import logging
+import os
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import Table
 
 from backfill.errors import TableError
 from backfill.folders import folder_at
 from backfill.iceberg.catalog import open_catalog
+from backfill.iceberg.hadoop import HadoopCatalog
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.store import IcebergStore
 from tests.lake import hadoop_options, store_in
@@ -77,21 +81,74 @@ def test_metadata_may_be_compressed(store: FileStore, metadata: Path, name: str)
     assert (metadata / "v11.metadata.json").exists()
 
 
-def test_a_disk_that_takes_no_file_publishes_nothing(store: FileStore, metadata: Path) -> None:
-    staged = by_hand(store, "r2", DAYS[2])
-    # Where the next version would be, there is something that is none.
-    (metadata / "v3.metadata.json").mkdir()
-    with pytest.raises(TableError):
+@pytest.mark.parametrize(
+    ("number", "made", "problem"),
+    [
+        (errno.EPERM, False, "the commit failed: .*by a hard link: not allowed"),
+        (errno.ETIMEDOUT, False, "it is not known whether the commit was made: .*not allowed"),
+        # As a disk of a network says, whose answer has been lost: the table says that it was made.
+        (errno.ETIMEDOUT, True, None),
+    ],
+)
+def test_a_disk_that_makes_no_link(
+    store: FileStore,
+    metadata: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    made: bool,
+    problem: str | None,
+) -> None:
+    staged, link = by_hand(store, "r2", DAYS[2]), os.link
+
+    def failing(source: Path, target: Path) -> None:
+        if made:
+            link(source, target)
+        raise OSError(number, "not allowed")
+
+    monkeypatch.setattr(os, "link", failing)
+    if problem is None:
+        assert publish_to(store, staged, []) == 2
+    else:
+        with pytest.raises(TableError, match=problem):
+            publish_to(store, staged, [])
+    monkeypatch.undo()
+    runs = ["r0", "r1", *(["r2"] if made else [])]
+    assert record_of(store, "sessions") == {"runs": runs}
+    assert len(content(store)) == len(runs)
+    assert not list(metadata.glob("*-*.metadata.json"))
+
+
+def test_a_commit_of_which_nothing_can_be_known_is_kept(
+    store: FileStore, metadata: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged, link, load = by_hand(store, "r2", DAYS[2]), os.link, HadoopCatalog.load_table
+
+    def lost(source: Path, target: Path) -> None:
+        link(source, target)
+        raise OSError(errno.ETIMEDOUT, "no answer")
+
+    def unread(catalog: HadoopCatalog, name: str) -> Table:
+        if (metadata / "v3.metadata.json").exists():
+            raise OSError(errno.ETIMEDOUT, "no answer")
+        return load(catalog, name)
+
+    monkeypatch.setattr(os, "link", lost)
+    monkeypatch.setattr(HadoopCatalog, "load_table", unread)
+    with pytest.raises(TableError, match="not known whether the commit was made"):
         publish_to(store, staged, [])
-    (metadata / "v3.metadata.json").rmdir()
-    assert record_of(store, "sessions") == {"runs": ["r0", "r1"]}
-    assert publish_to(store, staged, []) == 2
+    monkeypatch.undo()
+    # Its manifests are there, so that the table can be read.
+    assert len(content(store)) == 3
+    assert record_of(store, "sessions") == {"runs": ["r0", "r1", "r2"]}
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         ({"type": "hadoop"}, "tables.catalog: .* needs a warehouse"),
+        (hadoop_options(Path("/a")) | {"warehouse": "a/b"}, "needs a warehouse.*by its whole path"),
+        (hadoop_options(Path("/a")) | {"warehouse": "file:///"}, "needs a warehouse"),
+        (hadoop_options(Path("/a")) | {"warehouse": "/"}, "needs a warehouse"),
         (hadoop_options(Path("/a")) | {"warehouse": "hdfs://a/b"}, "must be a local folder, or"),
         (hadoop_options(Path("/a")) | {"warehouse": "s3://a/b"}, "are written on a disk only"),
     ],
@@ -107,6 +164,13 @@ def test_names_are_folders_within_the_warehouse(tmp_path: Path, schema: str) -> 
     store = IcebergStore("lake", schema, hadoop_options(tmp_path))
     with pytest.raises(TableError, match="folders within each other"):
         version_of(store, "sessions")
+
+
+@pytest.mark.parametrize("schema", ["web.sessions", "web.sessions.more"])
+def test_no_schema_is_in_a_tables_folder(store: FileStore, tmp_path: Path, schema: str) -> None:
+    other = IcebergStore("lake", schema, hadoop_options(tmp_path / "hadoop"))
+    with pytest.raises(TableError, match="there is a table of this name"):
+        publish_to(other, by_hand(other, "r1", DAYS[0]))
 
 
 def test_in_an_object_store_tables_are_read(store: FileStore, metadata: Path, bucket: str) -> None:

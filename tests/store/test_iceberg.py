@@ -256,7 +256,9 @@ def test_a_table_that_somebody_has_made(store: IcebergStore) -> None:
     catalog, note = store.catalog, ("note", pa.string())
     schema = pa.schema([pa.field("date", pa.date32(), nullable=False), note])
     catalog.create_namespace(store.namespace)
-    table = catalog.create_table((*store.namespace, "sessions"), schema, properties={"owner": "us"})
+    name = (*store.namespace, "sessions")
+    catalog.create_table_transaction(name, schema, properties={"owner": "us"}).commit_transaction()
+    table = catalog.load_table(name)
     assert store.open("sessions") is None, "an empty table is none"
     with pytest.raises(TableError, match="the table is partitioned by other columns: none"):
         publish_to(store, by_hand(store, "r1", DAYS[0]))

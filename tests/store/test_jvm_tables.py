@@ -43,6 +43,11 @@ REFUSED = {
         "can't keep to .*'inCommitTimestamp'",
     ),
     "identity": ("", f"n BIGINT GENERATED ALWAYS AS IDENTITY, {COLUMNS}", "'identityColumns'"),
+    "identity of old": (
+        "'delta.minReaderVersion' = '1', 'delta.minWriterVersion' = '6'",
+        COLUMNS,
+        "'identityColumns'",
+    ),
     "defaults": (
         "'delta.feature.allowColumnDefaults' = 'supported'",
         COLUMNS.replace("BIGINT", "BIGINT DEFAULT 3"),
@@ -83,15 +88,14 @@ def test_tables_that_are_used(spark: SparkSession, spark_sql: SparkSql, tmp_path
     assert list((folders[0] / "_delta_log" / "_sidecars").iterdir())
 
 
-def test_tables_that_are_refused(spark_sql: SparkSql, windows: Windows, tmp_path: Path) -> None:
+def test_tables_that_are_refused(spark_sql: SparkSql, tmp_path: Path) -> None:
     """Before anything is computed for them, in one sentence each, and they stay as they are."""
     folders = {name: tmp_path / str(n) / "sessions" for n, name in enumerate(REFUSED)}
     spark_sql.delta(*(create(folders[name], *REFUSED[name][1::-1]) for name in REFUSED))
-    frame = windows(("a", MONDAY, START))
     for name, folder in folders.items():
         store = store_in(folder.parent)
         with pytest.raises(TableError, match=REFUSED[name][2]) as told:
-            store.stage("sessions", frame, run_id="r1", partition_by=("date",), sort_by=())
+            store.check_writable("sessions")
         assert "publish into another folder" in str(told.value), name
         with pytest.raises(TableError, match=REFUSED[name][2]):
             publish_to(store, by_hand(store, "r1", MONDAY), base=None)

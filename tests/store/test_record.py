@@ -98,6 +98,10 @@ def test_one_whose_commit_has_expired(store: DeltaStore, publish: Publish) -> No
     write_deltalake(str(folder_of(store, "t")), pa.table({"x": [1]}))
     expire("t")
     assert record_of(store, "t") is None
+    # Nor by a run that has died before it published.
+    write_record(LocalFolder(folder_of(store, "t")), "dead", {"runs": ["dead"]})
+    assert record_of(store, "t") is None
+    assert store.clean("t", older_than_s=-1).records == 1
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"runs": ["r', b"[1]", b"\xff"])

@@ -18,7 +18,7 @@ from backfill.store.delta.entries import read_changes, read_commit, versions
 from backfill.store.delta.opening import live_files, open_table
 from backfill.store.delta.writable import check_writable
 from backfill.store.files.log import RECORD, CommitFailedError, FileChanges, newest
-from backfill.store.files.record import RECORDS
+from backfill.store.files.record import expired_records
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 
@@ -75,7 +75,7 @@ class DeltaLog:
 
     def forgotten(self, version: int) -> None:
         """As `Log` has it: a table that others have made lets old commits expire."""
-        if min(self.versions(), default=0) == 0 or not (self.folder / RECORDS).files():
+        if not expired_records(self):
             return
         raise TableError(
             "what this version has counted is not known any more: the commit that says it has "

@@ -15,6 +15,8 @@ _KEPT = frozenset(
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
     }
 )
+#: Of the protocols without names of features the one that asks for identity columns.
+_WITH_IDENTITY = 6
 _CONSTRAINT = "delta.constraints."
 
 
@@ -43,7 +45,10 @@ def check_writable(folder: Folder, table: DeltaTable) -> None:
             way_out="In Spark, ALTER TABLE … DROP CONSTRAINT; a check of the job can ask for the "
             "same before a run publishes",
         )
-    unknown = set(table.protocol().writer_features or ()) - _KEPT
+    protocol = table.protocol()
+    unknown = set(protocol.writer_features or ()) - _KEPT
+    if protocol.min_writer_version == _WITH_IDENTITY:
+        unknown.add("identityColumns")
     if unknown:
         raise TableError(
             "another writer has given the table features that runs can't keep to",

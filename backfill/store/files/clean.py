@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from backfill.folders import Found
 from backfill.store.files.log import Log
-from backfill.store.files.record import RECORDS, record_path
+from backfill.store.files.record import RECORDS, expired_records, record_path
 from backfill.store.files.staging import STAGING
 from backfill.store.protocol import Cleaned
 
@@ -23,10 +23,10 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
     files = _old(_data_files(log), before)
     records = _old((folder / RECORDS).entries(), before)
     named_files, runs = log.mentioned()
-    if not runs and min(log.versions(), default=0) > 0:
-        # The commit that names one has expired, and they alone say that something was counted.
-        records = {}
     named_records = {record_path(run_id) for run_id in runs}
+    if not runs:
+        # They alone say that something was counted.
+        named_records = {f"{RECORDS}/{name}" for name in expired_records(log)}
     files = {path: found for path, found in files.items() if path not in named_files}
     records = {
         name: found for name, found in records.items() if f"{RECORDS}/{name}" not in named_records

@@ -128,7 +128,7 @@ class Log(Protocol):
         """
 
     def check_writable(self) -> None:
-        """Looks whether runs can commit to the table, before they compute anything for it.
+        """Looks whether runs can commit to the table, if there is one.
 
         Raises:
             TableError: other writers have given it what commits could not keep to.

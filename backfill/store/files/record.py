@@ -36,6 +36,16 @@ def recorded_by(log: Log, version: int) -> str | None:
     return log.forgotten(version)
 
 
+def expired_records(log: Log) -> set[str]:
+    """The names of the records that a commit can have named which is no longer in the log."""
+    oldest = min(log.versions(), default=0)
+    if oldest == 0:
+        return set()
+    kept_since = log.commit(oldest).timestamp.timestamp()
+    records = (log.folder / RECORDS).files()
+    return {name for name, found in records.items() if found.modified < kept_since}
+
+
 def _down_from(log: Log, version: int) -> Iterator[int]:
     """Most versions name a record themselves, so the others are listed only if one does not."""
     yield version

@@ -71,6 +71,10 @@ class FileStore(ABC):
             return dataset(log.folder, table)
         return staged_dataset(log, checked_name(run, "run"))
 
+    def check_writable(self, name: str) -> None:
+        """As `Store` has it."""
+        self.log(name).check_writable()
+
     def stage(
         self,
         name: str,
@@ -82,9 +86,8 @@ class FileStore(ABC):
         task_bytes: int | None = None,
     ) -> StagedFiles:
         """As `Store` has it."""
-        frame, log, run_id = self.fitted(frame), self.log(name), checked_name(run_id, "run_id")
-        log.check_writable()
-        folder = log.folder
+        frame = self.fitted(frame)
+        folder, run_id = self.log(name).folder, checked_name(run_id, "run_id")
         if isinstance(frame, StructType):
             schema = delta_schema(frame).to_json()
             return StagedFiles(name, run_id, folder / STAGING / run_id, schema, partition_by, ())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
@@ -24,13 +22,15 @@ class OnceTable(Table):
         try:
             super()._do_commit(updates, requirements)
         except Exception as error:
-            # It is not known, either, where the catalog can't be asked.
-            with suppress(Exception):
+            try:
                 self.refresh()
-                added = [each for each in updates if isinstance(each, AddSnapshotUpdate)]
-                known = {each.snapshot_id for each in self.snapshots()}
-                if added and known.issuperset(each.snapshot.snapshot_id for each in added):
-                    return
+            except Exception:
+                # The library would delete the manifests of a commit that has failed.
+                raise CommitStateUnknownException(str(error)) from None
+            added = [each for each in updates if isinstance(each, AddSnapshotUpdate)]
+            known = {each.snapshot_id for each in self.snapshots()}
+            if added and known.issuperset(each.snapshot.snapshot_id for each in added):
+                return
             if refused(error):
                 # The library then deletes the manifests that it has written.
                 raise CommitFailedException(str(error)) from None
