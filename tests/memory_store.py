@@ -81,15 +81,15 @@ class MemoryVersion:
     def sum_of(self, column: str, files: Collection[str]) -> int:
         return sum(pc.sum(self.contents[each].rows[column]).as_py() or 0 for each in files)
 
+    def check_writable(self) -> None:
+        """Any table is."""
+
 
 @dataclass
 class MemoryStore:
     """`backfill.store.Store`."""
 
     tables: dict[str, list[MemoryVersion]] = field(default_factory=dict)
-
-    def check_writable(self, name: str) -> None:
-        """Any table is."""
 
     def open(self, name: str, version: int | None = None) -> MemoryVersion | None:
         versions = self.tables.get(name)

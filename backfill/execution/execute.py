@@ -41,8 +41,9 @@ def execute(context: Context, plan: Plan, *, anyway: str | None = None) -> RunRe
             after everything is published.
     """
     check_entries(context.spec, context.spark)
-    for name in context.tables:
-        context.store.check_writable(name)
+    for state in context.tables.values():
+        if state.table is not None:
+            state.table.check_writable()
     result = _execute(context, plan, anyway)
     register(context)
     return result

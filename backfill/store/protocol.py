@@ -126,6 +126,13 @@ class Table(Protocol):
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """A column of whole numbers, added up over some files."""
 
+    def check_writable(self) -> None:
+        """Looks whether runs can publish on top of the version.
+
+        Raises:
+            TableError: other writers have given the table what commits could not keep to.
+        """
+
 
 class Staged(Protocol):
     """The files that one run wrote for one table and has not published."""
@@ -172,13 +179,6 @@ class Store(Protocol):
 
         Raises:
             TableError: the table does not exist or cannot be read, or the run has left nothing.
-        """
-
-    def check_writable(self, name: str) -> None:
-        """Looks whether a run can publish into a table, if there is one, before it computes.
-
-        Raises:
-            TableError: other writers have given it what commits could not keep to.
         """
 
     def stage(

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
+from backfill.store.files.store import FileStore
 from tests.jvm_delta import COLUMNS, create, insert, read, table_in
 from tests.lake import store_in
 from tests.spark_sql import SparkSql, with_jars
@@ -88,6 +89,13 @@ def test_tables_that_are_used(spark: SparkSession, spark_sql: SparkSql, tmp_path
     assert list((folders[0] / "_delta_log" / "_sidecars").iterdir())
 
 
+def begin(store: FileStore) -> None:
+    """As a run does."""
+    table = store.open("sessions")
+    assert table is not None
+    table.check_writable()
+
+
 def test_tables_that_are_refused(spark_sql: SparkSql, tmp_path: Path) -> None:
     """Before anything is computed for them, in one sentence each, and they stay as they are."""
     folders = {name: tmp_path / str(n) / "sessions" for n, name in enumerate(REFUSED)}
@@ -95,7 +103,7 @@ def test_tables_that_are_refused(spark_sql: SparkSql, tmp_path: Path) -> None:
     for name, folder in folders.items():
         store = store_in(folder.parent)
         with pytest.raises(TableError, match=REFUSED[name][2]) as told:
-            store.check_writable("sessions")
+            begin(store)
         assert "publish into another folder" in str(told.value), name
         with pytest.raises(TableError, match=REFUSED[name][2]):
             publish_to(store, by_hand(store, "r1", MONDAY), base=None)

@@ -55,6 +55,10 @@ class DeltaVersion:
         """As `Version` has it."""
         return live_with_statistics(self._folder, self.table)
 
+    def check_writable(self) -> None:
+        """As `Table` has it."""
+        check_writable(self._folder, self.table)
+
 
 class DeltaLog:
     """The log in a table's folder: `backfill.store.files.log.Log`."""
@@ -124,12 +128,6 @@ class DeltaLog:
         table = open_table(self.folder, version)
         return None if table is None else DeltaVersion(self.folder, table)
 
-    def check_writable(self) -> None:
-        """As `Log` has it."""
-        table = open_table(self.folder)
-        if table is not None:
-            check_writable(self.folder, table)
-
     def write(
         self,
         below: DeltaVersion | None,
@@ -146,7 +144,7 @@ class DeltaLog:
                 writing.create(self.folder, staged, properties)
                 self._set_properties()
                 return 0
-            check_writable(self.folder, below.table)
+            below.check_writable()
             if writing.set_properties(below.table, self._properties):
                 return None
             if removed is None:
@@ -174,7 +172,7 @@ class DeltaLog:
     def restore(self, below: DeltaVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""
         properties = writing.commit_properties(metadata)
-        check_writable(self.folder, below.table)
+        below.check_writable()
         try:
             below.table.restore(version, commit_properties=properties)
         except (DeltaError, OSError) as error:

@@ -66,6 +66,9 @@ class Version(Protocol):
     def statistics(self) -> tuple[DataFile, ...]:
         """The files with their statistics, in order of path."""
 
+    def check_writable(self) -> None:
+        """As `Table` has it."""
+
 
 class Log(Protocol):
     """The log of one table."""
@@ -125,13 +128,6 @@ class Log(Protocol):
 
         Raises:
             TableError: there is a table, but it or the version cannot be read.
-        """
-
-    def check_writable(self) -> None:
-        """Looks whether runs can commit to the table, if there is one.
-
-        Raises:
-            TableError: other writers have given it what commits could not keep to.
         """
 
     def write(

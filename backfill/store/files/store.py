@@ -71,10 +71,6 @@ class FileStore(ABC):
             return dataset(log.folder, table)
         return staged_dataset(log, checked_name(run, "run"))
 
-    def check_writable(self, name: str) -> None:
-        """As `Store` has it."""
-        self.log(name).check_writable()
-
     def stage(
         self,
         name: str,

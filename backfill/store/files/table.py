@@ -51,3 +51,7 @@ class FilesVersion:
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """As `Table` has it."""
         return added_up(self._log.folder, files, column)
+
+    def check_writable(self) -> None:
+        """As `Table` has it."""
+        self._table.check_writable()

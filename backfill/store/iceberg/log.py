@@ -175,9 +175,6 @@ class IcebergLog:
             self._opened = last = IcebergVersion(table, snapshot)
         return last
 
-    def check_writable(self) -> None:
-        """As `Log` has it: tables that can be opened can be committed to."""
-
     def write(
         self,
         below: IcebergVersion | None,

@@ -187,6 +187,9 @@ class IcebergVersion:
             if len(parts) != len(own) or not all(map(str.startswith, parts, own))
         )
 
+    def check_writable(self) -> None:
+        """As `Table` has it: what can be opened can be committed to."""
+
     def statistics(self) -> tuple[DataFile, ...]:
         """As `Version` has it."""
         return tuple(
