@@ -58,14 +58,14 @@ def rewrite_files(
         old_windows: what they replace.
         hull: the first and the last instant of these, µs, inclusive; None: nothing is replaced.
         horizon: µs.
-        replaced: the files that hold these; None: they are looked up.
+        replaced: the files that hold these; None: they are looked up, of extents and no span.
     """
     sums = F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events")
     new, counted = observed(built.table(horizon), *sums, hold=True)
-    unknown = hull if replaced is None else None
+    unknown = old_windows.extents if replaced is None else None
     rewritten = {
         *(replaced or ()),
-        *touched_files(context, state, built, old_windows, unknown, horizon),
+        *touched_files(context, state, built, unknown, hull, horizon),
     }
     everything = new
     if rewritten:

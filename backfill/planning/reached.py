@@ -12,7 +12,7 @@ from backfill.columns import END, FIRST, LAST, START, TIME
 from backfill.kinds.standing import Standing
 from backfill.ledger.state import State
 from backfill.planning.context import Context
-from backfill.planning.replaced_windows import ReplacedWindows, sent
+from backfill.planning.replaced_windows import sent
 from backfill.planning.time_spans import touched
 from backfill.planning.touched_files import touched_files
 from backfill.rows.compute import Built, Sliced
@@ -62,9 +62,8 @@ def reached_files(
             extents = reached_rows(late, kind)
         else:
             extents = late.build(replace(definition, aggregates={})).frame
-    old_windows = ReplacedWindows(None, sent(extents, count))
     hull = low, None if high is None else high - 1
-    return touched_files(context, state, built, old_windows, hull, horizon)
+    return touched_files(context, state, built, sent(extents, count), hull, horizon)
 
 
 def _apart(rows: DataFrame, late: Sliced, start: Column, end: Column) -> DataFrame:

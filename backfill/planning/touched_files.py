@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from backfill.ledger.state import State
 from backfill.planning.context import Context
 from backfill.planning.published_windows import candidates, published
-from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
+from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.stages import Rewritten
 from backfill.rows.compute import Built
 from backfill.store import FILE, DataFile
@@ -23,7 +23,7 @@ def touched_files(
     context: Context,
     state: State,
     built: Built,
-    old_windows: ReplacedWindows,
+    extents: DataFrame | None,
     hull: tuple[int | None, int | None] | None,
     horizon: int,
 ) -> dict[str, int]:
@@ -33,7 +33,7 @@ def touched_files(
         context: of the run.
         state: the table.
         built: windows of it.
-        old_windows: which rows are replaced.
+        extents: which rows are replaced, as of `ReplacedWindows`; None: none is.
         hull: the first and the last instant of these, µs, inclusive; None: none is.
         horizon: the largest time of an event once the run is done, µs.
 
@@ -46,31 +46,26 @@ def touched_files(
     if before is not None and moved:
         edge = min(before, horizon) - built.kind.open_us - context.spec.engine.tick_us
         files += candidates(context, state, built, edge, None)
-    if hull is not None:
+    if extents is not None and hull is not None:
         files += candidates(context, state, built, *hull)
     if not files:
         return {}
     once = {each.path: each for each in files}
     rows = published(context, state, built, list(once.values()), with_file=True)
     found = []
-    if hull is not None and old_windows.extents is not None:
-        replaced = match_rows(rows, built, old_windows, "left_semi")
+    if extents is not None and hull is not None:
+        replaced = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
         found.append(replaced.select(FILE, F.lit(1).alias(_REPLACED)))
-    inside = changed = F.lit(False)
-    if hull is not None and old_windows.span is not None:
-        inside = overlaps(built, old_windows.span)
     if moved:
-        changed = F.col("is_open") != built.kind.is_open(horizon)
-    if moved or not found:
-        touched = rows.where(inside | changed)
-        found.append(touched.select(FILE, F.when(inside, 1).otherwise(0).alias(_REPLACED)))
+        changed = rows.where(F.col("is_open") != built.kind.is_open(horizon))
+        found.append(changed.select(FILE, F.lit(0).alias(_REPLACED)))
     every = reduce(DataFrame.unionAll, found).groupBy(FILE).agg(F.sum(_REPLACED))
     return {row[0]: row[1] for row in every.collect()}
 
 
 def no_longer_open(context: Context, state: State, built: Built, horizon: int) -> dict[str, int]:
     """The files with rows whose `is_open` changes; arguments and result as of `touched_files`."""
-    return touched_files(context, state, built, ReplacedWindows(None, None), None, horizon)
+    return touched_files(context, state, built, None, None, horizon)
 
 
 def rewritten(state: State, paths: Set[str]) -> Rewritten:
