@@ -18,7 +18,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from backfill.errors import SetupError, did_you_mean
-from backfill.jvm import class_archive, java
+from backfill.jvm import class_archive, java, memory
 from backfill.jvm.launch import LaunchOutput, telling_line
 from backfill.jvm.object_stores import with_object_stores
 from backfill.runtimes import RUNTIMES, sail
@@ -27,7 +27,6 @@ from backfill.runtimes.differences import is_of_this_process
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONNECT_PORT = 15002
-_GIB = 1 << 30
 
 # A run ends before most of Spark's code repays being compiled by C2, which competes with the tasks
 # for cores: so the thresholds are three times the default.
@@ -161,7 +160,7 @@ def _in_this_process() -> dict[str, str]:
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         "spark.master": "local[*]",
-        "spark.driver.memory": f"{_memory() // 2 >> 20}m",
+        "spark.driver.memory": f"{memory.limit() // 2 >> 20}m",
         # No other machine has to reach us, and a host name that does not resolve does no harm.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -171,19 +170,6 @@ def _in_this_process() -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         "spark.sql.warehouse.dir": warehouse,
     }
-
-
-def _memory() -> int:
-    """The bytes of memory that this process may use, at most 32 GiB."""
-    limits = [32 * _GIB]
-    if hasattr(os, "sysconf"):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for control_group in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path("/sys/fs/cgroup", control_group).read_text()))
-        except (OSError, ValueError):  # not in such a group, or "max"
-            continue
-    return min(limits)
 
 
 def _check_reachable(remote: str) -> None:

@@ -17,6 +17,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from backfill import spark as our_spark
+from backfill.jvm import memory
 from benchmarks.contenders import Contender
 from benchmarks.data import FOLDER, Dataset
 from benchmarks.scenarios import Rival, Scenario
@@ -29,7 +30,8 @@ _WARM_S = 180.0
 
 
 def session(runtime: str = "spark") -> SparkSession:
-    of_spark = {"spark.master": "local[2]", "spark.driver.memory": "8g"}
+    mib = min(8 << 10, memory.limit() // 2 >> 20)
+    of_spark = {"spark.master": "local[2]", "spark.driver.memory": f"{mib}m"}
     return our_spark.session(
         conf={"spark.sql.shuffle.partitions": "8"} | (of_spark if runtime == "spark" else {}),
         runtime=runtime,

@@ -116,6 +116,13 @@ def changes_since(
         raise TableError("nothing is published yet", field=name, way_out=way_out)
     first = _first_version(table.commits, name, run)
     earlier = [each.version for each in table.commits if each.version < first]
+    if not earlier and _have_expired(table.commits):
+        raise TableError(
+            "what was there before the run is not known any more: the version has expired",
+            field=name,
+            value=first,
+            way_out="Name a run that came later; see: backfill history",
+        )
     before = store.open(name, max(earlier)) if earlier else None
     window = spec.windows[name].window
     now = {each.path for each in table.files}
@@ -148,7 +155,8 @@ def restore(
 
     Raises:
         JobFileError: no such run.
-        TableError: files of the version are gone, or another run came between.
+        TableError: what the run published in one of the tables has expired, or files of it are
+            gone; then nothing is restored. Or another run came between.
     """
     opened = {name: store.open(name) for name in names}
     histories = {name: () if table is None else table.commits for name, table in opened.items()}
@@ -158,14 +166,39 @@ def restore(
     }
     if not any(targets.values()):
         raise _unknown(run, [commit for each in histories.values() for commit in each])
+    found = {name: target for name, target in targets.items() if target is not None}
+    untouched = tuple(name for name in targets if name not in found)
+    for name in untouched:
+        _check_kept(name, histories[name], run, found.values())
+    for name, target in found.items():
+        restorable = store.open(name, target.version)
+        assert restorable is not None
+        restorable.check_present()
     restored = {}
-    for name, target in targets.items():
-        if target is None:
-            continue
+    for name, target in found.items():
         version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
         restored[name] = RestoredTable(target.version, version)
-    untouched = tuple(name for name, target in targets.items() if target is None)
     return Restored(run_id, restored, untouched)
+
+
+def _check_kept(
+    name: str, history: Sequence[Commit], run: str, elsewhere: Iterable[Commit]
+) -> None:
+    """Refuses a run if what it may have published in a table would have expired."""
+    # It publishes to one table after the other.
+    published = min(commit.timestamp for commit in elsewhere)
+    if _have_expired(history) and published < history[-1].timestamp:
+        raise TableError(
+            f"versions before {history[-1].version} have expired, and what the run published here "
+            "with them",
+            field=name,
+            value=run,
+            way_out="Nothing was restored. Restore a later run; see: backfill history",
+        )
+
+
+def _have_expired(history: Sequence[Commit]) -> bool:
+    return bool(history) and history[-1].version > 0
 
 
 def _first_version(history: Sequence[Commit], name: str, run: str | None) -> int:
@@ -195,7 +228,10 @@ def _unknown(run: str, commits: Iterable[Commit]) -> JobFileError:
     known = set().union(*map(_ids, commits))
     way_out = did_you_mean(run, known)
     return JobFileError(
-        "no run with this id has published to these tables", field="run", value=run, way_out=way_out
+        "no run with this id has published to these tables, or its versions have expired",
+        field="run",
+        value=run,
+        way_out=way_out,
     )
 
 

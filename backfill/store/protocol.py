@@ -123,6 +123,13 @@ class Table(Protocol):
             TableError: a file is not of this version, or files of it are gone.
         """
 
+    def check_present(self) -> None:
+        """Refuses a version that can't be restored.
+
+        Raises:
+            TableError: files or the record of it are gone.
+        """
+
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """A column of whole numbers, added up over some files."""
 

@@ -146,6 +146,73 @@ def test_going_back(three: Published) -> None:
     assert record_of(three.store, "sessions") == {"runs": ["r1"]}
 
 
+def _expire_before(job: Published, name: str, version: int) -> None:
+    """As Delta Lake does: the newest version is in a checkpoint, and older commits are deleted."""
+    folder = folder_of(job.store, name)
+    DeltaTable(folder).create_checkpoint()
+    for each in range(version):
+        (folder / "_delta_log" / f"{each:020}.json").unlink()
+
+
+def test_of_a_version_that_has_expired_nothing_is_restored(three: Published) -> None:
+    three.run("r3", JOINED, name="daily")
+    _expire_before(three, "sessions", 2)
+    three.run("r4", MORE, days=[], name="daily")
+    with pytest.raises(JobFileError, match=r"no run with this id .*, or its versions have expired"):
+        restore(three.store, NAMES, "r1", run_id="r5", metadata={})
+    # It published to both, and is known in both.
+    assert restore(three.store, NAMES, "r3", run_id="r5", metadata={}).tables == {
+        "sessions": RestoredTable(2, 2),
+        "daily": RestoredTable(0, 2),
+    }
+
+
+def test_no_table_is_restored_where_the_runs_version_of_another_has_expired(
+    three: Published,
+) -> None:
+    three.run("r4", JOINED, name="daily")
+    three.run("r4", MORE, days=[])
+    three.run("r5", MORE, days=[], name="daily")
+    three.run("r5", MORE, days=[])
+    _expire_before(three, "sessions", 4)
+    with pytest.raises(
+        TableError,
+        match=r"^sessions: versions before 4 have expired, and what the run published here with "
+        r"them \(got 'r4'\)\. Nothing was restored\. Restore a later run; see: backfill history$",
+    ):
+        restore(three.store, NAMES, "r4", run_id="r6", metadata={})
+    assert version_of(three.store, "daily") == 1
+    # One that came later, and published only to the other table.
+    three.run("r7", MORE, days=[], name="daily")
+    three.run("r8", MORE, days=[], name="daily")
+    done = restore(three.store, NAMES, "r7", run_id="r9", metadata={})
+    assert done.tables == {"daily": RestoredTable(2, 4)}
+    assert done.untouched == ("sessions",)
+
+
+def test_no_table_is_restored_where_files_of_another_are_gone(three: Published) -> None:
+    three.run("r3", JOINED, name="daily")
+    three.run("r4", JOINED, name="daily")
+    three.run("r4", FIRST)
+    for file in three.store.open("sessions", 2).files:  # type: ignore[union-attr]
+        (folder_of(three.store, "sessions") / file.path).unlink()
+    with pytest.raises(TableError, match="files of version 2 are gone"):
+        restore(three.store, ["daily", "sessions"], "r3", run_id="r5", metadata={})
+    assert (version_of(three.store, "daily"), version_of(three.store, "sessions")) == (1, 3)
+
+
+def test_changes_since_before_what_has_expired_are_refused(three: Published) -> None:
+    _expire_before(three, "sessions", 2)
+    with pytest.raises(
+        TableError,
+        match=r"^sessions: what was there before the run is not known any more: the version has "
+        r"expired \(got 2\)\. Name a run that came later; see: backfill history$",
+    ):
+        told(three)
+    three.run("r4", FIRST)
+    assert told(three) == told(three, "r4") != []
+
+
 def test_runs_of_all_tables(three: Published) -> None:
     counts = {"read": 9, "late": 1, "accepted": 6, "duplicates": 2, "quarantined": 1}
     several = {"kind": "run", "user": "me", "from": "2026-03-28", "to": "2026-03-29", **counts}

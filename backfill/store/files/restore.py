@@ -6,9 +6,33 @@ from collections.abc import Mapping
 
 from backfill.errors import TableError
 from backfill.store.files.commit import commit_metadata
-from backfill.store.files.log import RUN_ID, CommitFailedError, Log, newest, required, writer
+from backfill.store.files.log import (
+    RUN_ID,
+    CommitFailedError,
+    Log,
+    Version,
+    newest,
+    required,
+    writer,
+)
 from backfill.store.files.reading import check_present
 from backfill.store.files.record import read_record, recorded_by
+
+
+def check_restorable(log: Log, table: Version) -> str | None:
+    """Refuses a version whose files or record are gone.
+
+    Returns:
+        The run whose record it has; None if it has none.
+
+    Raises:
+        TableError: they are gone, or the record is damaged.
+    """
+    check_present(log.folder, table.number, table.live)
+    recorder = recorded_by(log, table.number)
+    if recorder is not None:
+        read_record(log.folder, recorder)
+    return recorder
 
 
 def restore_version(
@@ -18,10 +42,7 @@ def restore_version(
     below = required(log)
     if version == below.number:
         return version
-    check_present(log.folder, version, required(log, version).live)
-    recorder = recorded_by(log, version)
-    if recorder is not None:
-        read_record(log.folder, recorder)
+    recorder = check_restorable(log, required(log, version))
     try:
         # Every row may change, so no run that is under way can be committed on top of this.
         return log.restore(below, version, commit_metadata(run_id, None, recorder or "", metadata))

@@ -1,0 +1,51 @@
+"""How much memory the processes of a run can use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+#: A JVM with more has references of eight bytes rather than four.
+_MOST = 32 << 30
+
+
+def limit(root: Path = Path("/")) -> int:
+    """The bytes of memory that this process may use, at most 32 GiB.
+
+    That is the machine's memory, or less where a control group of this process limits it, as
+    containers, Slurm and systemd do.
+
+    Args:
+        root: the folder in which `proc` and `sys` are.
+    """
+    limits = [_MOST]
+    if hasattr(os, "sysconf"):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for file in _limits_of_groups(root):
+        try:
+            limits.append(int(file.read_text()))
+        except (OSError, ValueError):  # a group that is not seen from here, or "max"
+            continue
+    return min(limits)
+
+
+def _limits_of_groups(root: Path) -> Iterator[Path]:
+    """The files that limit the group of this process, and those around it."""
+    mounted = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not on Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            folder, name = mounted, "memory.max"
+        elif "memory" in controllers.split(","):
+            folder, name = mounted / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # In a container its own group can be mounted in the place of the outermost one.
+        group = PurePosixPath(path.removeprefix("/"))
+        for each in (group, *group.parents):
+            yield folder / each / name
