@@ -66,12 +66,14 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 # What Sail computes; whatever it refuses is marked spark_only in there, or in other files.
 SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefix tests/frames/, \
 	test_sessions.py test_session_rules.py test_message_sessions.py test_aligned.py test_sliding.py \
-	test_counts.py test_metrics.py test_duplicates.py) $(addprefix tests/joins/,test_join.py \
+	test_counts.py test_metrics.py test_duplicates.py test_bots.py) $(addprefix tests/joins/,test_join.py \
 	test_as_of.py test_session_join.py test_join_by_count.py test_join_rows.py) tests/ledger/test_changes.py \
 	tests/ledger/test_event_changes.py tests/planning/test_closure.py $(addprefix tests/execution/, \
 	test_invariant.py test_late.py test_kill.py test_edges.py test_session_rules.py \
-	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py) \
-	tests/engines tests/reconcile tests/quality/test_reconciliation.py \
+	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py test_bots.py \
+	test_retention.py test_erase.py) tests/events/test_sources.py tests/events/test_several.py \
+	tests/ledger/test_arrivals.py tests/ledger/test_iceberg_source.py \
+	tests/engines tests/reconcile $(filter-out tests/quality/test_events.py,$(wildcard tests/quality/test_*.py)) \
 	tests/joins/test_reconciled_tables.py tests/joins/test_reconciled_joins.py
 
 test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java

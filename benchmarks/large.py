@@ -7,8 +7,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.console import Console
@@ -111,11 +113,9 @@ def main() -> int:
     console = Console(width=max(100, Console().width))
     results: list[tuple[report.Subject, list[Measured]]] = []
     datasets = [VISITS.scaled(each / VISITS.events) for each in arguments.events]
-    spark = session()
-    for each in datasets:
-        each.make(spark)
-    # Its memory is wanted by what is measured.
-    spark.stop()
+    # The memory of its JVM, which lives as long as the process, is wanted by what is measured.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
+        apart.submit(_make, datasets).result()
     for dataset in datasets:
         title = "sessions with a gap of 30 minutes, cold"
         large = Scenario(name="large", title=title, dataset=dataset, ours=c.OURS, rivals=())
@@ -126,6 +126,12 @@ def main() -> int:
     arguments.json.write_text(json.dumps(report.document(results, 1), indent=2) + "\n")
     everything = [each for _, measured in results for each in measured]
     return int(any(each.differs is not None or each.reached is False for each in everything))
+
+
+def _make(datasets: Sequence[Dataset]) -> None:
+    spark = session()
+    for each in datasets:
+        each.make(spark)
 
 
 def _measure(dataset: Dataset, runs: int) -> list[Measured]:

@@ -19,6 +19,9 @@ from pyspark.sql.types import StructType
 from backfill.columns import column
 from backfill.events.files import place
 from backfill.events.model import SOURCE, InputFile, whole_rows
+from backfill.events.table_files import rows_by_file
+from backfill.runtimes.differences import needs_spark, nullable, runtime_of
+from backfill.runtimes.folder_columns import FolderValues
 
 Places = npt.NDArray[np.int64]
 """Of rows in a file, counted from 0, in order and each once."""
@@ -143,27 +146,39 @@ class _Reaching:
 
 
 def table_rows(
+    spark: SparkSession,
     scan: Scan,
     schema: StructType,
     deletions: Deletions,
     files: tuple[InputFile, ...],
     where: Column | None,
+    folders: Mapping[str, FolderValues] | None = None,
 ) -> DataFrame:
     """The rows of some of a table's files that are not deleted.
 
     Args:
+        spark: the session.
         scan: reads the table's files, and those of deletions by values.
         schema: of the table.
         deletions: in this version of it.
         files: of the table, as it was opened.
         where: as in `Source.only`.
+        folders: by a file's path, what the table's log says of columns that the file lacks.
 
     Returns:
         The columns of the schema, `_corrupt` and `_source`. Files without deletions are read as if
         no file had any.
+
+    Raises:
+        SetupError: rows are deleted, and the runtime does not say where in its file a row is.
     """
     whole = tuple(each for each in files if each.deletions is None)
     others = tuple(each for each in files if each.deletions is not None)
+    if not runtime_of(spark).names_files:
+        if others:
+            what = "tables with rows that are deleted beside their files are read"
+            needs_spark(spark, what, field="source.path")
+        return rows_by_file(whole, folders or {}, nullable(schema), _plain(spark), where)
     frames = []
     if whole:
         frames.append(whole_rows(scan(whole, schema), schema.names, place(), where))
@@ -178,6 +193,10 @@ def table_rows(
             found = _without(found, each, scan(tuple(each.files), each.schema))
         frames.append(whole_rows(found, schema.names, F.col(SOURCE), None))
     return reduce(DataFrame.unionAll, frames)
+
+
+def _plain(spark: SparkSession) -> Callable[[list[str], StructType], DataFrame]:
+    return lambda paths, schema: spark.read.schema(schema).parquet(*paths)
 
 
 def _with_places(

@@ -172,7 +172,7 @@ def read_delta(
         return rows.select(*columns)
 
     schema = StructType([StructField(f.name, f.dataType) for f in table.schema.fields])
-    return table_rows(scan, schema, table.deletions, files, where)
+    return table_rows(spark, scan, schema, table.deletions, files, where, table.folders)
 
 
 def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, str]:

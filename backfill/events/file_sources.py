@@ -23,19 +23,14 @@ from backfill.events.model import (
     Snapshot,
     Source,
     SourceOptions,
-    no_line,
     refuse_our_names,
     whole_rows,
 )
 from backfill.events.parquet import check_footers, with_instants
+from backfill.events.table_files import rows_by_file
 from backfill.events.text import infer_schema, read_text, text_options
 from backfill.runtimes.differences import nullable, runtime_of
-from backfill.runtimes.folder_columns import (
-    FolderValues,
-    folder_values,
-    inferred,
-    with_folder_values,
-)
+from backfill.runtimes.folder_columns import FolderValues, folder_values, inferred
 from backfill.session_conf import local_listing
 
 
@@ -145,12 +140,7 @@ def _by_file(
 
     def rows(listing: Listing, where: Column | None) -> DataFrame:
         inside = values(listing) if listing.columns else {}
-        files = [(file.path, inside.get(file.path, {})) for file in listing.files]
-        found = with_folder_values(files, schema, scan, SOURCE)
-        kept = found if where is None else found.where(where)
-        return kept.withColumn(CORRUPT, no_line()).select(
-            *map(column, found.columns[:-1]), CORRUPT, SOURCE
-        )
+        return rows_by_file(listing.files, inside, schema, scan, where)
 
     return _of_files(source.format, listings, schema.toDDL(), rows)
 

@@ -229,4 +229,4 @@ def read_iceberg(
         reader = spark.read.schema(schema).options(**settings, recursiveFileLookup="true")
         return reader.parquet(*for_spark(files))
 
-    return table_rows(scan, table.schema, table.deletions, files, where)
+    return table_rows(spark, scan, table.schema, table.deletions, files, where)

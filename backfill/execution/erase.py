@@ -26,6 +26,7 @@ from backfill.kinds import row_order
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.context import Progress
 from backfill.quality.store import erase_examples, text_of, word_pattern
+from backfill.runtimes.differences import needs_spark
 from backfill.spec import JobSpec
 from backfill.store import FILE, Cleaned, DataFile, Store, key_value
 from backfill.windows import MetricSlices, key_of
@@ -84,6 +85,7 @@ def erase(
     Raises:
         ColumnError: a value is not of its column's type.
         TableError: a table can't be read, or another run published meanwhile.
+        SetupError: the runtime does not tell such keys apart.
     """
     done: dict[str, Erased] = {}
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
@@ -106,6 +108,9 @@ def erase(
                 schema = store.dataset(name).schema
                 values = {each: key_value(schema, each, key[each]) for each in key}
                 types = {each.name: each.dataType for each in table.read(spark, []).schema.fields}
+                for each in key:
+                    if isinstance(types[each], T.BinaryType):
+                        needs_spark(spark, "keys of bytes are deleted", field=each)
                 theirs = _same(values, types)
             rows, version = _erase(
                 spark, store, spec, state, values, theirs, left, run_id, metadata
@@ -277,7 +282,7 @@ def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) ->
         _from_text(texts[name], types[name]).eqNullSafe(_literal(each, types[name]))
         for name, each in values.items()
     ]
-    # Java takes letters of all languages for parts of words only if it is told to.
+    # So Java takes letters of all languages for parts of words, as Python and Rust do.
     patterns = [f"(?U){each}" for each in map(word_pattern, known) if each is not None]
     named = [F.col("raw").rlike(each) for each in patterns]
     unreadable = (F.col("reason") == _UNPARSABLE) & F.coalesce(*texts.values()).isNull()

@@ -16,12 +16,13 @@ from backfill.columns import END, FIRST, REASON, START, TIME
 from backfill.conservation import Totals, totals
 from backfill.execution.run_result import Past
 from backfill.kinds import kind_of
-from backfill.ledger.reader import events_of
+from backfill.ledger.reader import events_within
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.slicing import slices
 from backfill.rows.compute import Built, Sliced
 from backfill.rows.definition import Definition
+from backfill.runtimes.differences import where
 from backfill.windows import by_place
 
 BEYOND = "beyond_retention"
@@ -55,16 +56,17 @@ def beyond(events: DataFrame, windows: Iterable[Built], limit: int) -> DataFrame
         limit: µs.
     """
     old = events.where(F.col(TIME) < limit)
+    looked_up = []
     for built in windows:
-        sliced, all_ended = built.sliced, built.kind.all_ended(F.col(TIME), limit)
+        all_ended = built.kind.all_ended(F.col(TIME), limit)
         if all_ended is None:
-            inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (
-                F.col(TIME) <= F.col(f"_wanted{END}")
-            )
-            gone = built.frame.where(ended(built, limit)).select(*sliced.key.inner, START, END)
-            old = events_of(old, sliced.key, gone, inside)
+            looked_up.append(built)
         else:
-            old = old.where(all_ended)
+            old = where(old, all_ended)
+    for built in looked_up:
+        key = built.sliced.key
+        gone = built.frame.where(ended(built, limit)).select(*key.inner, START, END)
+        old = events_within(old, key, gone)
     return old.withColumn(REASON, F.lit(BEYOND))
 
 

@@ -40,7 +40,6 @@ from backfill.operators.session import reported_end
 from backfill.operators.session_rules import ROW, SESSION, Cutter, long_enough, rule_columns
 from backfill.rows.compute import Key
 from backfill.rows.definition import Definition
-from backfill.runtimes.differences import needs_spark
 from backfill.windows import CountWindow, EventWindow, SessionWindow, Window
 from backfill.windows.message_gaps import Messages
 
@@ -328,7 +327,6 @@ def bots(
         >>> sorted({(row.user, row.bot) for row in found.collect()})
         [('a', 'quick'), ('b', None)]
     """
-    needs_spark(events, "rules for bots are computed")
     if _BOT in events.columns:
         raise ColumnError(
             "the events already have a column with this name",

@@ -10,6 +10,8 @@ from backfill.folders import is_url
 from backfill.runtimes.differences import needs_spark, runtime_of
 from backfill.spec import JobSpec
 
+#: The formats of events that every runtime reads.
+_READ = frozenset({"parquet", "delta", "iceberg"})
 #: What a runtime can take for a pattern, or decode, in a path.
 _SPECIAL = frozenset("[]{}*?%\\")
 
@@ -27,22 +29,15 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
     """
     if runtime_of(spark).is_spark:
         return
-    if spec.bots is not None:
-        needs_spark(spark, "rules for bots are computed", field="events.bots")
-    if spec.retention_us is not None:
-        needs_spark(spark, "retention is computed", field="retention")
     if spec.lake is not None:
         needs_spark(spark, "tables in a catalog are written", field="tables.catalog")
     if spec.entries is not None:
         needs_spark(spark, "tables are registered in a catalog", field="tables.catalog")
-    if spec.source.parts:
-        needs_spark(spark, "several sources are read", field="sources")
-    if spec.source.format != "parquet":
-        needs_spark(spark, f"the format {spec.source.format} is read", field="source.format")
-    if spec.checks.own:
-        needs_spark(spark, "a job's own expectations are checked", field="checks")
+    for source in spec.source.parts.values() or [spec.source]:
+        if source.format not in _READ:
+            needs_spark(spark, f"the format {source.format} is read", field="source.format")
     for path in paths:
-        if is_url(path):
+        if is_url(path) and not path.startswith("file:"):
             needs_spark(spark, "object stores are read and written", field=path)
         check_characters(path, spark, field=path)
 

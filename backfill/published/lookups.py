@@ -187,7 +187,7 @@ def key_values(key: KeyValues, columns: Sequence[str]) -> dict[str, Any]:
         problem = ", ".join(map(str, key)) or "nothing"
     else:
         values: Sequence[Any] = (
-            key if isinstance(key, Sequence) and not isinstance(key, str) else (key,)
+            key if isinstance(key, Sequence) and not isinstance(key, str | bytes) else (key,)
         )
         if len(values) == len(columns):
             return dict(zip(columns, values, strict=True))

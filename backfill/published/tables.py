@@ -26,7 +26,6 @@ from backfill.published.lookups import KeyValues, key_values
 from backfill.published.rows import PublishedRows
 from backfill.quality.checks import Outcome
 from backfill.quality.store import kept
-from backfill.runtimes.differences import needs_spark
 from backfill.time.dates import Dates
 
 
@@ -174,7 +173,6 @@ class PublishedTables(PublishedRows):
             backfill.errors.JobFileError: ...
         """
         run_id, session = new_run_id(), self._session(spark)
-        needs_spark(session, "retention is computed", field="retention")
         metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
         return expire(session, self.store, self.spec, run_id=run_id, metadata=metadata)
 
@@ -223,7 +221,6 @@ class PublishedTables(PublishedRows):
                 field="key (--key)",
             )
         run_id, session = new_run_id(), self._session(spark)
-        needs_spark(session, "rows are deleted")
         return erase(
             session,
             self.store,

@@ -74,14 +74,15 @@ def text_of(value: Any) -> str:
 def word_pattern(text: str) -> str | None:
     """A pattern for a text that is not a part of a longer word, a number or an address.
 
-    Also as JSON has it. Of Python, and of Java after `(?U)`; None for a text without a letter or a
-    digit, which may be anywhere.
+    Also as JSON has it. Of Python, of Java after `(?U)`, and without looking around, of Rust; None
+    for a text without a letter or a digit, which may be anywhere.
     """
     if not re.search(r"\w", text):
         return None
     forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
     words = "|".join(map(re.escape, sorted(forms)))
-    return rf"(?<!\w)(?<!\w[.@-])(?:{words})(?!\w|[.@-]\w)"
+    before, after = r"(?:(?:^|\W)[.@-]|[^\w.@-]|^)", r"(?:[.@-](?:\W|$)|[^\w.@-]|$)"
+    return f"{before}(?:{words}){after}"
 
 
 def _shows(result: Any, patterns: Sequence[re.Pattern[str]]) -> bool:

@@ -58,6 +58,7 @@ class Runtime:
     cuts_bytes: bool = True
 
 
+_HOLDS = "_holds"
 SPARK = Runtime()
 _KNOWN: WeakKeyDictionary[SparkSession, Runtime] = WeakKeyDictionary()
 
@@ -167,6 +168,17 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
         return optional(frame).select("*", *nulls)
 
     return filled(one).unionByName(filled(other))
+
+
+def where(frame: DataFrame, condition: Column) -> DataFrame:
+    """The rows for which a condition holds that goes through an array.
+
+    Sail 0.7.2 hands it to what reads the file, which fails, so it is a column of these rows first.
+    """
+    if runtime_of(frame.sparkSession).is_spark:
+        return frame.where(condition)
+    asked = computed_once(frame.withColumn(_HOLDS, condition))
+    return asked.where(F.col(_HOLDS)).drop(_HOLDS)
 
 
 def optional(frame: DataFrame) -> DataFrame:

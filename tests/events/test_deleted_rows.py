@@ -23,6 +23,7 @@ from backfill.events import Source, SourceOptions, open_source
 from backfill.iceberg.snapshots import live_entries
 from tests import deletion_vectors, iceberg_deletes
 from tests.lake import lake_with_sources, options
+from tests.on_sail import spark_only
 from tests.plans import explained
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -43,6 +44,7 @@ def values(source: Source) -> list[int]:
     return sorted(row.n for row in source.frame.collect())
 
 
+@spark_only
 @pytest.mark.parametrize("storage", ["i", "u", "p"])
 def test_deletion_vectors(spark: SparkSession, tmp_path: Path, storage: str) -> None:
     path = tmp_path / "ev ents+%é"
@@ -72,6 +74,7 @@ def test_deletion_vectors(spark: SparkSession, tmp_path: Path, storage: str) -> 
     }
 
 
+@spark_only
 def test_places_in_files_that_are_read_in_parts(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "events"
     size = 200_000
@@ -96,6 +99,7 @@ def test_places_in_files_that_are_read_in_parts(spark: SparkSession, tmp_path: P
     assert sorted(late) == sorted(set(range(150_000, size)) - gone)
 
 
+@spark_only
 def test_only_files_with_deletions_pay(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "events"
     for n in range(2):
@@ -144,6 +148,7 @@ def files_of(table: Table) -> dict[tuple[Any, ...], DataFile]:
     return found
 
 
+@spark_only
 def test_positions(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     table = catalog.create_table("raw.t", EVENTS)
     table.append(given((0, "a"), (1, "b"), (2, "c")))
@@ -165,6 +170,7 @@ def test_positions(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> Non
     assert of_iceberg(spark, tmp_path).snapshot.inputs == twice.snapshot.inputs
 
 
+@spark_only
 def test_values(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     table = catalog.create_table("raw.t", EVENTS)
     table.append(given((0, "a"), (1, None), (2, "c"), (3, "a")))
@@ -187,6 +193,7 @@ def test_values(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     assert values(of_iceberg(spark, tmp_path)) == [2, 4, 6]
 
 
+@spark_only
 def test_values_in_partitions(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     table = catalog.create_table("raw.t", EVENTS)
     table.append(given((0, "a"), (1, "b")))

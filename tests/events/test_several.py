@@ -12,6 +12,7 @@ from backfill import Job
 from backfill.errors import ColumnError, SourceError
 from backfill.events import SourceOptions, open_source
 from tests.execution.joined import MINUTE
+from tests.on_sail import spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -59,6 +60,7 @@ def sold(job: Job, spark: SparkSession) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in found.collect()), key=repr)
 
 
+@spark_only
 def test_a_job_of_two_sources(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB, encoding="utf-8")
     job = Job.load(tmp_path / "job.yaml")
@@ -87,6 +89,7 @@ def test_a_job_of_two_sources(spark: SparkSession, tmp_path: Path) -> None:
     assert all(outcome.success for outcome in again.validate(spark=spark))
 
 
+@spark_only
 def test_a_job_that_had_one_source(spark: SparkSession, tmp_path: Path) -> None:
     """Its late files are no inputs any more, and a run of everything begins anew."""
     write(spark, tmp_path, 0, "a:10:1:c1", "a:15:7:b1")
@@ -115,6 +118,7 @@ def two(tmp_path: Path, spark: SparkSession, one: str, other: str) -> SourceOpti
     return SourceOptions(format="several", path="both", parts=parts)
 
 
+@spark_only
 def test_columns_of_either(spark: SparkSession, tmp_path: Path) -> None:
     source = open_source(spark, two(tmp_path, spark, "id k, 1 a", "id k, 'x' `b.c`"))
     assert source.frame.columns == ["k", "a", "b.c", "source", "_corrupt", "_source"]
@@ -141,6 +145,7 @@ def test_columns_that_do_not_fit(
         open_source(spark, two(tmp_path, spark, one, other))
 
 
+@spark_only
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     source = two(tmp_path, spark, "id k", "id k")
     with pytest.raises(SourceError, match="late: can't be given to a job with several sources"):

@@ -377,7 +377,7 @@ class World:
             raw = json.loads(row["raw"])
             if row["reason"] in names:
                 time = reference.micros(dt.datetime.fromisoformat(raw["at"].replace("Z", "+00:00")))
-                values = (raw["user"], time, raw["value"], raw["id"])
+                values = (raw["user"], time, raw.get("value"), raw.get("id"))
                 found[(row["reason"], Path(row["source"]).stem, *map(str, values))] += 1
         return found
 

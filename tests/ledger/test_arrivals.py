@@ -13,6 +13,7 @@ from backfill import Job
 from backfill.errors import SourceError
 from tests.event_frames import from_rows
 from tests.execution.world import at
+from tests.on_sail import spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -74,6 +75,7 @@ def test_a_delta_source_that_is_compacted(spark: SparkSession, tmp_path: Path) -
     assert rows(made, spark) == {*expected, ("c", at(1, 1), at(1, 1), 1)}
 
 
+@spark_only
 @pytest.mark.slow
 def test_a_catalogs_table_by_arrival(spark: SparkSession, tmp_path: Path) -> None:
     here: list[Row] = [("a", at(1, 1), 1, 1), ("b", at(2, 1), 1, 2)]
@@ -105,6 +107,7 @@ def test_a_catalogs_table_by_arrival(spark: SparkSession, tmp_path: Path) -> Non
         made.recompute(spark)
 
 
+@spark_only
 @pytest.mark.slow
 def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path) -> None:
     def write(name: str, lines: list[str]) -> None:

@@ -27,6 +27,7 @@ from backfill.iceberg.catalog import open_catalog
 from backfill.iceberg.snapshots import local_path
 from tests.execution.world import at
 from tests.lake import hadoop_options, lake_with_sources, options
+from tests.on_sail import spark_only
 from tests.spark_sql import SparkSql, with_jars
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -385,6 +386,7 @@ COMPACTED = (
 )
 
 
+@spark_only
 @with_jars
 def test_deletion_vectors_of_format_3(
     spark: SparkSession, spark_sql: SparkSql, tmp_path: Path
@@ -429,6 +431,7 @@ def test_deletion_vectors_of_format_3(
         read()
 
 
+@spark_only
 @with_jars
 @pytest.mark.parametrize("kind", ["lake", "hadoop"])
 def test_tables_of_sparks_own_iceberg(

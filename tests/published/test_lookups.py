@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from backfill import Job
 from backfill.errors import ColumnError, JobFileError, TableError
+from backfill.published.lookups import key_values
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -202,6 +203,11 @@ def test_keys_by_column(jobs: dict[str, Job]) -> None:
     assert rows
     assert job.fetch("hourly", {"user": None, "shop": 1}).to_pylist() == rows
     assert job.fetch("hourly", ["1", None]).to_pylist() == rows
+
+
+def test_bytes_are_one_value() -> None:
+    assert key_values(b"ab", ["k"]) == {"k": b"ab"}
+    assert key_values([b"a", b"b"], ["k", "l"]) == {"k": b"a", "l": b"b"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from backfill.quality.evaluate import evaluate
 from tests.connect import Programs
+from tests.on_sail import spark_only
 from tests.quality.given import check, outcome, outcomes
 
 BETWEEN = "expect_column_values_to_be_between"
@@ -186,6 +187,7 @@ def test_times_are_those_of_utc(frame: DataFrame, bound: Any) -> None:
     assert [each.success for each in found] == [below == 0, below == 12]
 
 
+@spark_only
 @pytest.mark.usefixtures("kathmandu")
 def test_what_is_aggregated_is_told_in_utc(frame: DataFrame) -> None:
     found = outcome(
@@ -214,6 +216,7 @@ def test_a_condition_on_rows(frame: DataFrame) -> None:
     assert (found.unexpected, found.observed) == (2, 50.0)
 
 
+@spark_only
 def test_success_costs_no_search_for_examples(spark: SparkSession, frame: DataFrame) -> None:
     """What the documentation of `evaluate` says of passes; one job each on a single partition."""
 

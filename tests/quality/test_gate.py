@@ -16,6 +16,7 @@ from backfill.execution.gate import Gate, Rows
 from backfill.execution.run_result import RunResult
 from backfill.quality import sample
 from backfill.quality.errors import ChecksFailed
+from tests.on_sail import spark_only
 from tests.quality.published import (
     DAY,
     MINUTE,
@@ -120,6 +121,7 @@ def test_all_keys_are_looked_at_unless_a_run_wrote_many_rows(
         assert failed(Gate(made.spec, "audit").audit(None, {"hopping": rows}, anyway=True)) == told
 
 
+@spark_only
 def test_what_failed_is_told_on_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_reason_that_was_not_needed_is_not_kept(spark: SparkSession, tmp_path:
     assert made.history()[0]["published_anyway"] is None
 
 
+@spark_only
 def test_a_warning_is_published_and_told(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.cli import main
 from backfill.errors import JobFileError, TableError
+from tests.on_sail import spark_only
 from tests.quality.published import (
     DAY,
     MINUTE,
@@ -141,6 +142,7 @@ def test_a_range_looks_at_its_windows_only(spark: SparkSession, made: Job) -> No
     assert "events" not in {each.table for each in found}
 
 
+@spark_only
 def test_nothing_is_published_by_it_and_the_exit_code_tells(
     spark: SparkSession, made: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:

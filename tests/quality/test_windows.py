@@ -22,6 +22,7 @@ from backfill.windows import (
     TumblingWindow,
     Window,
 )
+from tests.on_sail import spark_only
 from tests.plans import nodes
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -189,6 +190,7 @@ def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch
     assert len(taken) == sum(2 if int(name[1:]) % 10 == 0 else 1 for name in names)
 
 
+@spark_only
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("window", [SessionWindow(gap="30m"), HOURLY], ids=str)
 def test_one_sort_for_each_table(rows: DataFrame, window: Window, sampled: bool) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
@@ -30,7 +30,6 @@ from backfill import (
     TumblingWindow,
     aggregate,
     aggregates,
-    bots,
     metrics,
     metrics_at,
     sessionize,
@@ -38,6 +37,7 @@ from backfill import (
 )
 from backfill.engines import engine
 from backfill.errors import JobFileError, SetupError
+from backfill.events import SourceOptions, open_source
 from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
 from backfill.rows.compute import Key
 from backfill.runtimes import sail
@@ -52,6 +52,7 @@ from backfill.runtimes.differences import (
 from backfill.runtimes.folder_columns import inferred
 from backfill.spark import session
 from backfill.spec import JobSpec
+from tests import deletion_vectors
 from tests.event_frames import from_rows, rows
 from tests.on_sail import ON_SAIL
 
@@ -360,7 +361,6 @@ REFUSED: dict[str, Any] = {
         time_format="epoch_us",
         before=True,
     ),
-    "bots": lambda e: bots(e, rules=[], gap="1s", **COMMON),
     "updates": lambda e: updates(
         e,
         SessionWindow(gap="1s"),
@@ -399,8 +399,6 @@ tables: TABLES
     ("old", "new", "message"),
     [
         ("FORMAT", "json", "source.format: the format json is read on Spark only"),
-        (" MORE", ", bots: {gap: 30m, rules: [{name: a, events: 5}]}", "events.bots: "),
-        ("TABLES", "{path: out}\nretention: 10d", "retention: "),
         ("TABLES", "{catalog: lake, schema: web}", "tables.catalog: "),
     ],
 )
@@ -411,6 +409,34 @@ def test_jobs_that_are_refused(
     (samples / "job.yaml").write_text(text.replace("TABLES", "{path: out}"))
     with pytest.raises(SetupError, match=message):
         Job(JobSpec.load(samples / "job.yaml")).run(spark)
+
+
+@on_sail
+def test_tables_with_deletions_beside_their_files_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_deltalake(str(tmp_path), pa.table({"k": ["a", "b", "c"]}))
+    assert open_source(spark, SourceOptions(path=str(tmp_path), format="delta")).frame.count() == 3
+    [file] = deletion_vectors.live(tmp_path)
+    deletion_vectors.delete_places(tmp_path, "i", {file: [1]})
+    with pytest.raises(SetupError, match="deleted beside their files are read on Spark only"):
+        open_source(spark, SourceOptions(path=str(tmp_path), format="delta"))
+
+
+@on_sail
+def test_keys_of_bytes_are_not_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"k": pa.array([b"\xff"], pa.binary()), "at": [0]})
+    pq.write_table(rows, tmp_path / "events.parquet")
+    (tmp_path / "job.yaml").write_text(
+        "source: {path: events.parquet, format: parquet}\n"
+        "events: {key: k, time: at, time_format: epoch_us}\n"
+        "windows: {hourly: {tumbling: {size: 1h}, aggregates: {events: count}}}\n"
+        "tables: {path: out}\n"
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    with pytest.raises(SetupError, match="k: keys of bytes are deleted on Spark only"):
+        job.forget(b"\xff", spark)
 
 
 #: Columns of a stream's rows, the type of `x` in the job, how it is merged, and what is said.
@@ -494,8 +520,6 @@ def test_verbs_that_are_refused(spark: SparkSession, samples: Path) -> None:
     ):
         with pytest.raises(SetupError, match=f"{message} on Spark only"):
             job.reconcile("hourly", spark, stream=str(samples / name), **given)
-    with pytest.raises(SetupError, match="rows are deleted on Spark only"):
-        job.forget("u0000001", spark)
     with pytest.raises(SetupError, match="streams run on Spark only"):
         job.stream(spark, to=samples / "streamed")
 

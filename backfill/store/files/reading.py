@@ -71,7 +71,8 @@ def read_files(
             continue
         rows = _rows(spark, folder, schema, own, whole=whole)
         if with_file:
-            rows = rows.withColumn(FILE, F.substring_index(F.input_file_name(), "/", -parts))
+            whole_path = F.input_file_name() if own else F.lit(None).cast("string")
+            rows = rows.withColumn(FILE, F.substring_index(whole_path, "/", -parts))
         found.append(rows)
     return reduce(DataFrame.unionByName, found)
 
