@@ -148,7 +148,10 @@ def test_what_a_jvm_prints_goes_to_stderr_without_the_noise(
 ) -> None:
     before = threading.enumerate()
     with LaunchOutput():
-        script = "echo WARNING: Using incubator modules: x; echo one; sleep 0.3; echo two >&2"
+        noise = (
+            "echo WARNING: Using incubator modules: x; echo WARNING: package a.b not in java.base"
+        )
+        script = f"{noise}; echo one; sleep 0.3; echo two >&2"
         process = subprocess.Popen(["sh", "-c", script])
     process.wait()
     wait_for_readers(before)

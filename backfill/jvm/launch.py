@@ -8,8 +8,9 @@ import sys
 import threading
 from types import TracebackType
 
-# Said at every start of Spark 4 before any logging; no option of Spark's turns it off.
-_NOISE = re.compile(rb"^WARNING: Using incubator modules: ")
+# Said at every start of Spark 4 before any logging, and on Java 25 of a package that is no more; no
+# option of Spark's turns it off.
+_NOISE = re.compile(rb"^WARNING: (Using incubator modules: |package \S+ not in java\.base)")
 # Between these Ivy says at length how it finds and fetches the jars of packages.
 _RESOLVING = re.compile(rb"^:: loading settings ::")
 _RESOLVED = re.compile(rb"artifacts copied, ")
