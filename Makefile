@@ -63,6 +63,8 @@ test-lakehouse: .venv-lakehouse/ready ## the core tests, on the newest Spark tha
 	--hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
+# These count Spark's jobs, or have nothing to do with what computes.
+NOT_ON_SAIL := $(addprefix tests/quality/,test_events.py test_telemetry.py test_docs.py)
 # What Sail computes; whatever it refuses is marked spark_only in there, or in other files.
 SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefix tests/frames/, \
 	test_sessions.py test_session_rules.py test_message_sessions.py test_aligned.py test_sliding.py \
@@ -73,7 +75,7 @@ SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefi
 	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py test_bots.py \
 	test_retention.py test_erase.py) tests/events/test_sources.py tests/events/test_several.py \
 	tests/ledger/test_arrivals.py tests/ledger/test_iceberg_source.py \
-	tests/engines tests/reconcile $(filter-out tests/quality/test_events.py,$(wildcard tests/quality/test_*.py)) \
+	tests/engines tests/reconcile $(filter-out $(NOT_ON_SAIL),$(wildcard tests/quality/test_*.py)) \
 	tests/joins/test_reconciled_tables.py tests/joins/test_reconciled_joins.py
 
 test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java

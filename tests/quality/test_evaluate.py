@@ -285,6 +285,7 @@ print(json.dumps([zone, [[one.success, one.unexpected, one.problem] for one in f
 """
 
 
+@spark_only
 @pytest.mark.slow
 def test_the_same_over_connect(over_connect: Programs) -> None:
     assert over_connect.last_line("-c", CONNECT) == [
