@@ -147,7 +147,9 @@ def _measure(dataset: Dataset, runs: int) -> list[Measured]:
         except Failed as failure:
             # Where memory is limited some do, which is what one wants to know.
             result.differs = str(failure)
+            print(failure, file=sys.stderr)
             continue
+        print(f"{contender.name}: {seconds:.1f} s, {result.peak_mib:,} MiB", file=sys.stderr)
         windows = out / contender.windows
         result.rows = count(windows)
         if ours is None:

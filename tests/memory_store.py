@@ -81,9 +81,6 @@ class MemoryVersion:
     def sum_of(self, column: str, files: Collection[str]) -> int:
         return sum(pc.sum(self.contents[each].rows[column]).as_py() or 0 for each in files)
 
-    def check_present(self) -> None:
-        """Any version is."""
-
     def check_writable(self) -> None:
         """Any table is."""
 
@@ -180,6 +177,9 @@ class MemoryStore:
             dates,
             removed,
         )
+
+    def check_restorable(self, name: str, version: int) -> None:
+        assert self.open(name, version) is not None
 
     def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
         old, newest = self.open(name, version), self.tables[name][-1]

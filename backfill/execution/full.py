@@ -140,7 +140,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
             events=usable,
             id=context.spec.id,
             read=read,
-            quarantined=quarantine.rows - bots,
+            # Nor are events that are too old unusable.
+            quarantined=quarantine.rows - bots - (gone.rows if gone else 0),
         ),
         read=read,
         accepted=accepted,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -59,6 +60,11 @@ def publish(
     if any(each.stops for each in checks):
         facts = {**facts, "published_anyway": anyway}
     known = {"run_id": context.run_id, "kind": kind, "user": getpass.getuser(), **facts}
+    # A restore goes back in all of these or in none.
+    tables = [each.state.name for each in computed.tables]
+    if not _quarantines_nothing(context, computed):
+        tables.append(QUARANTINE)
+    known["tables"] = json.dumps(tables)
     changed = _changed(context, computed.tables)
     versions = {}
     for each in computed.tables:
@@ -123,13 +129,10 @@ def _audit(
 
 def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str, object]) -> None:
     state, change = context.tables[QUARANTINE], computed.quarantine
-    nothing = change.inputs is not None and not (
-        change.inputs or change.staged.rows or change.replaces
-    )
     tables = (context.store.open(name) for name in context.spec.windows)
     bots = mark(context.spec, (None if each is None else each.record for each in tables))
     before = None if state.record is None else state.record.bots
-    if nothing and state.version is not None and bots == before:
+    if _quarantines_nothing(context, computed) and bots == before:
         return
     context.store.publish(
         QUARANTINE,
@@ -137,7 +140,7 @@ def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str
         replace=change.replaces,
         base=state.version,
         dates=_ranges(change.closure),
-        metadata=_texts({**known, **change.facts}),
+        metadata=_texts({**known, "read": computed.read, **change.facts}),
         record=_recorded(
             context,
             state,
@@ -147,6 +150,15 @@ def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str
             bots=bots,
         ),
     )
+
+
+def _quarantines_nothing(context: Context, computed: Computed) -> bool:
+    """Whether the quarantine stays as it is."""
+    change = computed.quarantine
+    nothing = change.inputs is not None and not (
+        change.inputs or change.staged.rows or change.replaces
+    )
+    return nothing and context.tables[QUARANTINE].version is not None
 
 
 def _changed(context: Context, tables: Sequence[TableChange]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from backfill.columns import REASON
 from backfill.conservation import totals
 from backfill.events import spark_errors
 from backfill.execution.gate import Gate, Rows
+from backfill.execution.retention import BEYOND
 from backfill.execution.staging import Staging
 from backfill.ledger.record import Record
 from backfill.ledger.state import QUARANTINE, State
@@ -61,9 +62,9 @@ def _counted(
     The latter only where the tables hold every window of these events.
     """
     record = next(iter(records.values()))
-    alike = all(each.inputs == record.inputs for each in records.values())
+    alike = all(_same_inputs(record, each) for each in records.values())
     same = all(
-        path in context.inputs and context.inputs[path].digest == each.digest
+        path in context.inputs and each.same_content(context.inputs[path])
         for path, each in record.inputs.items()
     )
     if not alike or not same:
@@ -81,17 +82,21 @@ def _counted(
     sums = totals(sliced, definitions, slice_checks(sliced, EVERYTHING))
     state = context.tables[QUARANTINE]
     quarantined = sum(each.rows for each in state.files)
-    bots = 0
-    if state.table is not None and reasons(context.spec):
-        own = F.col("reason").isin(reasons(context.spec))
-        bots = state.table.read(context.spark).where(own).count()
+    bots = gone = 0
+    if state.table is not None:
+        usable = F.col("reason").isin([*reasons(context.spec), BEYOND])
+        rows = state.table.read(context.spark).where(usable)
+        found = {row["reason"]: row["count"] for row in rows.groupBy("reason").count().collect()}
+        # These are among the events that are read above.
+        gone = found.pop(BEYOND, 0)
+        bots = sum(found.values())
     counted = Counted(
         sliced=sliced,
         sums=sums.also,
         events=events,
         id=context.spec.id,
-        read=sums.rows + quarantined,
-        quarantined=quarantined - bots,
+        read=sums.rows + quarantined - gone,
+        quarantined=quarantined - gone - bots,
     )
     whole = False
     if sums.first is not None and sums.horizon is not None:
@@ -100,6 +105,14 @@ def _counted(
         whole = all(not every - each.covered for each in records.values())
     expired = any(each.expired is not None for each in records.values())
     return counted, sums.assigned if whole and not expired else None
+
+
+def _same_inputs(one: Record, other: Record) -> bool:
+    """Whether two tables have counted the same, whenever files with this content were written."""
+    return one.inputs.keys() == other.inputs.keys() and all(
+        each.same_content(other.inputs[path]) and each.counted == other.inputs[path].counted
+        for path, each in one.inputs.items()
+    )
 
 
 def _rows(

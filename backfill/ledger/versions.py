@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,9 +115,10 @@ def changes_since(
     if table is None:
         way_out = f"Run: backfill run {spec.path}"
         raise TableError("nothing is published yet", field=name, way_out=way_out)
-    first = _first_version(table.commits, name, run)
+    run = _last_run(table.commits, name) if run is None else run
+    first = _first_version(table.commits, run)
     earlier = [each.version for each in table.commits if each.version < first]
-    if not earlier and _have_expired(table.commits):
+    if _have_expired(table.commits) and (not earlier or _lacks_chunks(table.commits, first, run)):
         raise TableError(
             "what was there before the run is not known any more: the version has expired",
             field=name,
@@ -165,15 +167,12 @@ def restore(
         for name, history in histories.items()
     }
     if not any(targets.values()):
-        raise _unknown(run, [commit for each in histories.values() for commit in each])
+        raise _unknown(run, histories.values())
     found = {name: target for name, target in targets.items() if target is not None}
     untouched = tuple(name for name in targets if name not in found)
-    for name in untouched:
-        _check_kept(name, histories[name], run, found.values())
+    _check_whole(histories, found, run)
     for name, target in found.items():
-        restorable = store.open(name, target.version)
-        assert restorable is not None
-        restorable.check_present()
+        store.check_restorable(name, target.version)
     restored = {}
     for name, target in found.items():
         version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
@@ -181,36 +180,57 @@ def restore(
     return Restored(run_id, restored, untouched)
 
 
-def _check_kept(
-    name: str, history: Sequence[Commit], run: str, elsewhere: Iterable[Commit]
+def _check_whole(
+    histories: Mapping[str, Sequence[Commit]], found: Mapping[str, Commit], run: str
 ) -> None:
-    """Refuses a run if what it may have published in a table would have expired."""
-    # It publishes to one table after the other.
-    published = min(commit.timestamp for commit in elsewhere)
-    if _have_expired(history) and published < history[-1].timestamp:
-        raise TableError(
-            f"versions before {history[-1].version} have expired, and what the run published here "
-            "with them",
-            field=name,
-            value=run,
-            way_out="Nothing was restored. Restore a later run; see: backfill history",
-        )
+    """Refuses a run of which a table has lost what it published there.
+
+    Each commit names the tables in which its run published. Of a run in chunks the last one counts
+    in each table.
+    """
+    for commits in histories.values():
+        for commit in commits:
+            if run not in _ids(commit):
+                continue
+            for name in json.loads(commit.metadata.get("tables", "[]")):
+                target = found.get(name)
+                held = {each.metadata.get("run_id") for each in histories.get(name, ())}
+                if name not in histories or commit.metadata["run_id"] in held:
+                    continue
+                if target is None or target.timestamp < commit.timestamp:
+                    raise TableError(
+                        "what the run published here is no longer in the table's history: it has "
+                        "expired, the table was rolled back, or the run was killed before",
+                        field=name,
+                        value=run,
+                        way_out="Nothing was restored. Restore another run; see: backfill history",
+                    )
+
+
+def _lacks_chunks(history: Sequence[Commit], first: int, run: str) -> bool:
+    """Whether chunks of a run may have expired that came before the first that is there."""
+    chunk = next(each.metadata for each in history if each.version == first)
+    return chunk.get("chunk_of") == run and int(chunk.get("chunk", "1")) > 1
 
 
 def _have_expired(history: Sequence[Commit]) -> bool:
     return bool(history) and history[-1].version > 0
 
 
-def _first_version(history: Sequence[Commit], name: str, run: str | None) -> int:
-    """The first version that the run, by default the last one, published."""
-    if run is None:
-        last = next((each for each in history if _is_run(each)), None)
-        if last is None:
-            raise TableError("no run has published to this table", field=name)
-        run = last.metadata.get("chunk_of", last.metadata["run_id"])
+def _last_run(history: Sequence[Commit], name: str) -> str:
+    """The last run that published, or what its chunks have in common."""
+    last = next((each for each in history if _is_run(each)), None)
+    if last is None:
+        still = " that is still known" if _have_expired(history) else ""
+        raise TableError(f"no run{still} has published to this table", field=name)
+    return last.metadata.get("chunk_of", last.metadata["run_id"])
+
+
+def _first_version(history: Sequence[Commit], run: str) -> int:
+    """The first version that a run published."""
     versions = [commit.version for commit in history if run in _ids(commit)]
     if not versions:
-        raise _unknown(run, history)
+        raise _unknown(run, [history])
     return int(min(versions))
 
 
@@ -224,15 +244,15 @@ def _ids(commit: Commit) -> set[str]:
     return {metadata[each] for each in ("run_id", "chunk_of") if each in metadata}
 
 
-def _unknown(run: str, commits: Iterable[Commit]) -> JobFileError:
-    known = set().union(*map(_ids, commits))
-    way_out = did_you_mean(run, known)
-    return JobFileError(
-        "no run with this id has published to these tables, or its versions have expired",
-        field="run",
-        value=run,
-        way_out=way_out,
-    )
+def _unknown(run: str, histories: Iterable[Sequence[Commit]]) -> JobFileError:
+    histories = list(histories)
+    problem = "no run with this id has published to these tables"
+    if any(map(_have_expired, histories)):
+        # One with a similar name is none that was meant.
+        problem, way_out = f"{problem}, or its versions have expired", "See: backfill history"
+    else:
+        way_out = did_you_mean(run, {each for one in histories for c in one for each in _ids(c)})
+    return JobFileError(problem, field="run", value=run, way_out=way_out)
 
 
 def _numbers(metadata: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:

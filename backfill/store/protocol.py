@@ -123,13 +123,6 @@ class Table(Protocol):
             TableError: a file is not of this version, or files of it are gone.
         """
 
-    def check_present(self) -> None:
-        """Refuses a version that can't be restored.
-
-        Raises:
-            TableError: files or the record of it are gone.
-        """
-
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """A column of whole numbers, added up over some files."""
 
@@ -261,6 +254,17 @@ class Store(Protocol):
                 is missing or damaged.
         """
 
+    def check_restorable(self, name: str, version: int) -> None:
+        """Looks whether a version can be restored.
+
+        Args:
+            name: the table.
+            version: the version to restore.
+
+        Raises:
+            TableError: as `restore`, but for runs that publish later.
+        """
+
     def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
         """Restores a version, with its record, in a new commit.
 
@@ -275,7 +279,8 @@ class Store(Protocol):
 
         Raises:
             TableError: the table or the version does not exist, files or the record of it are
-                gone, or another run published meanwhile.
+                gone, the table can't have its columns again, other writers have given the table
+                what commits could not keep to, or another run published meanwhile.
         """
 
     def clean(self, name: str, *, older_than_s: float) -> Cleaned:

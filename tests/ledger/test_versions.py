@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -147,9 +148,9 @@ def test_going_back(three: Published) -> None:
 
 
 def _expire_before(job: Published, name: str, version: int) -> None:
-    """As Delta Lake does: the newest version is in a checkpoint, and older commits are deleted."""
+    """As Delta Lake does: the version is in a checkpoint, and older commits are deleted."""
     folder = folder_of(job.store, name)
-    DeltaTable(folder).create_checkpoint()
+    DeltaTable(folder, version).create_checkpoint()
     for each in range(version):
         (folder / "_delta_log" / f"{each:020}.json").unlink()
 
@@ -158,7 +159,10 @@ def test_of_a_version_that_has_expired_nothing_is_restored(three: Published) -> 
     three.run("r3", JOINED, name="daily")
     _expire_before(three, "sessions", 2)
     three.run("r4", MORE, days=[], name="daily")
-    with pytest.raises(JobFileError, match=r"no run with this id .*, or its versions have expired"):
+    with pytest.raises(
+        JobFileError,
+        match=r"no run with this id .*, or its versions have expired .* See: backfill history$",
+    ):
         restore(three.store, NAMES, "r1", run_id="r5", metadata={})
     # It published to both, and is known in both.
     assert restore(three.store, NAMES, "r3", run_id="r5", metadata={}).tables == {
@@ -170,24 +174,48 @@ def test_of_a_version_that_has_expired_nothing_is_restored(three: Published) -> 
 def test_no_table_is_restored_where_the_runs_version_of_another_has_expired(
     three: Published,
 ) -> None:
-    three.run("r4", JOINED, name="daily")
-    three.run("r4", MORE, days=[])
-    three.run("r5", MORE, days=[], name="daily")
-    three.run("r5", MORE, days=[])
+    both = {"tables": json.dumps(NAMES)}
+    three.run("r4", JOINED, name="daily", tables='["daily"]')
+    three.run("r5", JOINED, name="daily", **both)
+    three.run("r5", MORE, days=[], **both)
+    three.run("r6", MORE, days=[], name="daily", **both)
+    three.run("r6", MORE, days=[], **both)
     _expire_before(three, "sessions", 4)
     with pytest.raises(
         TableError,
-        match=r"^sessions: versions before 4 have expired, and what the run published here with "
-        r"them \(got 'r4'\)\. Nothing was restored\. Restore a later run; see: backfill history$",
+        match=r"^sessions: what the run published here is no longer in the table's history: it has "
+        r"expired, the table was rolled back, or the run was killed before \(got 'r5'\)\. Nothing "
+        r"was restored\. Restore another run; see: backfill history$",
     ):
-        restore(three.store, NAMES, "r4", run_id="r6", metadata={})
-    assert version_of(three.store, "daily") == 1
-    # One that came later, and published only to the other table.
-    three.run("r7", MORE, days=[], name="daily")
-    three.run("r8", MORE, days=[], name="daily")
-    done = restore(three.store, NAMES, "r7", run_id="r9", metadata={})
-    assert done.tables == {"daily": RestoredTable(2, 4)}
+        restore(three.store, NAMES, "r5", run_id="r7", metadata={})
+    assert version_of(three.store, "daily") == 2
+    # One that published only to the other table.
+    done = restore(three.store, NAMES, "r4", run_id="r7", metadata={})
+    assert done.tables == {"daily": RestoredTable(0, 3)}
     assert done.untouched == ("sessions",)
+    # A table that is no window of the job any more.
+    assert restore(three.store, ["daily"], "r5", run_id="r8", metadata={}).untouched == ()
+
+
+def test_of_chunks_the_last_counts_in_each_table(three: Published) -> None:
+    both = {"tables": json.dumps(NAMES), "chunk_of": "chunks"}
+    for chunk, run in enumerate(("r4", "r5"), 1):
+        three.run(run, JOINED, name="daily", chunk=chunk, **both)
+        three.run(run, MORE, days=[], chunk=chunk, **both)
+    three.run("r6", MORE, days=[])
+    assert told(three, "chunks") == [*INSERTED] * 3
+    _expire_before(three, "sessions", 4)
+    # What the first chunk published has expired, and is not what the run is restored to.
+    assert restore(three.store, NAMES, "chunks", run_id="r7", metadata={}).tables == {
+        "sessions": RestoredTable(4, 6),
+        "daily": RestoredTable(1, 1),
+    }
+    with pytest.raises(TableError, match="what was there before the run is not known any more"):
+        told(three, "chunks")
+    DeltaTable(folder_of(three.store, "sessions")).alter.set_table_properties(
+        {"delta.logRetentionDuration": "interval 40 days"}
+    )
+    assert told(three, "r6") == []
 
 
 def test_no_table_is_restored_where_files_of_another_are_gone(three: Published) -> None:

@@ -96,7 +96,7 @@ def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: 
     first = store.open("sessions", 0)
     assert first is not None
     assert first.read(spark).collect() == frame.collect()
-    with pytest.raises(TableError, match="the table has other columns since"):
+    with pytest.raises(TableError, match="the table has other columns now"):
         store.restore("sessions", 0, run_id="r5", metadata={})
     text = frame.drop("is_open").withColumn("events", F.col("events").cast("string"))
     with pytest.raises(TableError, match="is string now, and was long, which an Iceberg table"):

@@ -169,10 +169,13 @@ class DeltaLog:
                 "%s: the next run sets the table's properties: %s", self.name, one_line(error)
             )
 
+    def check_restore(self, below: DeltaVersion, version: int) -> None:
+        """As `Log` has it."""
+        below.check_writable()
+
     def restore(self, below: DeltaVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""
         properties = writing.commit_properties(metadata)
-        below.check_writable()
         try:
             below.table.restore(version, commit_properties=properties)
         except (DeltaError, OSError) as error:

@@ -156,6 +156,17 @@ class Log(Protocol):
             TableError: the files do not fit the table.
         """
 
+    def check_restore(self, below: Any, version: int) -> None:
+        """Looks whether the table, as it is, can go back to an older version.
+
+        Args:
+            below: the newest version.
+            version: the older one.
+
+        Raises:
+            TableError: it can't.
+        """
+
     def restore(self, below: Any, version: int, metadata: Mapping[str, str]) -> int:
         """Makes a version with the files of an older one, or fails because there is a newer one.
 

@@ -19,15 +19,16 @@ from backfill.store.files.reading import check_present
 from backfill.store.files.record import read_record, recorded_by
 
 
-def check_restorable(log: Log, table: Version) -> str | None:
-    """Refuses a version whose files or record are gone.
+def check_restorable(log: Log, below: Version, table: Version) -> str | None:
+    """Refuses a version that can't be made the newest again.
 
     Returns:
         The run whose record it has; None if it has none.
 
     Raises:
-        TableError: they are gone, or the record is damaged.
+        TableError: as of `Store.check_restorable`.
     """
+    log.check_restore(below, table.number)
     check_present(log.folder, table.number, table.live)
     recorder = recorded_by(log, table.number)
     if recorder is not None:
@@ -42,7 +43,7 @@ def restore_version(
     below = required(log)
     if version == below.number:
         return version
-    recorder = check_restorable(log, required(log, version))
+    recorder = check_restorable(log, below, required(log, version))
     try:
         # Every row may change, so no run that is under way can be committed on top of this.
         return log.restore(below, version, commit_metadata(run_id, None, recorder or "", metadata))

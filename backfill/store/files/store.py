@@ -21,7 +21,7 @@ from backfill.store.files.log import Log, required
 from backfill.store.files.names import checked_name
 from backfill.store.files.reading import read_staged, staged_dataset
 from backfill.store.files.record import read_record, recorded_by, write_record
-from backfill.store.files.restore import restore_version
+from backfill.store.files.restore import check_restorable, restore_version
 from backfill.store.files.schema import delta_schema
 from backfill.store.files.staging import STAGING, StagedFiles, write_files
 from backfill.store.files.table import FilesVersion
@@ -139,6 +139,13 @@ class FileStore(ABC):
             metadata=metadata,
             record=recorded,
         )
+
+    def check_restorable(self, name: str, version: int) -> None:
+        """As `Store` has it."""
+        log = self.log(name)
+        below = required(log)
+        if version != below.number:
+            check_restorable(log, below, required(log, version))
 
     def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
         """As `Store` has it."""

@@ -12,7 +12,6 @@ from backfill.folders import at_once
 from backfill.store.files.log import Log, Version
 from backfill.store.files.reading import read_files
 from backfill.store.files.record import read_record, recorded_by
-from backfill.store.files.restore import check_restorable
 from backfill.store.files.stats import added_up
 from backfill.store.protocol import Commit, DataFile
 
@@ -52,10 +51,6 @@ class FilesVersion:
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """As `Table` has it."""
         return added_up(self._log.folder, files, column)
-
-    def check_present(self) -> None:
-        """As `Table` has it."""
-        check_restorable(self._log, self._table)
 
     def check_writable(self) -> None:
         """As `Table` has it."""

@@ -198,18 +198,22 @@ class IcebergLog:
             )
         return self._replace(below.table, staged, files, metadata, data_change)
 
-    def restore(self, below: IcebergVersion, version: int, metadata: Mapping[str, str]) -> int:
+    def check_restore(self, below: IcebergVersion, version: int) -> None:
         """As `Log` has it."""
         old = IcebergVersion(below.table, self._snapshot(version))
-        if old.schema != below.schema:
+        # Of the table, for others can have changed its columns since the newest snapshot.
+        if old.schema != store_schema(below.table.schema()):
             raise TableError(
-                "the table has other columns since, and an Iceberg table can't bring back those "
-                "that it has dropped",
+                "the table has other columns now, and an Iceberg table can't go back to others",
                 field=self.name,
                 value=version,
                 way_out="Restore a version with the columns that it has now, or run the whole "
                 "backfill with the job file as it was",
             )
+
+    def restore(self, below: IcebergVersion, version: int, metadata: Mapping[str, str]) -> int:
+        """As `Log` has it."""
+        old = IcebergVersion(below.table, self._snapshot(version))
         back = [each for path, each in old.entries.items() if path not in below.entries]
         gone = [each for path, each in below.entries.items() if path not in old.entries]
 

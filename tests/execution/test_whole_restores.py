@@ -1,0 +1,143 @@
+"""A restore goes back in all tables or in none, whatever others have done to one of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.types import StringType
+from pyspark.sql import SparkSession
+
+from backfill import Job
+from backfill.errors import TableError
+from backfill.spec import JobSpec
+from backfill.store import DeltaStore
+from tests.lake import lake
+from tests.tables import folder_of, version_of
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+WINDOWS = {
+    "sessions": "{session: {gap: 30m}, aggregates: {events: count}}",
+    "hourly": "{tumbling: {size: 1h}, aggregates: {events: count}}",
+}
+NAMES = (*WINDOWS, "quarantine")
+
+
+def write(folder: Path, more: str = "", **windows: str) -> JobSpec:
+    """The samples' job, with these windows."""
+    (folder / "job.yaml").write_text(
+        "source: {path: events, format: parquet}\n"
+        "events: {key: user_id, time: event_time, id: event_id, arrival: received_at}\n"
+        "windows:\n"
+        + "".join(f"  {name}: {each}\n" for name, each in (windows or WINDOWS).items())
+        + f"tables: {{path: out}}\n{more}"
+    )
+    return JobSpec.load(folder / "job.yaml")
+
+
+def late(folder: Path) -> None:
+    """Events that arrive later."""
+    rows = pq.read_table(next((folder / "events").rglob("*.parquet")), partitioning=None)
+    ids = pa.array([f"late-{n}" for n in range(10)], pa.string())
+    place = rows.schema.get_field_index("event_id")
+    rows = rows.slice(0, 10).set_column(place, "event_id", ids)
+    pq.write_table(rows, folder / "events" / "received_date=2026-01-10" / "late.parquet")
+
+
+def versions(job: Job) -> list[int | None]:
+    return [version_of(job.store, name) for name in NAMES]
+
+
+def test_a_table_that_commits_could_not_keep_to(spark: SparkSession, samples: Path) -> None:
+    job = Job(write(samples))
+    first = job.run(spark)
+    late(samples)
+    job.recompute(spark)
+    assert isinstance(job.store, DeltaStore)
+    table = DeltaTable(folder_of(job.store, "hourly"))
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+    before = versions(job)
+    with pytest.raises(TableError, match="hourly: rows can only be added"):
+        job.restore(first.run_id)
+    assert versions(job) == before
+
+
+def test_a_table_that_had_other_columns(spark: SparkSession, samples: Path, tmp_path: Path) -> None:
+    store = lake(tmp_path / "lake")
+    first = Job(write(samples), store).run(spark)
+    spent = "{tumbling: {size: 1h}, aggregates: {events: count, spent: sum(amount)}}"
+    job = Job(write(samples, **{**WINDOWS, "hourly": spent}), store)
+    job.run(spark)
+    before = versions(job)
+    with pytest.raises(TableError, match="hourly: the table has other columns now"):
+        job.restore(first.run_id)
+    assert versions(job) == before
+
+
+def test_one_that_was_rolled_back(spark: SparkSession, samples: Path, tmp_path: Path) -> None:
+    store = lake(tmp_path / "lake")
+    job = Job(write(samples), store)
+    first = job.run(spark)
+    late(samples)
+    second = job.recompute(spark)
+    assert second is not None
+    table = store.catalog.load_table("web.hourly")
+    with table.manage_snapshots() as manage:
+        manage.rollback_to_snapshot(table.snapshots()[0].snapshot_id)
+    before = versions(job)
+    with pytest.raises(TableError, match=r"hourly: what the run published here is no longer in"):
+        job.restore(second.run_id)
+    assert versions(job) == before
+    assert job.restore(first.run_id).untouched == ()
+
+
+def test_a_column_that_others_have_added(
+    spark: SparkSession, samples: Path, tmp_path: Path
+) -> None:
+    store = lake(tmp_path / "lake")
+    job = Job(write(samples), store)
+    first = job.run(spark)
+    second = job.run(spark)
+    with store.catalog.load_table("web.hourly").update_schema() as update:
+        update.add_column("note", StringType())
+    with pytest.raises(TableError, match="hourly: the table has other columns now"):
+        job.restore(first.run_id)
+    # That is the newest version, and stays it.
+    assert job.restore(second.run_id).tables["hourly"].version == 1
+
+
+def test_what_history_has_read_is_what_became_of_it(spark: SparkSession, samples: Path) -> None:
+    job = Job(write(samples))
+    done = job.run(spark, start="2026-01-10", end="2026-01-13", chunk=1)
+    runs = [each for each in job.history() if each["kind"] == "run"]
+    assert len(runs) == 3
+    for run in runs:
+        assert run["read"] == run["accepted"] + run["duplicates"] + (run["quarantined"] or 0)
+    assert sum(run["quarantined"] or 0 for run in runs) == 6
+    assert done.read == sum(run["read"] for run in runs)
+
+
+def test_files_that_were_written_again_as_they_were_are_the_same_inputs(
+    spark: SparkSession, samples: Path
+) -> None:
+    Job(write(samples, sessions=WINDOWS["sessions"])).run(spark)
+    for path in (samples / "events").rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    job = Job(write(samples))
+    job.run(spark, missing=True)
+    names = {each.check.name for each in job.validate(spark=spark)}
+    assert {"counted_once", "conservation", "quarantined_share"} <= names
+
+
+def test_events_beyond_retention_are_not_unusable(spark: SparkSession, samples: Path) -> None:
+    job = Job(write(samples, more="retention: 36h\n"))
+    done = job.run(spark)
+    assert done.quarantined["beyond_retention"] > done.read / 3
+    share = {each.check.name: each for each in job.validate(spark=spark)}["quarantined_share"]
+    assert share.success
+    assert share.observed == pytest.approx(6 / 5058)
