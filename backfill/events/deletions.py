@@ -178,7 +178,7 @@ def table_rows(
         if others:
             what = "tables with rows that are deleted beside their files are read"
             needs_spark(spark, what, field="source.path")
-        return rows_by_file(whole, folders or {}, nullable(schema), _plain(spark), where)
+        return rows_by_file(spark, whole, folders or {}, nullable(schema), _plain(spark), where)
     frames = []
     if whole:
         frames.append(whole_rows(scan(whole, schema), schema.names, place(), where))

@@ -30,7 +30,7 @@ from backfill.events.parquet import check_footers, with_instants
 from backfill.events.table_files import rows_by_file
 from backfill.events.text import infer_schema, read_text, text_options
 from backfill.runtimes.differences import nullable, runtime_of
-from backfill.runtimes.folder_columns import FolderValues, folder_values, inferred
+from backfill.runtimes.folder_columns import FolderValues, check_names, folder_values, inferred
 from backfill.session_conf import local_listing
 
 
@@ -120,9 +120,10 @@ def _by_file(
         return {file.path: folder_values(file.path, listing.base) for file in listing.files}
 
     first = listings[0]
+    check_names((file.path for file in first.files), spark)
     folders = values(first) if first.columns else {}
     if given is None:
-        found = with_instants(scan(for_spark(first.files[:1]), None).schema, first.files[0].path)
+        found = with_instants(scan([first.files[0].path], None).schema, first.files[0].path)
         given = StructType([each for each in found if each.name not in first.columns])
     schema = nullable(given)
     for name in first.columns:
@@ -140,7 +141,7 @@ def _by_file(
 
     def rows(listing: Listing, where: Column | None) -> DataFrame:
         inside = values(listing) if listing.columns else {}
-        return rows_by_file(listing.files, inside, schema, scan, where)
+        return rows_by_file(spark, listing.files, inside, schema, scan, where)
 
     return _of_files(source.format, listings, schema.toDDL(), rows)
 

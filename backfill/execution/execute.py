@@ -69,7 +69,7 @@ def _execute(context: Context, plan: Plan, anyway: str | None) -> RunResult:
         if len(ranges) > 1:
             rate = _rate(number, len(ranges), part, seen, total, time.monotonic() - began)
             context.progress(rate)
-        facts = {"stage": part.key, "chunk_of": group, "chunk": number if group else None}
+        facts = {"stage": part.key, "chunk_of": group, "chunk": len(results) + 1 if group else None}
         try:
             if results or failures:
                 context = context.after_commits()

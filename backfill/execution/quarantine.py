@@ -74,7 +74,7 @@ def unusable(
         unusable=count,
         inputs={path: context.inputs[path] for path in new},
         closure=closure,
-        facts={"quarantined": of_bots},
+        facts={"quarantined": of_bots + (past.rows if past is not None else 0)},
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-#: A JVM with more has references of eight bytes rather than four.
+#: More is not taken: a session on one machine leaves the rest to others.
 _MOST = 32 << 30
 
 

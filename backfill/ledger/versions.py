@@ -173,6 +173,9 @@ def restore(
     _check_whole(histories, found, run)
     for name, target in found.items():
         store.check_restorable(name, target.version)
+    now = {name: table.version for name, table in opened.items() if table is not None}
+    committed = [name for name, target in found.items() if target.version != now[name]]
+    metadata = {**metadata, "tables": json.dumps(committed)}
     restored = {}
     for name, target in found.items():
         version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
@@ -199,8 +202,9 @@ def _check_whole(
                     continue
                 if target is None or target.timestamp < commit.timestamp:
                     raise TableError(
-                        "what the run published here is no longer in the table's history: it has "
-                        "expired, the table was rolled back, or the run was killed before",
+                        "what the run published here is not in the table's history: it has "
+                        "expired, the table was rolled back, or the run was killed before it "
+                        "published here",
                         field=name,
                         value=run,
                         way_out="Nothing was restored. Restore another run; see: backfill history",

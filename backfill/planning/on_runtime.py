@@ -12,6 +12,10 @@ from backfill.spec import JobSpec
 
 #: The formats of events that every runtime reads.
 _READ = frozenset({"parquet", "delta", "iceberg"})
+#: Expectations for which Great Expectations asks for approximate quantiles.
+_BY_SKETCH = frozenset(
+    {"expect_column_median_to_be_between", "expect_column_quantile_values_to_be_between"}
+)
 #: What a runtime can take for a pattern, or decode, in a path.
 _SPECIAL = frozenset("[]{}*?%\\")
 
@@ -36,6 +40,11 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
     for source in spec.source.parts.values() or [spec.source]:
         if source.format not in _READ:
             needs_spark(spark, f"the format {source.format} is read", field="source.format")
+    for name, checks in spec.checks.own.items():
+        for check in checks:
+            if check.expectation in _BY_SKETCH:
+                what = f"{check.expectation} is evaluated"
+                needs_spark(spark, what, field=f"checks.{name}")
     for path in paths:
         if is_url(path) and not path.startswith("file:"):
             needs_spark(spark, "object stores are read and written", field=path)

@@ -135,7 +135,9 @@ class PublishedTables(PublishedRows):
 
         Raises:
             JobFileError: there is no such run.
-            TableError: its files are gone, or another run published meanwhile.
+            TableError: what it published in one of the tables is not known any more, or its files
+                are gone, or the table can't go back to it; then nothing is restored. Or another
+                run published meanwhile.
 
         Example:
             >>> job = Job.load(job_file)

@@ -115,11 +115,13 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
 def _first_of(rows: DataFrame, same: list[str], payload: list[str]) -> DataFrame:
     """As `distinct`, by a sort: it orders NULL and NaN where the least struct may not."""
     copies = Over.partitionBy(*same)
+    # Sail 0.7.2 has no frame by values over a struct, which is what an order has by default.
+    ordered = copies.orderBy(*payload).rowsBetween(Over.unboundedPreceding, Over.currentRow)
     numbered = rows.select(
         *same,
         F.count(F.lit(1)).over(copies).alias(ROWS),
         *payload,
-        F.row_number().over(copies.orderBy(*payload)).alias("_copy"),
+        F.row_number().over(ordered).alias("_copy"),
     )
     return numbered.where(F.col("_copy") == 1).drop("_copy")
 

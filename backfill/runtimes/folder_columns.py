@@ -8,17 +8,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.runtimes.differences import computed_once
+from backfill.runtimes.differences import computed_once, needs_spark
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+#: What is a pattern in a path to Sail 0.7.2, which knows no escapes.
+_PATTERNS = frozenset("[]{}*?\\")
 #: So many frames are put together in one chain.
 _CHAIN = 40
 #: What a file's folders say, by column.
 FolderValues = Mapping[str, "str | None"]
+
+
+def check_names(paths: Iterable[str], spark: SparkSession) -> None:
+    """Checks that a session's runtime reads files by these paths, and no others that match them.
+
+    Raises:
+        SetupError: it may not.
+    """
+    for path in paths:
+        if _PATTERNS & set(path):
+            needs_spark(spark, "files with such names are read", field=path)
 
 
 def folder_values(path: str, base: str) -> dict[str, str | None]:

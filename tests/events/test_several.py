@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,14 +15,18 @@ from backfill import Job
 from backfill.errors import ColumnError, SourceError
 from backfill.events import SourceOptions, open_source
 from tests.execution.joined import MINUTE
-from tests.on_sail import spark_only
+from tests.on_sail import ON_SAIL, spark_only
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-JOB = """\
+_CSV = '{path: buys, format: csv, schema: "user string, at timestamp, price int, id string"}'
+JOB = (
+    f"""\
 sources:
-  clicks: {path: clicks, format: parquet}
-  buys: {path: buys, format: csv, schema: "user string, at timestamp, price int, id string"}
+  clicks: {{path: clicks, format: parquet}}
+  buys: {"{path: buys, format: parquet}" if ON_SAIL else _CSV}
+"""
+    + """\
 events: {key: user, time: at, id: id}
 windows:
   daily: {tumbling: {size: 1 day}, aggregates: {n: count, clicks: count where source = 'clicks'}}
@@ -29,6 +36,7 @@ joins:
 tables: {path: out}
 checks: {builtin: {quarantined_share: off}}
 """
+)
 
 
 def write(spark: SparkSession, folder: Path, number: int, clicks: str, buys: str) -> None:
@@ -44,6 +52,23 @@ def write(spark: SparkSession, folder: Path, number: int, clicks: str, buys: str
     frame.selectExpr("user", "at::timestamp at", "ad", "id").coalesce(1).write.mode(
         "append"
     ).parquet(str(folder / "clicks"))
+    if ON_SAIL:
+        bought = [
+            {
+                "user": user or None,
+                "at": dt.datetime.fromisoformat(f"2026-01-01T12:{at}:00+00:00"),
+                "price": int(value),
+                "id": id,
+            }
+            for user, at, value, id in events(buys)
+        ]
+        types = [pa.string(), pa.timestamp("us", "UTC"), pa.int32(), pa.string()]
+        schema = pa.schema(list(zip(("user", "at", "price", "id"), types, strict=True)))
+        (folder / "buys").mkdir(exist_ok=True)
+        pq.write_table(
+            pa.Table.from_pylist(bought, schema=schema), folder / "buys" / f"{number}.parquet"
+        )
+        return
     lines = [
         f"{user},2026-01-01T12:{at}:00-03:30,{value},{id}" for user, at, value, id in events(buys)
     ]
@@ -60,7 +85,6 @@ def sold(job: Job, spark: SparkSession) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in found.collect()), key=repr)
 
 
-@spark_only
 def test_a_job_of_two_sources(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB, encoding="utf-8")
     job = Job.load(tmp_path / "job.yaml")

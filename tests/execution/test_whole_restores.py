@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from backfill import Job
 from backfill.errors import TableError
+from backfill.execution.gate import Gate
 from backfill.spec import JobSpec
 from backfill.store import DeltaStore
 from tests.lake import lake
-from tests.tables import folder_of, version_of
+from tests.tables import commits_of, folder_of, version_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -90,7 +91,7 @@ def test_one_that_was_rolled_back(spark: SparkSession, samples: Path, tmp_path: 
     with table.manage_snapshots() as manage:
         manage.rollback_to_snapshot(table.snapshots()[0].snapshot_id)
     before = versions(job)
-    with pytest.raises(TableError, match=r"hourly: what the run published here is no longer in"):
+    with pytest.raises(TableError, match=r"hourly: what the run published here is not in"):
         job.restore(second.run_id)
     assert versions(job) == before
     assert job.restore(first.run_id).untouched == ()
@@ -120,6 +121,35 @@ def test_what_history_has_read_is_what_became_of_it(spark: SparkSession, samples
         assert run["read"] == run["accepted"] + run["duplicates"] + (run["quarantined"] or 0)
     assert sum(run["quarantined"] or 0 for run in runs) == 6
     assert done.read == sum(run["read"] for run in runs)
+
+
+def test_what_history_has_of_events_beyond_retention(spark: SparkSession, samples: Path) -> None:
+    job = Job(write(samples, more="retention: 36h\n"))
+    job.run(spark, start="2026-01-10", end="2026-01-13", chunk=1)
+    runs = job.history()
+    assert len(runs) == 3
+    for run in runs:
+        assert run["read"] == run["accepted"] + run["duplicates"] + (run["quarantined"] or 0)
+    assert sum(run["quarantined"] or 0 for run in runs) > 2000
+
+
+def test_chunks_are_numbered_from_the_first_that_publishes(
+    spark: SparkSession, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(write(samples))
+    failing = [True]
+
+    def audit(*arguments: object, **more: object) -> object:
+        if failing and failing.pop():
+            raise TableError("another run came between", field="sessions")
+        return gate(*arguments, **more)
+
+    gate = Gate.audit
+    monkeypatch.setattr(Gate, "audit", audit)
+    done = job.run(spark, start="2026-01-10", end="2026-01-13", chunk=1)
+    assert len(done.failures) == 1
+    chunks = [each.metadata["chunk"] for each in commits_of(job.store, "hourly")]
+    assert chunks == ["2", "1"]
 
 
 def test_files_that_were_written_again_as_they_were_are_the_same_inputs(

@@ -183,9 +183,9 @@ def test_no_table_is_restored_where_the_runs_version_of_another_has_expired(
     _expire_before(three, "sessions", 4)
     with pytest.raises(
         TableError,
-        match=r"^sessions: what the run published here is no longer in the table's history: it has "
-        r"expired, the table was rolled back, or the run was killed before \(got 'r5'\)\. Nothing "
-        r"was restored\. Restore another run; see: backfill history$",
+        match=r"^sessions: what the run published here is not in the table's history: it has "
+        r"expired, the table was rolled back, or the run was killed before it published here "
+        r"\(got 'r5'\)\. Nothing was restored\. Restore another run; see: backfill history$",
     ):
         restore(three.store, NAMES, "r5", run_id="r7", metadata={})
     assert version_of(three.store, "daily") == 2

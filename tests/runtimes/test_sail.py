@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -400,6 +401,12 @@ tables: TABLES
     [
         ("FORMAT", "json", "source.format: the format json is read on Spark only"),
         ("TABLES", "{catalog: lake, schema: web}", "tables.catalog: "),
+        (
+            "TABLES",
+            "{path: out}\nchecks: {hourly: [{expect_column_median_to_be_between: "
+            "{column: events, min_value: 1}}]}",
+            "checks.hourly: expect_column_median_to_be_between is evaluated on Spark only",
+        ),
     ],
 )
 def test_jobs_that_are_refused(
@@ -424,9 +431,48 @@ def test_tables_with_deletions_beside_their_files_are_refused(
 
 
 @on_sail
-def test_keys_of_bytes_are_not_deleted(spark: SparkSession, tmp_path: Path) -> None:
-    rows = pa.table({"k": pa.array([b"\xff"], pa.binary()), "at": [0]})
-    pq.write_table(rows, tmp_path / "events.parquet")
+@pytest.mark.parametrize("name", ["{a,b}", "[ab]", "a*", "?", "a\\b"])
+@pytest.mark.parametrize("first", ["0", "z"])
+def test_names_that_are_patterns_are_refused(
+    spark: SparkSession, tmp_path: Path, name: str, first: str
+) -> None:
+    for each in ("a", "b", first, name):
+        pq.write_table(pa.table({"k": [each]}), tmp_path / f"{each}.parquet")
+    with pytest.raises(SetupError, match="files with such names are read on Spark only"):
+        open_source(spark, SourceOptions(path=str(tmp_path), format="parquet"))
+
+
+def test_the_first_of_copies_without_an_arrival(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", 0, "1", "x"), ("a", 0, "1", "x"), ("a", 0, "2", None), ("a", 1, "3", "y")]
+    columns = dict(zip(("k", "at", "id", "page"), map(list, zip(*rows, strict=True)), strict=True))
+    pq.write_table(pa.table(columns), tmp_path / "events.parquet")
+    (tmp_path / "job.yaml").write_text(
+        "source: {path: events.parquet, format: parquet}\n"
+        "events: {key: k, time: at, time_format: epoch_us, id: id}\n"
+        "windows:\n"
+        "  hourly: {tumbling: {size: 1h}, aggregates: {n: count, last: last(page)}}\n"
+        "  visits: {session: {gap: 1h}, aggregates: {n: count, last: last(page)}}\n"
+        "checks: {builtin: {quarantined_share: off}}\n"
+        "tables: {path: out}\n"
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    for name in ("hourly", "visits"):
+        found = job.table(name, spark).select("n", "last").collect()
+        assert [tuple(row) for row in found] == [(3, "y")]
+
+
+@on_sail
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([b"\xff"], pa.binary()),
+        pa.array([Decimal("123456789012345660.00")], pa.decimal128(20, 2)),
+    ],
+    ids=["bytes", "decimals"],
+)
+def test_keys_that_are_not_deleted(spark: SparkSession, tmp_path: Path, keys: pa.Array) -> None:
+    pq.write_table(pa.table({"k": keys, "at": [0]}), tmp_path / "events.parquet")
     (tmp_path / "job.yaml").write_text(
         "source: {path: events.parquet, format: parquet}\n"
         "events: {key: k, time: at, time_format: epoch_us}\n"
@@ -435,8 +481,8 @@ def test_keys_of_bytes_are_not_deleted(spark: SparkSession, tmp_path: Path) -> N
     )
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
-    with pytest.raises(SetupError, match="k: keys of bytes are deleted on Spark only"):
-        job.forget(b"\xff", spark)
+    with pytest.raises(SetupError, match=r"k: keys of type .* are deleted on Spark only"):
+        job.forget(keys[0].as_py(), spark)
 
 
 #: Columns of a stream's rows, the type of `x` in the job, how it is merged, and what is said.
