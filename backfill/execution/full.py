@@ -140,7 +140,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
             events=usable,
             id=context.spec.id,
             read=read,
-            # Nor are events that are too old unusable.
+            # Events of bots, and those beyond retention, can be used.
             quarantined=quarantine.rows - bots - (gone.rows if gone else 0),
         ),
         read=read,
