@@ -191,24 +191,22 @@ def _check_whole(
     Each commit names the tables in which its run published. Of a run in chunks the last one counts
     in each table.
     """
-    for commits in histories.values():
-        for commit in commits:
-            if run not in _ids(commit):
+    held = {
+        name: {commit.metadata.get("run_id") for commit in history}
+        for name, history in histories.items()
+    }
+    for commit in (each for history in histories.values() for each in history if run in _ids(each)):
+        for name in json.loads(commit.metadata.get("tables", "[]")):
+            if name not in held or commit.metadata["run_id"] in held[name]:
                 continue
-            for name in json.loads(commit.metadata.get("tables", "[]")):
-                target = found.get(name)
-                held = {each.metadata.get("run_id") for each in histories.get(name, ())}
-                if name not in histories or commit.metadata["run_id"] in held:
-                    continue
-                if target is None or target.timestamp < commit.timestamp:
-                    raise TableError(
-                        "what the run published here is not in the table's history: it has "
-                        "expired, the table was rolled back, or the run was killed before it "
-                        "published here",
-                        field=name,
-                        value=run,
-                        way_out="Nothing was restored. Restore another run; see: backfill history",
-                    )
+            if name not in found or found[name].timestamp < commit.timestamp:
+                raise TableError(
+                    "what the run published here is not in the table's history: it has expired, "
+                    "the table was rolled back, or the run was killed before it published here",
+                    field=name,
+                    value=run,
+                    way_out="Nothing was restored. Restore another run; see: backfill history",
+                )
 
 
 def _lacks_chunks(history: Sequence[Commit], first: int, run: str) -> bool:
