@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from backfill.folders import is_url
 from backfill.runtimes.differences import needs_spark, runtime_of
+from backfill.runtimes.folder_columns import PATTERNS
 from backfill.spec import JobSpec
 
 #: The formats of events that every runtime reads.
@@ -17,7 +18,7 @@ _BY_SKETCH = frozenset(
     {"expect_column_median_to_be_between", "expect_column_quantile_values_to_be_between"}
 )
 #: What a runtime can take for a pattern, or decode, in a path.
-_SPECIAL = frozenset("[]{}*?%\\")
+_SPECIAL = PATTERNS | {"%"}
 
 
 def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from backfill.runtimes.differences import computed_once, needs_spark
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 #: What is a pattern in a path to Sail 0.7.2, which knows no escapes.
-_PATTERNS = frozenset("[]{}*?\\")
+PATTERNS = frozenset("[]{}*?\\")
 #: So many frames are put together in one chain.
 _CHAIN = 40
 #: What a file's folders say, by column.
@@ -30,7 +30,7 @@ def check_names(paths: Iterable[str], spark: SparkSession) -> None:
         SetupError: it may not.
     """
     for path in paths:
-        if _PATTERNS & set(path):
+        if PATTERNS & set(path):
             needs_spark(spark, "files with such names are read", field=path)
 
 
