@@ -10,7 +10,8 @@ from backfill.events.quarantine import quarantine_rows
 from backfill.events.several import NAME, check_parts
 from backfill.events.sources import FORMATS, open_source
 from backfill.events.times import time_column
-from backfill.time.zones import check_zone, from_local, to_local
+from backfill.time.zone_names import check_zone
+from backfill.time.zones import from_local, to_local
 
 __all__ = [
     "FORMATS",

@@ -28,7 +28,8 @@ from backfill.columns import column
 from backfill.errors import ColumnError
 from backfill.events.numbers import decimal_micros, double_micros, integer_micros, text_micros
 from backfill.events.patterns import check_pattern, has_zone
-from backfill.time.zones import check_zone, from_local
+from backfill.time.zone_names import check_zone
+from backfill.time.zones import from_local
 
 MIN_US = -62_135_596_800_000_000
 """0001-01-01T00:00:00Z."""

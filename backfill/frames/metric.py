@@ -84,7 +84,7 @@ class Metric:
             offset=fixed(offset, field="offset"),
         )
         set_fields(self, windows=_windows(windows, self.step))
-        if any(name in group for group in self.by):
+        if any(name.lower() == each.lower() for group in self.by for each in group):
             raise AggregateError("the name is that of a dimension", field="name", value=name)
 
     def __str__(self) -> str:
@@ -118,8 +118,9 @@ def value_names(metrics: Sequence[Metric]) -> list[str]:
         for by in each.by
         for window in each.windows
     ]
+    columns = [each.lower() for each in found]
     for name in found:
-        if found.count(name) > 1:
+        if columns.count(name.lower()) > 1:
             raise AggregateError(
                 "two columns of the result would have this name",
                 field="metrics",
@@ -130,7 +131,7 @@ def value_names(metrics: Sequence[Metric]) -> list[str]:
 
 
 def _name(name: object) -> str:
-    if not isinstance(name, str) or not name or name.startswith("_") or name in _TAKEN:
+    if not isinstance(name, str) or not name or name.startswith("_") or name.lower() in _TAKEN:
         raise AggregateError(
             "the name is reserved for the result's own columns",
             field="name",
@@ -161,8 +162,12 @@ def _groupings(by: object) -> tuple[tuple[str, ...], ...]:
     several = bool(by) and not any(isinstance(each, str) for each in by)
     groups = tuple(tuple(each) for each in by) if several else (tuple(by),)
     for group in groups:
+        # Whatever the case of their letters, as Spark takes them.
+        seen: set[str] = set()
         for name in group:
-            if not isinstance(name, str) or group.count(name) > 1 or name in _TAKEN:
+            known = not isinstance(name, str) or name.lower() in seen or name.lower() in _TAKEN
+            seen.add(str(name).lower())
+            if known:
                 raise ColumnError(
                     "must be a column's name, named once, and not one of the result's own columns",
                     field="by",

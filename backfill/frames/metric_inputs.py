@@ -167,8 +167,9 @@ def _dimensions(metrics: Sequence[Metric]) -> list[str]:
             "is empty", field="metrics", way_out="Give at least one metric: [Metric(...)]"
         )
     found = list(dict.fromkeys(name for each in metrics for by in each.by for name in by))
-    for name in names:
-        if names.count(name) > 1 or name in found:
+    columns = [each.lower() for each in (*names, *found)]
+    for name in (*names, *found):
+        if columns.count(name.lower()) > 1:
             raise AggregateError(
                 "two columns of the result would have this name",
                 field="metrics",

@@ -54,6 +54,8 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> S
         if name in operator and not isinstance(known[name], Fixed):
             operator[name] = places_of(operator[name], field=f"stream.{name}")
     emit = FORMS[options.format].emit
+    if options.form.engine == "spark":
+        _check_mode(options.format, operator.get("emit"))
     if emit is not None:
         operator.setdefault("emit", emit)
     if options.deltas:
@@ -61,3 +63,15 @@ def described(spec: JobSpec, path: str | None, settings: Mapping[str, Any]) -> S
     elif options.retracting:
         operator["accumulation"] = "retracting"
     return StreamDescription(options, operator)
+
+
+def _check_mode(format: str, emit: str | None) -> None:
+    """The format of a Spark query's output names its output mode."""
+    mode = format.removeprefix("spark-")
+    if emit not in (None, mode):
+        raise JobFileError(
+            f"has another output mode than the format {format}",
+            field="stream.emit",
+            value=emit,
+            way_out=f"Leave it out, or set the format to spark-{emit}",
+        )

@@ -201,6 +201,14 @@ def batch_numbers(events: list[Event], size: int | None) -> list[int]:
             way_out="Leave out batch_size, or name the batch of each event",
         )
     numbers = [event.batch for event in events if event.batch is not None]
+    for number in numbers:
+        if type(number) is not int:
+            raise ReplayError(
+                "must be a whole number, that of a batch",
+                field="batch",
+                value=number,
+                way_out="Number the batches, from 0",
+            )
     for before, after in pairwise(numbers):
         if after < before:
             raise ReplayError(

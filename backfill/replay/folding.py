@@ -69,6 +69,13 @@ class Folding:
         self._parts: list[tuple[str, Form, str | None, str | None]] = []
         self.keeps = keep_events
         for name, each in aggregates.items():
+            if not hasattr(each, "python"):
+                raise AggregateError(
+                    "is no aggregate",
+                    field=f"aggregates.{name}",
+                    value=each,
+                    way_out="Use those of backfill.aggregates, such as count() or sum('amount')",
+                )
             if each.python is None:
                 self.keeps = True
                 continue

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 _MOST_DIGITS = 38
+#: Sums of decimals: two of 38 digits can be 38 places apart, and there are many to a sum.
+_EXACT = Context(prec=100)
 _NAN = object()
 
 
@@ -45,27 +47,44 @@ def _same(state: Any) -> Any:
 
 
 def _added(state: Any, value: Any, place: object = None) -> Any:
-    return value if state is None else state if value is None else state + value
-
-
-def _is_nan(value: Any) -> bool:
-    return bool(value != value)
+    if state is None or value is None:
+        return value if state is None else state
+    return _EXACT.add(state, value) if isinstance(value, Decimal) else state + value
 
 
 def _smaller(state: Any, value: Any, place: object = None) -> Any:
     if state is None or value is None:
         return value if state is None else state
-    if _is_nan(value):
-        return state
-    return value if _is_nan(state) or value < state else state
+    return value if _before(value, state) else state
 
 
 def _larger(state: Any, value: Any, place: object = None) -> Any:
     if state is None or value is None:
         return value if state is None else state
-    if _is_nan(state):
-        return state
-    return value if _is_nan(value) or value > state else state
+    return value if _before(state, value) else state
+
+
+def _before(one: Any, other: Any) -> bool:
+    """Whether SQL puts one value before another: NULL first, NaN last."""
+    if one is None or other is None:
+        return one is None and other is not None
+    if isinstance(one, _NESTED):
+        return bool(_rank(one) < _rank(other))
+    return bool(one == one and (other != other or one < other))
+
+
+_NESTED = (list, tuple, Mapping)
+
+
+def _rank(value: Any) -> Any:
+    """What orders a value within another: lists and structs by what they hold, in order."""
+    if value is None:
+        return (0,)
+    if isinstance(value, Mapping):
+        return 1, tuple(_rank(each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return 1, tuple(_rank(each) for each in value)
+    return (2,) if value != value else (1, value)
 
 
 def _mean(state: tuple[int, Any]) -> Any:
@@ -116,7 +135,9 @@ def hashable(value: Any) -> Any:
         return tuple(hashable(each) for each in value)
     if isinstance(value, Mapping):
         return frozenset((name, hashable(each)) for name, each in value.items())
-    return _NAN if _is_nan(value) else value
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return _NAN if value != value else value
 
 
 def _union(left: set[Any], right: set[Any]) -> set[Any]:
@@ -130,11 +151,15 @@ _Placed = tuple[tuple[int, Any], Any]
 
 
 def _earliest(state: _Placed | None, value: Any, place: tuple[int, Any]) -> _Placed:
-    return (place, value) if state is None or place < state[0] else state
+    if state is None or place < state[0] or (place == state[0] and _before(value, state[1])):
+        return place, value
+    return state
 
 
 def _latest(state: _Placed | None, value: Any, place: tuple[int, Any]) -> _Placed:
-    return (place, value) if state is None or place > state[0] else state
+    if state is None or place > state[0] or (place == state[0] and _before(state[1], value)):
+        return place, value
+    return state
 
 
 def _earlier(left: _Placed | None, right: _Placed | None) -> _Placed | None:

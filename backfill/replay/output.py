@@ -34,6 +34,7 @@ class Output:
         self._superseded: list[tuple[int, _Bounds]] = []
         self._removed: list[tuple[int, _Place]] = []
         self._sums: dict[_Bounds, Window] = {}
+        self._sent_before: dict[_Bounds, State] = {}
 
     def send(
         self,
@@ -72,7 +73,17 @@ class Output:
 
     def sums(self, key: Any, start: int, end: int, total: State) -> None:
         """What a window's panes add up to so far, where they are deltas."""
-        self._sums[key, start, end] = self.window(key, start, end, total)
+        bounds, folding = (key, start, end), self.folding
+        before = self._sent_before.get(bounds)
+        if before is not None:
+            total = folding.merge(folding.copy(before), folding.copy(total))
+        self._sums[bounds] = self.window(*bounds, total)
+
+    def forgotten(self, key: Any, start: int, end: int, total: State) -> None:
+        """A window that has sent deltas is gone; those of another with its bounds add to them."""
+        bounds, folding = (key, start, end), self.folding
+        before = self._sent_before.get(bounds)
+        self._sent_before[bounds] = total if before is None else folding.merge(before, total)
 
     def drop(self, arrival: Any, reason: str, late_by: int | None = None) -> None:
         """An event is in no window."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import fields
 from operator import attrgetter
@@ -24,6 +24,7 @@ from backfill.replay.settings import Settings, resolve
 from backfill.replay.setup import Operator, Setup
 from backfill.streaming import Streaming
 from backfill.time.durations import Fixed
+from backfill.time.zone_names import check_zone
 from backfill.triggers import AnyTrigger
 from backfill.windows import EventWindow, SessionWindow, Window
 
@@ -152,9 +153,11 @@ def replay(
         [(3, 'late', 100000000)]
     """
     given = {name: value for name, value in locals().items() if name in SETTINGS}
-    row = engine_named(engine) if isinstance(engine, str) else engine
+    row = engine if isinstance(engine, Engine) else engine_named(str(engine))
+    check_zone(timezone)
     streaming, kind, settings = chosen(window, row, {**given, "api": api})
     ordered = _in_order(events)
+    _check_places(ordered, settings)
     setup = Setup(
         window=window,
         engine=row,
@@ -231,6 +234,26 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _check_places(events: list[Event], settings: Settings) -> None:
+    """No place that is named is that of no event: nothing would come of it."""
+    named: list[tuple[str, Any]] = [
+        (name, place)
+        for name, given in (("restarts", settings.restarts), ("commits", settings.commits))
+        if isinstance(given, list | tuple | Set)
+        for place in given
+    ]
+    arrivals = {each.arrival for each in events} if named else ()
+    for name, place in named:
+        if place not in arrivals:
+            raise ReplayError(
+                "is the arrival of no event",
+                field=name,
+                value=place,
+                way_out="Give arrivals as the events have them"
+                + (f", such as {events[-1].arrival!r}" if events else ""),
+            )
+
+
 def _reach(engine: Engine, window: Window | EventWindow) -> int | None:
     if not isinstance(window, SessionWindow):
         return None
@@ -240,10 +263,20 @@ def _reach(engine: Engine, window: Window | EventWindow) -> int | None:
 
 def _in_order(events: Iterable[Event]) -> list[Event]:
     try:
-        return sorted(events, key=attrgetter("arrival"))
+        ordered = sorted(events, key=attrgetter("arrival"))
     except TypeError as error:
         raise ReplayError(
             f"arrivals can't be put in order: {error}",
             field="arrival",
             way_out="Give each event a number, or each a tuple of numbers",
         ) from None
+    try:
+        for each in ordered:
+            hash(each.key)
+    except TypeError as error:
+        raise ReplayError(
+            f"events can't be grouped by it: {error}",
+            field="key",
+            way_out="Give a value or a tuple of values",
+        ) from None
+    return ordered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ _DURATIONS = (
     "early_after",
     "emit_interval",
 )
+#: Of these durations, those that nothing happens in if they are zero.
+_POSITIVE = ("segment_interval", "timer_interval")
 _COUNTS = {"segments": 2, "watermark_every": 1, "batch_size": 1, "early": 1, "late": 1}
 #: Of these counts, those that can be another trigger.
 _TRIGGERS = ("early", "late")
@@ -35,9 +37,24 @@ _APART = (
     ("segments", "segment_interval", "each gives the length of a segment"),
     ("past_retention", "grace", "KIP-94's drafts knew no grace"),
     ("early", "early_after", "a window has one early trigger"),
-    ("segments", "store", "a store in memory has no segments"),
-    ("segment_interval", "store", "a store in memory has no segments"),
 )
+_PLACES = ("commits", "restarts")
+_OF_SEGMENTS = ("segments", "segment_interval")
+_FLAGS = (
+    "caching",
+    "restored",
+    "early_once",
+    "idle_batches",
+    "allow_multiple",
+    "rolling",
+    "drained",
+)
+#: Those that mean nothing without another, or one of others.
+_NEEDS = {
+    "commits": ("caching",),
+    "restored": ("restarts",),
+    "early_once": ("early", "early_after"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +123,14 @@ def resolve(
                 value=wanted[one],
                 way_out="Leave one of them out",
             )
+    for name in _OF_SEGMENTS:
+        if name in wanted and wanted.get("store") == "memory":
+            raise ReplayError(
+                "can't be given together with store='memory', which has no segments",
+                field=name,
+                value=wanted[name],
+                way_out="Leave one of them out",
+            )
     emit = wanted.pop("emit", streaming.emits[0])
     if emit not in streaming.emits:
         raise ReplayError(
@@ -121,13 +146,14 @@ def resolve(
             value=True,
             way_out="Leave it out, or emit on_update or suppressed",
         )
-    if "commits" in wanted and not wanted.get("caching"):
-        raise ReplayError(
-            "without caching nothing waits for a commit",
-            field="commits",
-            value=wanted["commits"],
-            way_out="Give caching=True too",
-        )
+    for name, others in _NEEDS.items():
+        if wanted.get(name) and not any(wanted.get(each) for each in others):
+            raise ReplayError(
+                f"means nothing without {' or '.join(others)}",
+                field=name,
+                value=str(wanted[name]),
+                way_out=f"Give {others[0]} too, or leave it out",
+            )
     if "emit_interval" in wanted and emit != "on_close":
         raise ReplayError(
             "only windows that are emitted on close are looked for at intervals",
@@ -135,12 +161,23 @@ def resolve(
             value=str(wanted["emit_interval"]),
             way_out="Leave it out, or give emit='on_close'",
         )
-    _check_triggers(wanted, engine, streaming)
+    _check_triggers(wanted, engine, streaming, emit)
     values = {name: streaming.settings[name] for name in allowed} | wanted
     return Settings(emit=emit, **{n: _checked(n, v, engine) for n, v in values.items()})
 
 
-def _check_triggers(wanted: Mapping[str, Any], engine: Engine, streaming: Streaming) -> None:
+def _check_triggers(
+    wanted: Mapping[str, Any], engine: Engine, streaming: Streaming, emit: str
+) -> None:
+    for name in ("early", "early_after"):
+        if name in wanted and emit == "on_update":
+            raise ReplayError(
+                "can't be given together with emit='on_update', which sends a pane after each "
+                "event",
+                field=name,
+                value=str(wanted[name]),
+                way_out="Leave one of them out",
+            )
     if wanted.get("accumulation") == "retracting" and not streaming.retracts:
         raise ReplayError(
             f"the engine {engine.name} retracts no panes",
@@ -163,6 +200,13 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
         return None
     if name in _DURATIONS:
         span = fixed(value, field=name)
+        if name in _POSITIVE and not span.us:
+            raise ReplayError(
+                "must be greater than zero",
+                field=name,
+                value=str(value),
+                way_out="Use a value such as 10s",
+            )
         if span.us < 0 or span.us % engine.tick_us:
             raise ReplayError(
                 "must be whole milliseconds, not negative"
@@ -183,6 +227,22 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 way_out="Use a value such as 30s",
             )
         return span
+    if name in _PLACES and not isinstance(value, list | tuple | Set):
+        counts = name == "commits"
+        if not (counts and type(value) is int and value > 0):
+            raise ReplayError(
+                "must be "
+                + ("a number of events, at least 1, a duration or " if counts else "")
+                + "a list of arrivals",
+                field=name,
+                value=value,
+                way_out="Give those of events, such as [3, 8]"
+                + (", or 10 for a commit after every ten events, or 30s" if counts else ""),
+            )
+    if name in _FLAGS and not isinstance(value, bool):
+        raise ReplayError(
+            "must be true or false", field=name, value=value, way_out="Use True or False"
+        )
     if name in _TRIGGERS and isinstance(value, AnyTrigger):
         return _checked_trigger(name, value, engine)
     if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):

@@ -330,6 +330,12 @@ def _part(text: str) -> str | int:
 
 def _unknown(place: Place) -> tuple[str, str | None]:
     name = str(place[-1])
+    if re.fullmatch(r"\d+:\d+", name):
+        # In {commits: 0:1200,1:900} YAML ends the value at the comma.
+        return (
+            "no such setting",
+            "Put the positions in quotes: between { and } a comma ends a value",
+        )
     homes = [section for section in _settings(()) if name in _settings((section,))]
     if homes:
         return "no such setting", f"It belongs under {' or '.join(homes)}"

@@ -23,6 +23,7 @@ def check_key(columns: tuple[str, ...]) -> tuple[str, ...]:
         if _is_ours(name):
             way_out = "Rename the column in the source, or select it under another name"
             raise JobFileError(_TAKEN, value=name, way_out=way_out)
+    check_distinct(columns)
     return columns
 
 

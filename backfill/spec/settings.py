@@ -240,7 +240,7 @@ class Session(Part):
     max_duration_on: Text = "start"
     max_events: Number | None = None
     new_when: Columns = ()
-    null_is_change: bool = False
+    null_is_change: Flag = False
     start_when: Text | None = None
     end_when: Text | None = None
     split: Text | None = None
@@ -333,7 +333,7 @@ class WindowTable(Part):
     def _one_that_the_engine_allows(self, info: ValidationInfo[Context]) -> WindowTable:
         kinds = self._kinds()
         if len(kinds) != 1:
-            found = "has " + (" and ".join(kinds) or "has no window type")
+            found = "has " + (" and ".join(kinds) or "no window type")
             raise JobFileError(found, way_out=f"Give one of {', '.join(_KINDS)}")
         try:
             info.context.engine.rules_for(self.window)

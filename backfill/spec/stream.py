@@ -38,6 +38,10 @@ PANES = ("accumulating", "discarding", "retracting")
 STORES = ("disk", "memory")
 
 
+#: A number, a word or a duration, and not the path of a file.
+_NO_PATH = re.compile(r"(?i)-?\d+(\.\d+)?\s*[a-z]*|true|false|yes|no|on|off|p[t\d]+[a-z]")
+
+
 def lateness(value: object, *, field: str = "") -> Fixed:
     """Reads how late an event may be.
 
@@ -76,9 +80,10 @@ def _commits(value: object) -> tuple[tuple[int, int], ...] | str | Fixed:
 def _places(value: object) -> tuple[tuple[int, int], ...] | str:
     """Pairs of partition and offset, or the path of a file of them."""
     if isinstance(value, str):
-        if not re.fullmatch(r"\d+:\d+(,\d+:\d+)*", value):
+        if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", value):
+            value = [each.split(":") for each in value.split(",")]
+        elif not _NO_PATH.fullmatch(value):
             return value
-        value = [each.split(":") for each in value.split(",")]
     way_out = "Give pairs of partition and offset, such as [[0, 1200], [1, 900]]"
     if not isinstance(value, list | tuple):
         raise JobFileError("is not a list of input positions", value=value, way_out=way_out)
@@ -204,7 +209,7 @@ class Stream(Part):
         description="Beam, Samza: whether panes are accumulating or discarding; Beam: or "
         "retracting, with is_retraction true in rows that take a pane back.",
     )
-    caching: bool | None = Field(
+    caching: Flag | None = Field(
         default=None,
         description="Kafka Streams: whether a cache wrote only the last value before each commit.",
     )

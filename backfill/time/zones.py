@@ -1,15 +1,11 @@
-"""The job's time zone: checked, and applied to microseconds without Spark's session zone."""
+"""The job's time zone, applied to microseconds without Spark's session zone."""
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Callable
-from functools import cache
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-
-from backfill.errors import JobFileError, did_you_mean
 
 Conversion = Callable[[Column, str], Column]
 """`from_local` or `to_local`."""
@@ -19,29 +15,6 @@ _HOUR_US = 3_600_000_000
 # what clocks show beyond cannot matter: the offsets of a zone differ by a day and some minutes at
 # most, and a time that was left out is read with the offset of up to a day before.
 _STEPS_US = tuple(hours * _HOUR_US for hours in range(-60, 61, 6))
-
-
-def check_zone(timezone: str) -> None:
-    """Refuse what is no IANA name of a zone.
-
-    Raises:
-        JobFileError: with the nearest name.
-    """
-    names = _names()
-    if timezone not in names:
-        near = did_you_mean(timezone, names)
-        raise JobFileError(
-            "there is no such time zone",
-            field="timezone",
-            value=timezone,
-            way_out=near if near.startswith("Did") else "A name such as UTC or Europe/Berlin",
-        )
-
-
-@cache
-def _names() -> frozenset[str]:
-    """Of all zones: a walk through the zones' folders each time, and asked for at every frame."""
-    return frozenset(zoneinfo.available_timezones())
 
 
 def from_local(local: Column, timezone: str) -> Column:

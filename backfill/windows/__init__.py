@@ -371,7 +371,7 @@ def _steps_fit(size: Duration, step: Duration) -> bool:
         case Fixed(), Fixed():
             return size.us % step.us == 0
         case Calendar(), Fixed():
-            return True
+            return step.us <= size.longest_us
         case Calendar(), Calendar():
             return step.longest_us <= size.shortest_us
         case _:

@@ -23,6 +23,7 @@ from backfill.windows.message_gaps import Messages, read_messages
 _CHECKS = ("start", "grid")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _MINUTE = 60_000_000
+_DAY = 24 * 60 * _MINUTE
 _CAMPAIGN = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "gclid")
 
 #: The arguments that a preset stands for. What they copy, and from where, is in docs/presets.
@@ -147,6 +148,16 @@ class SessionWindow:
                 value=self.min_events,
                 way_out="Make it no more than max_events",
             )
+        longest, shortest = self.longest_us, self.min_duration
+        if longest is not None and shortest is not None and shortest.us > longest:
+            twice = " twice" if self.max_duration_on == "grid" else ""
+            raise WindowError(
+                f"is more than{twice} max_duration, {self.max_duration}, so no session would be "
+                "left",
+                field="min_duration",
+                value=str(shortest),
+                way_out=f"Make it no more than{twice} max_duration",
+            )
 
     @classmethod
     def preset(cls, name: str, **rules: Any) -> SessionWindow:
@@ -232,7 +243,8 @@ def _count(value: object, field: str) -> int | None:
 
 
 def _columns(value: str | Iterable[str]) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else tuple(value)
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    names: tuple[Any, ...] = tuple(value) if several else (value,)
     for place, name in enumerate(names):
         if not isinstance(name, str) or not name:
             problem = "must be names of columns"
@@ -251,7 +263,7 @@ def _predicate(value: object, field: str) -> str | None:
 
 
 def _time_of_day(value: object) -> Fixed | None:
-    if value is None or isinstance(value, Fixed):
+    if value is None or (isinstance(value, Fixed) and 0 <= value.us < _DAY):
         return value
     if value == "midnight":
         return Fixed(0)
@@ -260,7 +272,7 @@ def _time_of_day(value: object) -> Fixed | None:
         raise WindowError(
             "must be midnight or a time of day",
             field="split",
-            value=value,
+            value=str(value),
             way_out='Write "midnight" or a time such as "06:00"',
         )
     return Fixed((int(match[1]) * 60 + int(match[2])) * _MINUTE)

@@ -426,6 +426,10 @@ def test_rows_that_cannot_be_used_change_no_others(spark: SparkSession, before: 
         ({"by": ["window"]}, ColumnError, "not one of the result's own columns"),
         ({"name": "window"}, AggregateError, "name: the name is reserved"),
         ({"name": "account"}, AggregateError, "name: the name is that of a dimension"),
+        ({"name": "Account"}, AggregateError, "name: the name is that of a dimension"),
+        ({"name": "Window"}, AggregateError, "name: the name is reserved"),
+        ({"by": ["At"]}, ColumnError, "not one of the result's own columns"),
+        ({"by": ["user", "User"]}, ColumnError, "by: must be a column's name, named once"),
         ({"aggregate": "total(x)"}, AggregateError, "total"),
     ],
 )

@@ -84,6 +84,29 @@ def test_types_are_kept() -> None:
     assert value("count_distinct", [[1], [1], {"a": 1}, {"a": 1}, 0.0, -0.0, (2,)]) == 4
 
 
+@given(st.permutations(["1E28", "-1E28", "0.01", "12345678901234567890123456.1234567890"]))
+def test_decimals_are_added_to_the_last_digit(order: list[str]) -> None:
+    values = [Decimal(each) for each in order]
+    total = "12345678901234567890123456.133456789"
+    assert value("sum", values) == Decimal(total)
+    left, right = (folded("sum", each) for each in (values[:2], values[2:]))
+    assert FORMS["sum"].merge(left, right) == Decimal(total)
+    assert value("mean", values) == Decimal("3086419725308641972530864.03336419725")
+
+
+def test_values_that_hold_others_are_put_in_order() -> None:
+    arrays = [[1, 2], [1, None], [1], [2], [1, NAN]]
+    assert value("min", arrays) == [1]
+    assert value("max", arrays) == [2]
+    assert value("max", arrays[:3]) == [1, 2]
+    assert value("min", arrays[:2]) == [1, None]
+    assert str(value("max", [arrays[0], arrays[4]])) == "[1, nan]"
+    structs = [{"a": 1, "b": None}, {"a": 1, "b": "x"}, {"a": None, "b": "z"}]
+    assert value("min", structs) == structs[2]
+    assert value("max", structs) == structs[1]
+    assert value("count_distinct", [bytearray(b"a"), b"a", b"b"]) == 2
+
+
 def test_nan_is_the_largest_and_one_value() -> None:
     for order in ([NAN, 1.0], [1.0, NAN]):
         assert value("min", order) == 1.0
@@ -104,6 +127,18 @@ def test_first_and_last_are_by_time_then_arrival() -> None:
     for place, each in [((5, 1), "b"), ((5, 2), None), ((3, 3), "a")]:
         state = FORMS["last"].add(state, each, place)
     assert FORMS["last"].finish(state) is None
+
+
+@given(st.lists(st.one_of(st.none(), st.just(NAN), st.floats(-3, 3)), min_size=1, max_size=5))
+def test_first_and_last_in_one_place_are_by_value(values: list[float | None]) -> None:
+    def rank(value: float | None) -> tuple[int, float]:
+        return (0, 0.0) if value is None else (2, 0.0) if value != value else (1, value)
+
+    for name, pick in (("first", min), ("last", max)):
+        state = FORMS[name].start()
+        for each in values:
+            state = FORMS[name].add(state, each, (7, 7))
+        assert rank(FORMS[name].finish(state)) == rank(pick(values, key=rank))
 
 
 def reached(steps: int, events: list[list[bool]]) -> int:

@@ -198,6 +198,17 @@ class TestProcessingTime:
         assert rows(result.final) == [(0, 5, 2), (8, 12, 2), (40, 40, 1)]
         assert not result.superseded
 
+    def test_discarded_panes_of_the_same_bounds_add_up(self) -> None:
+        settings: dict[str, Any] = {"early": 2, "accumulation": "discarding", "keep_events": True}
+        result = run(arriving(4, 4, 4, 4, 4), self.GAP, "samza", **settings)
+        assert sent(result) == [
+            (1, 4, 4, 2, "early"),
+            (3, 4, 4, 2, "early"),
+            (None, 4, 4, 1, "on_time"),
+        ]
+        assert rows(result.final) == [(4, 4, 5)]
+        assert result.final[0].events == (0, 1, 2, 3, 4)
+
     def test_what_follows_a_discarded_pane_has_a_trigger_and_a_deadline_of_its_own(self) -> None:
         settings: dict[str, Any] = {"accumulation": "discarding", "early_once": True}
         result = run(arriving(0, 2, 4, 6, 30), self.GAP, "samza", early=2, **settings)

@@ -65,14 +65,24 @@ def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any
         ({"past_retention": "keep"}, "past_retention: no such choice"),
         ({"emit": "append"}, "emit: the engine kafka-streams has no such emit policy"),
         ({"emit": "on_close", "caching": True}, "caching: windows emitted on close"),
-        ({"commits": 3}, "commits: without caching nothing waits"),
+        ({"commits": 3}, "commits: means nothing without caching"),
+        ({"commits": 0, "caching": True}, "commits: must be a number of events, at least 1"),
+        ({"commits": 2.5, "caching": True}, "commits: must be a number of events, at least 1"),
+        ({"commits": [7], "caching": True}, "commits: is the arrival of no event"),
+        ({"restarts": 5}, "restarts: must be a list of arrivals"),
+        ({"restarts": "12"}, "restarts: must be a list of arrivals"),
+        ({"restarts": [(1, 3)]}, "restarts: is the arrival of no event.*such as 0"),
+        ({"restored": True}, "restored: means nothing without restarts"),
+        ({"caching": "no"}, "caching: must be true or false"),
+        ({"segment_interval": "0s"}, "segment_interval: must be greater than zero"),
+        ({"timezone": "Foo/Bar"}, "timezone: there is no such time zone"),
         ({"commits": "0s", "caching": True}, "commits: must be greater than zero"),
         ({"commits": "often", "caching": True}, "commits: not a duration"),
         ({"emit_interval": "1s"}, "emit_interval: only windows that are emitted on close"),
         ({"store": "rocks"}, "store: no such choice"),
         (
             {"segments": 3, "store": "memory"},
-            "segments: can't be given together with store: a store in",
+            "segments: can't be given together with store='memory'",
         ),
         ({"api": "sql"}, "api: the engine kafka-streams has no such interface"),
     ],
@@ -129,6 +139,39 @@ def test_what_a_constructor_refuses_is_refused() -> None:
         run(ZERO, SlidingWindow(size="1us", distinct=True), "kafka-streams")
     with pytest.raises(JobFileError, match="kafka-streams"):
         run(ZERO, GAP, "kafka-stream")
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "says"),
+    [
+        ("samza", {"timer_interval": "0s"}, "timer_interval: must be greater than zero"),
+        ("samza", {"drained": "no"}, "drained: must be true or false"),
+        ("samza", {"early_once": True}, "early_once: means nothing without early or early_after"),
+        ("flink", {"emit": "on_update", "early": 3}, "early: .*sends a pane after each event"),
+        ("samza", {"emit": "on_update", "early_after": "1s"}, "early_after: .*after each event"),
+        ("spark", {"idle_batches": "no"}, "idle_batches: must be true or false"),
+        ("spark", {"aggregates": {"n": "count"}}, r"aggregates\.n: is no aggregate"),
+    ],
+    ids=str,
+)
+def test_settings_that_would_do_nothing(engine: str, settings: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=f"^{says}"):
+        replay(ZERO, GAP, engine=engine, **settings)
+
+
+def test_a_store_on_disk_has_segments() -> None:
+    for settings in ({"segments": 3}, {"segment_interval": "2m"}):
+        found = run(ZERO, GAP, "kafka-streams", store="disk", **settings)
+        assert rows(found.final) == rows(run(ZERO, GAP, "kafka-streams", **settings).final)
+
+
+def test_events_that_can_not_be() -> None:
+    with pytest.raises(ReplayError, match="key: events can't be grouped by it"):
+        run([Event(key=["a"], time=0, arrival=0)], GAP, "plain")
+    with pytest.raises(ReplayError, match="batch: must be a whole number"):
+        run([Event(key="a", time=0, arrival=0, batch="0")], GAP, "spark")  # type: ignore[arg-type]
+    with pytest.raises(JobFileError, match="engine: no such engine"):
+        run(ZERO, GAP, None)  # type: ignore[arg-type]
 
 
 def test_aggregates_are_of_fields() -> None:

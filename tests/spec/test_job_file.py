@@ -343,7 +343,7 @@ BAD = [
         "session: {gap: 30m}\n    tumbling: {size: 1h}",
         ["job.yaml:6: windows.sessions: has session and tumbling", "Give one of session, tumbling"],
     ),
-    ("    session: {gap: 30m}\n", "", ["windows.sessions: has has no window type"]),
+    ("    session: {gap: 30m}\n", "", ["windows.sessions: has no window type"]),
     (
         "session: {gap: 30m}",
         "hopping: {size: 1h, advance: 2h}",
@@ -569,6 +569,10 @@ def test_presets_of_sessions(tmp_path: Path) -> None:
         ("gap: 30m, split: noon", "session.split: must be midnight or a time of day"),
         ("gap: 30m, max_duration_on: grid", "session.max_duration_on: has no meaning without"),
         ("gap: 30m, new_when: [a, a]", "session.new_when: is listed twice"),
+        (
+            "gap: 30m, new_when: [a], null_is_change: perhaps",
+            "session.null_is_change: must be true or false",
+        ),
         ("gap: 30m, min_event: 2", "session.min_event: no such setting. Did you mean 'min_events'"),
     ],
 )

@@ -98,6 +98,31 @@ def test_a_wrong_value_is_refused_with_its_name(name: str, tmp_path: Path) -> No
     assert caught.value.way_out or name == "columns"
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["commits: 30", "commits: true", "restarts: 30s", "restarts: 30", "restarts: off"],
+)
+def test_what_is_no_place_is_no_path_of_a_file(setting: str, tmp_path: Path) -> None:
+    with pytest.raises(JobFileError, match=r"is not a list of input positions.*Give pairs"):
+        spec_of(tmp_path, setting)
+
+
+def test_places_between_braces_need_quotes(tmp_path: Path) -> None:
+    with pytest.raises(JobFileError, match=r"stream.*: no such setting. Put the positions in quo"):
+        spec_of(tmp_path, "commits: 0:1200,1:900")
+
+
+@pytest.mark.parametrize(
+    ("format", "emit"), [("spark-append", "complete"), ("spark-update", "append")]
+)
+def test_a_format_names_the_output_mode(format: str, emit: str, tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, f"path: written, format: {format}")
+    with pytest.raises(JobFileError, match=rf"stream\.emit: .*set the format to spark-{emit}"):
+        described(spec, None, {"emit": emit})
+    mode = format.removeprefix("spark-")
+    assert described(spec, None, {"emit": mode}).settings["emit"] == mode
+
+
 def test_an_unknown_argument_is_refused(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "path: written, format: kafka-streams")
     with pytest.raises(JobFileError, match=r"graze: there is no such.*mean 'grace'"):

@@ -81,6 +81,19 @@ def test_what_is_no_duration(text: object) -> None:
         ),
         (lambda: CumulatingWindow(size="24h", step="1 day"), "step"),
         (lambda: CumulatingWindow(size="1 day", step="1 month"), "step"),
+        (lambda: CumulatingWindow(size="1 day", step="48h"), "step"),
+        (lambda: SessionWindow(gap="1m", new_when=5), "new_when: must be names of columns"),
+        (lambda: SessionWindow(gap="1m", split=Fixed(24 * HOUR)), "split: must be midnight"),
+        (
+            lambda: SessionWindow(gap="1m", max_duration="4h", min_duration="5h"),
+            "min_duration: is more than max_duration, 4h, so no session would be left",
+        ),
+        (
+            lambda: SessionWindow(
+                gap="1m", max_duration="4h", max_duration_on="grid", min_duration="9h"
+            ),
+            "min_duration: is more than twice max_duration",
+        ),
         (lambda: SlidingWindow(size="0s"), "size: must be greater than zero"),
         (lambda: SlidingWindow(size="1 day"), "size: can't be a calendar span"),
         (lambda: SlidingWindow(size=30), "size: a bare number"),

@@ -28,6 +28,8 @@ class OpenSessions(Panes):
         if pane is not None and self._discards and pane.emitted is not None:
             # Nothing is left of what was sent: not its start, nor its deadline and its triggers.
             pane.deadline, pane.gone = NEVER, True
+            assert pane.total is not None
+            self._output.forgotten(pane.key, pane.start, pane.end - self._gap, pane.total)
             pane = None
         if pane is None:
             pane = self._open[event.key] = Pane(event.key, time, end)
