@@ -18,10 +18,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from backfill.errors import SetupError, did_you_mean
-from backfill.jvm import class_archive, java, memory
+from backfill.jvm import class_archive, java
 from backfill.jvm.launch import LaunchOutput, telling_line
 from backfill.jvm.object_stores import with_object_stores
-from backfill.runtimes import RUNTIMES, sail
+from backfill.runtimes import RUNTIMES, memory, sail
 from backfill.runtimes.differences import is_of_this_process
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -41,6 +41,9 @@ _COMPILING = " ".join(
 )
 # Spark's launcher is a JVM of its own, which lives for a second.
 _LAUNCHING = "-XX:TieredStopAtLevel=1"
+
+# At most, of one machine: a heap keeps what it has had, and the rest is for others.
+_HEAP = 16 << 30
 
 # Settings of every session that backfill starts, wherever it runs.
 _EVERYWHERE = {
@@ -160,7 +163,7 @@ def _in_this_process() -> dict[str, str]:
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         "spark.master": "local[*]",
-        "spark.driver.memory": f"{memory.limit() // 2 >> 20}m",
+        "spark.driver.memory": f"{min(memory.limit() // 2, _HEAP) >> 20}m",
         # No other machine has to reach us, and a host name that does not resolve does no harm.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -17,7 +17,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from backfill import spark as our_spark
-from backfill.jvm import memory
+from backfill.runtimes import memory
 from benchmarks.contenders import Contender
 from benchmarks.data import FOLDER, Dataset
 from benchmarks.scenarios import Rival, Scenario
@@ -146,25 +146,29 @@ def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> t
         may_differ: 1 says that it has found what it looked for, and not that it failed.
     """
     began = time.perf_counter()
-    peak = 0
+    peak, seen = 0, set[int]()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         root = psutil.Process(process.pid)
         while process.poll() is None:
-            peak = max(peak, _resident(root))
+            held = _resident(root)
+            # One that is about to become another program still shows its parent's memory.
+            peak = max(peak, sum(size for pid, size in held.items() if pid in seen))
+            seen = {*held}
             time.sleep(0.1)
     if process.returncode not in (0, *([1] if may_differ else [])):
         raise Failed(f"{name} failed ({process.returncode})")
     return time.perf_counter() - began, peak >> 20
 
 
-def _resident(root: psutil.Process) -> int:
-    total = 0
+def _resident(root: psutil.Process) -> dict[int, int]:
+    """The bytes that each of the processes holds."""
+    found = {}
     try:
         for process in [root, *root.children(recursive=True)]:
-            total += process.memory_info().rss
+            found[process.pid] = process.memory_info().rss
     except psutil.Error:  # it ended while we looked
         pass
-    return total
+    return found
 
 
 def _windows(folder: Path) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 
-from backfill.errors import BackfillError, ColumnError, JobFileError, SourceError
+from backfill.errors import BackfillError, ColumnError, JobFileError, SetupError, SourceError
 from backfill.events.model import Snapshot
 from backfill.printable import shown
 
@@ -25,6 +25,9 @@ _AS_TEXT = {
     "INVALID_DATETIME_PATTERN": r"pattern: (?P<pattern>.*?)\. ",
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION": r"recognize (?P<pattern>'.*?') pattern",
 }
+
+#: Of Sail, whose error has no condition.
+_NO_MEMORY = re.compile(r"Failed to allocate additional .*?pool_size: (?P<size>[^)]+)\)")
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ def translate(error: BaseException, snapshot: Snapshot | None = None) -> Backfil
 
     Returns:
         A SourceError (missing, corrupt or mismatching files), ColumnError (values that do not
-        cast, overflow) or JobFileError (pattern of a time), with the file or value in it.
+        cast, overflow) or JobFileError (pattern of a time), with the file or value in it; a
+        SetupError where Sail needs more memory than it may take.
     """
     if isinstance(error, BackfillError):
         return error
@@ -69,6 +73,14 @@ def translate(error: BaseException, snapshot: Snapshot | None = None) -> Backfil
         for prefix, teller in _TELLERS.items():
             if condition == prefix or condition.startswith(prefix + "."):
                 return teller(_Raised(condition, parameters, text, snapshot))
+    if memory := _NO_MEMORY.search(text):
+        return SetupError(
+            f"more memory is needed than the {memory['size']} that Sail may take",
+            field="runtime",
+            value="sail",
+            way_out="Allow more: set SAIL_RUNTIME__MEMORY_POOL__TYPE=fair and "
+            "SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE to a number of bytes; or use Spark",
+        )
     return None
 
 

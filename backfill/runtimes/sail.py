@@ -10,9 +10,12 @@ from typing import Any
 import pyspark
 
 from backfill.errors import SetupError
+from backfill.runtimes import memory
 
 #: Of which a client is understood.
 _CLIENT = "4.1"
+#: What it sorts and groups is in memory up to a limit, and otherwise in temporary files.
+_POOL = "SAIL_RUNTIME__MEMORY_POOL__"
 
 
 def address() -> str:
@@ -33,8 +36,12 @@ def _server() -> tuple[Any, int]:
             value="sail",
             way_out="Install the other in an environment of its own: pip install 'backfill[sail]'",
         )
-    # It reads this when it is imported, and prints what it does otherwise.
+    # It reads these when it is imported, and prints what it does otherwise.
     os.environ.setdefault("RUST_LOG", "error")
+    if f"{_POOL}TYPE" not in os.environ:
+        # By default it takes what it can, and is killed where there is no more.
+        os.environ[f"{_POOL}TYPE"] = "fair"
+        os.environ[f"{_POOL}FAIR__MAX_SIZE"] = str(memory.limit() // 2)
     try:
         from pysail.spark import SparkConnectServer  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:

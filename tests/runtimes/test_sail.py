@@ -41,7 +41,7 @@ from backfill.errors import JobFileError, SetupError
 from backfill.events import SourceOptions, open_source
 from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
 from backfill.rows.compute import Key
-from backfill.runtimes import sail
+from backfill.runtimes import memory, sail
 from backfill.runtimes.differences import (
     SPARK,
     Runtime,
@@ -568,6 +568,62 @@ def test_verbs_that_are_refused(spark: SparkSession, samples: Path) -> None:
             job.reconcile("hourly", spark, stream=str(samples / name), **given)
     with pytest.raises(SetupError, match="streams run on Spark only"):
         job.stream(spark, to=samples / "streamed")
+
+
+SORTED = """
+from backfill import SessionWindow, aggregate, aggregates as agg
+from backfill.events import spark_errors
+from backfill.spark import session
+
+users = session(runtime="sail").range(1_000_000).selectExpr(
+    "md5(string(id)) AS user", "timestamp_micros(id) AS at"
+)
+with spark_errors():
+    found = aggregate(
+        users, SessionWindow(gap="1m"), key="user", time="at", aggregates={"n": agg.count()}
+    )
+    print(found.selectExpr("count(*)", "sum(n)").collect()[0][:])
+"""
+
+
+@on_sail
+def test_what_is_too_large_for_memory_is_in_files() -> None:
+    pool = "SAIL_RUNTIME__MEMORY_POOL__"
+
+    def done(mib: int, **more: str) -> subprocess.CompletedProcess[str]:
+        limit = {f"{pool}TYPE": "fair", f"{pool}FAIR__MAX_SIZE": str(mib << 20)}
+        return subprocess.run(
+            [sys.executable, "-c", SORTED],
+            env=os.environ | limit | more,
+            capture_output=True,
+            text=True,
+        )
+
+    assert done(150).stdout == "(1000000, 1000000)\n"
+    without = done(150, SAIL_RUNTIME__TEMPORARY_FILES__MAX_SIZE="0")
+    assert "DiskManager is disabled" in without.stderr
+    assert "more memory is needed than the 20.0 MB that Sail may take" in done(20).stderr
+
+
+@on_sail
+def test_memory_has_a_limit() -> None:
+    code = """
+import os
+from backfill.spark import session
+
+session(runtime="sail")
+print(*(f"{name}={value}" for name, value in sorted(os.environ.items()) if "SAIL_" in name))
+"""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SAIL_")}
+
+    def settings(**more: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", code], env=clean | more, capture_output=True, text=True
+        ).stdout.strip()
+
+    pool = "SAIL_RUNTIME__MEMORY_POOL__"
+    assert settings() == f"{pool}FAIR__MAX_SIZE={memory.limit() // 2} {pool}TYPE=fair"
+    assert settings(**{f"{pool}TYPE": "unbounded"}) == f"{pool}TYPE=unbounded"
 
 
 @pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="this pyspark is understood")

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from backfill.jvm.memory import limit
+from backfill.runtimes.memory import limit
 
-_GIB = 1 << 30
-_MACHINE = min(32 * _GIB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+_MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-#: More is not taken: a session on one machine leaves the rest to others.
-_MOST = 32 << 30
+#: Where the system does not say how much there is.
+_UNKNOWN = 32 << 30
 
 
 def limit(root: Path = Path("/")) -> int:
-    """The bytes of memory that this process may use, at most 32 GiB.
+    """The bytes of memory that this process may use.
 
     That is the machine's memory, or less where a control group of this process limits it, as
     containers, Slurm and systemd do.
@@ -19,7 +19,7 @@ def limit(root: Path = Path("/")) -> int:
     Args:
         root: the folder in which `proc` and `sys` are.
     """
-    limits = [_MOST]
+    limits = []
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for file in _limits_of_groups(root):
@@ -27,7 +27,7 @@ def limit(root: Path = Path("/")) -> int:
             limits.append(int(file.read_text()))
         except (OSError, ValueError):  # a group that is not seen from here, or "max"
             continue
-    return min(limits)
+    return min(limits, default=_UNKNOWN)
 
 
 def _limits_of_groups(root: Path) -> Iterator[Path]:
