@@ -446,6 +446,11 @@ def test_what_does_not_fit_the_events_is_refused(spark: SparkSession) -> None:
     n = Metric("n", "count", by=["account"], windows=["1h"], step="5m")
     bad = Metric("m", "sum(country)", by=["acount"], windows=["1h"], step="5m")
     country = Metric("country", "count", by=["account"], windows=["1h"], step="5m")
+    again = Metric("N", "count", by=["account"], windows=["1h"], step="5m")
+    other = Metric("m", "count", by=["Account"], windows=["1h"], step="5m")
+    for more in (again, other):
+        with pytest.raises(AggregateError, match="two columns of the result would have this name"):
+            metrics(events, [n, more], **COMMON)
     with pytest.raises(AggregateError, match="metrics: is empty"):
         metrics(events, [], **COMMON)
     with pytest.raises(AggregateError, match="two columns of the result would have this name"):

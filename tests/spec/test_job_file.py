@@ -297,6 +297,7 @@ BAD = [
     ("key:", "kye:", ["job.yaml:2: events.key: is missing", "Did you mean 'key'?"]),
     ("key: user_id", "key:", ["job.yaml:3: events.key: is empty"]),
     ("key: user_id", "key: [a, a]", ["job.yaml:3: events.key: is listed twice (got 'a')"]),
+    ("key: user_id", "key: [a, A]", ["job.yaml:3: events.key: 'a' and 'A' differ only in case"]),
     ("key: user_id", "key: {a: b}", ["job.yaml:3: events.key: must be a column name or a list"]),
     ("key: user_id", "key: Date", ["job.yaml:3: events.key: is a name reserved for the tables"]),
     ("key: user_id", "key: [a, _b]", ["(got '_b')"]),
