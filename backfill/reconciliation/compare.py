@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -110,19 +111,29 @@ class Sides:
             if not _told_apart(type):
                 what = f"tables with values of type {type.simpleString()} are compared"
                 needs_spark(self.batch, what, field=name)
-        rows = self._marked().withColumn(_BUCKET, _leading(_BUCKET_BITS))
-        found = self._summed(rows, _BUCKET, POWERS)
-        rows = found.select("*", _differs().alias(_DIFFERS)).toArrow()
-        batch, stream = (pc.sum(rows[name]).as_py() or 0 for name in (_BATCH, _STREAM))
-        rows = rows.filter(rows[_DIFFERS])
-        bucket, xor, more = (rows[name].to_pylist() for name in (_BUCKET, _XOR, _MORE))
-        found_weights = weights([rows[name].to_numpy() for name in _SUMS], _WEIGHT_BITS)
-        left = zip(xor, more, strict=True)
+        # Each side by itself: Spark would write down each row of both before it sums them.
+        ours, theirs = (
+            self._summed(rows.withColumn(_BUCKET, _leading(_BUCKET_BITS)), _BUCKET, POWERS)
+            for rows in map(self._keyed, self._marked())
+        )
+        found = ours.unionAll(theirs).toArrow()
+        places = found[_BUCKET].to_numpy()
+
+        def of_buckets(name: str, add: np.ufunc = np.add) -> npt.NDArray[np.int64]:
+            sums = np.zeros(1 << _BUCKET_BITS, np.int64)
+            add.at(sums, places, found[name].to_numpy())
+            return sums
+
+        batch, stream, *sums = (of_buckets(name) for name in (_BATCH, _STREAM, *_SUMS))
+        xor, more = of_buckets(_XOR, np.bitwise_xor), stream - batch
+        off = np.flatnonzero((more != 0) | (xor != 0) | (sums[0] != 0))
+        left = zip(xor[off].tolist(), more[off].tolist(), strict=True)
+        known = weights([each[off] for each in sums], _WEIGHT_BITS)
         return Totals(
-            batch,
-            stream,
-            off=dict(zip(bucket, left, strict=True)),
-            weights=dict(zip(bucket, found_weights, strict=True)),
+            int(batch.sum()),
+            int(stream.sum()),
+            off=dict(zip(off.tolist(), left, strict=True)),
+            weights=dict(zip(off.tolist(), known, strict=True)),
         )
 
     def differing(self, totals: Totals, held: Callable[[DataFrame], DataFrame]) -> Found:
@@ -172,22 +183,29 @@ class Sides:
         wanted = self.batch.sparkSession.createDataFrame(pa.Table.from_pylist(off, schema))
         one = F.col("_off_weight").isNull() | (F.col("_off_weight") == _weight())
         same = (F.col("_off_bucket") == _leading(_BUCKET_BITS)) & one
-        return self._marked().join(F.broadcast(wanted), same, "left_semi")
-
-    def both(self) -> DataFrame:
-        """The windows of both sides, the stream's marked in SIDE."""
         ours, theirs = (
-            side.withColumn(SIDE, F.lit(streams))
-            for side, streams in ((self.batch, False), (self.stream, True))
+            self._keyed(rows).join(F.broadcast(wanted), same, "left_semi")
+            for rows in self._marked()
         )
         return ours.unionByName(theirs)
 
-    def _marked(self) -> DataFrame:
-        types = {field.name: field.dataType for field in self.batch.schema.fields}
+    def both(self) -> DataFrame:
+        """The windows of both sides, the stream's marked in SIDE."""
+        ours, theirs = self._marked()
+        return ours.unionByName(theirs)
+
+    def _marked(self) -> tuple[DataFrame, DataFrame]:
+        return (
+            self.batch.withColumn(SIDE, F.lit(False)),
+            self.stream.withColumn(SIDE, F.lit(True)),
+        )
+
+    def _keyed(self, rows: DataFrame) -> DataFrame:
+        types = {field.name: field.dataType for field in rows.schema.fields}
         key = F.xxhash64(
             F.lit(0), *_hashed([_flat(F.col(each), types[each]) for each in self.keys])
         )
-        return self.both().withColumn(_KEY, key)
+        return rows.withColumn(_KEY, key)
 
     def _summed(self, rows: DataFrame, by: str, powers: int = 1) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""
