@@ -107,12 +107,17 @@ class Apart:
         found = gcd(*lengths, *map(first_start, spans), shift)
         return 1 if found % tick else found
 
+    @property
+    def by_wall_clock(self) -> bool:
+        """Whether a trigger waits for the wall clock."""
+        return waits_for_wall_clock(self.settings)
+
     def delays(self) -> list[int]:
         """How long after an event, by the wall clock, a trigger may fire, µs.
 
         There is none where the operator's own clock is the wall clock.
         """
-        if self.streaming.clock == "processing_time" or not waits_for_wall_clock(self.settings):
+        if self.streaming.clock == "processing_time" or not self.by_wall_clock:
             return []
         tick = self.streaming.timer_ticks * self.engine.tick_us
         found = {

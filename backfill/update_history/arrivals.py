@@ -20,13 +20,16 @@ from backfill.runtimes.differences import stacked
 #: The stream's partition, where each has a clock of its own; its events' order of arrival; the
 #: same as one number, in which no two events are equal.
 PARTITION, PLACE, ORDER = "_partition", "_place", "_order"
-#: What an event makes of the clock if it is later: NULL for nothing.
+#: What an event makes of a clock if it is later: NULL for nothing.
 CLOCK_INPUT, WALL_INPUT = "_clock_input", "_wall_input"
 #: Where the operator's clock stood before an event and after it; the wall clock at the event, and
 #: before it.
 BEFORE, AFTER, WALL, WALL_BEFORE = "_before", "_after", "_wall", "_wall_before"
 #: Where the operator's clock stands for a row of a replay: before an event, or where one moved it.
 CLOCK = "_clock"
+#: Of each clock: what makes it move, and where it stood before an event; it is named after where it
+#: stood after one, or at one.
+CLOCKS = {AFTER: (CLOCK_INPUT, BEFORE), WALL: (WALL_INPUT, WALL_BEFORE)}
 #: A time that a key waits for, by which of the clocks (AFTER or WALL).
 DUE, BY = "_due", "_by"
 #: The time of a clock before all events: the least that a column of longs holds.
@@ -43,12 +46,14 @@ class Arrived:
     """Events with the clocks.
 
     Attributes:
-        frame: the events, with ORDER, BEFORE, AFTER, WALL and WALL_BEFORE.
+        frame: the events, with ORDER, and for each clock where it stood before and after them.
         known: for each block of a partition, where the clocks stood before and after it.
+        clocks: which there are, of CLOCKS.
     """
 
     frame: DataFrame
     known: DataFrame
+    clocks: Sequence[str]
 
     def reached(self, dues: DataFrame, keys: Sequence[str], clocks: Sequence[str]) -> DataFrame:
         """The events at which a clock reached the times that keys wait for.
@@ -56,16 +61,16 @@ class Arrived:
         Args:
             dues: PARTITION, keys, DUE, µs, and BY, the clock.
             keys: the key's columns.
-            clocks: AFTER or WALL, or both: those in BY.
+            clocks: those in BY.
 
         Returns:
-            PARTITION and keys, and of the event ORDER, PLACE, AFTER and WALL; no row where the
-            clock did not come so far.
+            PARTITION and keys, and of the event ORDER, PLACE and the clocks; no row where the clock
+            did not come so far.
         """
-        before = {AFTER: BEFORE, WALL: WALL_BEFORE}
-        at = F.struct(ORDER, PLACE, AFTER, WALL)
+        at = F.struct(ORDER, PLACE, *self.clocks)
+        spans = {each: (CLOCKS[each][1], each) for each in clocks}
         rises = (
-            _by_clock(self.frame, {each: (before[each], each) for each in clocks}, [at.alias(_AT)])
+            _by_clock(self.frame, spans, [at.alias(_AT)])
             .where(F.col(_FROM) < F.col(_TO))
             .select(PARTITION, BY, _BLOCK, F.col(_TO).alias(_VALUE), _AT, F.lit(0).alias(_IS_DUE))
         )
@@ -109,13 +114,14 @@ def _by_clock(
     return rows.select(PARTITION, _BLOCK, *also, F.inline(each))
 
 
-def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
+def with_clocks(events: DataFrame, ties: Sequence[str], clocks: Sequence[str]) -> Arrived:
     """The events with the clocks.
 
     Args:
-        events: with PARTITION, PLACE, CLOCK_INPUT and WALL_INPUT.
+        events: with PARTITION, PLACE and the inputs of the clocks.
         ties: columns that put events of equal arrival in order; those that are equal in all of
             them are alike.
+        clocks: which are wanted, of CLOCKS.
     """
     bounds = events.agg(
         F.min(PLACE).cast("double").alias(_LOW), F.max(PLACE).cast("double").alias(_HIGH)
@@ -125,10 +131,9 @@ def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
     block = F.floor((F.col(PLACE).cast("double") - F.col(_LOW)) / width)
     placed = events.crossJoin(F.broadcast(bounds)).withColumn(_BLOCK, block.cast("bigint"))
     blocked = placed.drop(_LOW, _HIGH)
-    inputs = {AFTER: CLOCK_INPUT, WALL: WALL_INPUT}
     # At most a few hundred rows for each partition, whatever there are of events.
     most = blocked.groupBy(PARTITION, _BLOCK).agg(
-        *(F.max(given).alias(clock) for clock, given in inputs.items())
+        *(F.max(CLOCKS[clock][0]).alias(clock) for clock in clocks)
     )
     # Spark warns where all rows are one window, as if these few were many.
     by_block = Over.partitionBy(PARTITION, F.col(_BLOCK) < 0).orderBy(_BLOCK)
@@ -137,22 +142,19 @@ def with_clocks(events: DataFrame, ties: Sequence[str]) -> Arrived:
     known = most.select(
         PARTITION,
         _BLOCK,
-        *(_known(F.max(clock).over(earlier)).alias(f"{_FROM}{clock}") for clock in inputs),
-        *(_known(F.max(clock).over(so_far)).alias(f"{_TO}{clock}") for clock in inputs),
+        *(_known(F.max(clock).over(earlier)).alias(f"{_FROM}{clock}") for clock in clocks),
+        *(_known(F.max(clock).over(so_far)).alias(f"{_TO}{clock}") for clock in clocks),
     )
     within = Over.partitionBy(PARTITION, _BLOCK).orderBy(PLACE, *ties)
     before = within.rowsBetween(Over.unboundedPreceding, -1)
     until = within.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    clocked = blocked.join(F.broadcast(known), [PARTITION, _BLOCK]).withColumns(
-        {
-            ORDER: F.col(_BLOCK) * _ROWS + F.row_number().over(within),
-            BEFORE: _later(F.max(CLOCK_INPUT).over(before), AFTER),
-            AFTER: _later(F.max(CLOCK_INPUT).over(until), AFTER),
-            WALL_BEFORE: _later(F.max(WALL_INPUT).over(before), WALL),
-            WALL: _later(F.max(WALL_INPUT).over(until), WALL),
-        }
-    )
-    return Arrived(clocked, known)
+    added = {ORDER: F.col(_BLOCK) * _ROWS + F.row_number().over(within)}
+    for clock in clocks:
+        given, stood = CLOCKS[clock]
+        added[stood] = _later(F.max(given).over(before), clock)
+        added[clock] = _later(F.max(given).over(until), clock)
+    clocked = blocked.join(F.broadcast(known), [PARTITION, _BLOCK]).withColumns(added)
+    return Arrived(clocked, known, clocks)
 
 
 def _later(within: Column, clock: str) -> Column:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, positive_zero
 from backfill.columns import END, REASON, START, TIME, column, key_name
-from backfill.errors import AggregateError, ColumnError, did_you_mean
+from backfill.errors import AggregateError, ColumnError, ReplayError, did_you_mean
 from backfill.events import EventRules, normalise, time_column
 from backfill.frames.api import aggregate
 from backfill.operators.grids import floor_to
@@ -53,6 +53,8 @@ from backfill.windows import SessionWindow, TumblingWindow
 ARRIVAL, IN_KEY, KIND, RETRACTION = "arrival", "number", "op", "is_retraction"
 #: Columns of the result that are neither the key's nor aggregates.
 ADDED = ("session_id", "window_start", "window_end", ARRIVAL, IN_KEY, KIND, RETRACTION)
+#: More parts than so many are joined by Spark: to start Python in one takes 20 ms or more.
+_PARTS = 64
 _USABLE = "_usable"
 _SPAN = "_span"
 
@@ -97,14 +99,24 @@ class History:
                 *(T.StructField(value_name(i), each) for i, each in enumerate(self.types)),
             ]
         )
-        together = rows.repartition(PARTITION, *self.inner).sortWithinPartitions(
-            PARTITION, *self.inner, ORDER, PASSES
-        )
+        together = self._of_keys(rows).sortWithinPartitions(PARTITION, *self.inner, ORDER, PASSES)
         # Not before: nothing that is only a type is exchanged and sorted.
         typed = together.withColumns(
             {value_name(i): F.lit(None).cast(each) for i, each in enumerate(self.types)}
         )
         return self._told(typed.mapInArrow(replaying, schema))
+
+    def _of_keys(self, rows: DataFrame) -> DataFrame:
+        """The rows, those of a key in one part.
+
+        Spark would join parts until there is one for each core, give or take one, and the last
+        would keep one core at work alone: not for long where Spark does it, but here Python does.
+        """
+        by = (PARTITION, *self.inner)
+        parts = rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or ""
+        if parts.isdigit() and int(parts) <= _PARTS:
+            return rows.repartition(int(parts), *by)
+        return rows.repartition(*by)
 
     @cached_property
     def inner(self) -> tuple[str, ...]:
@@ -136,10 +148,10 @@ class History:
         # With what says which events are usable, both that read the clocks below need the same
         # columns, so that Spark exchanges the events once for both.
         ties = [TIME, *(each for each in [*self.inner, *columns] if _sorts(placed, each)), _USABLE]
-        arrived = with_clocks(placed, ties)
+        arrived = with_clocks(placed, ties, [AFTER, *self._wall])
         used = arrived.frame.where(_USABLE)
         clock, passed = F.col(BEFORE).alias(CLOCK), F.lit(False).alias(PASSES)
-        rows = used.select(*names, ORDER, PLACE, TIME, clock, WALL, *columns, passed)
+        rows = used.select(*names, ORDER, PLACE, TIME, clock, *self._wall, *columns, passed)
         delays = self.apart.delays()
         clocks = [AFTER] if self.apart.ticks else []
         clocks += [WALL] if delays else []
@@ -152,7 +164,7 @@ class History:
                 T.StructField(BY, T.StringType()),
             ]
         )
-        times = used.select(*names, TIME, WALL) if delays else self._times(placed, names)
+        times = used.select(*names, TIME, *self._wall) if delays else self._times(placed, names)
         asked = times.mapInArrow(Dues(self.apart, self.inner), schema)
         passing = arrived.reached(asked, self.inner, clocks).withColumn(PASSES, F.lit(True))
         passing = passing.withColumnRenamed(AFTER, CLOCK)
@@ -165,13 +177,25 @@ class History:
         if grain > 1:
             span = floor_to(F.col(TIME), grain, 0).alias(_SPAN)
             used = used.groupBy(*names, span).agg(F.min(TIME).alias(TIME))
-        return used.select(*names, TIME, F.lit(None).cast("long").alias(WALL))
+        return used.select(*names, TIME)
+
+    @cached_property
+    def _wall(self) -> list[str]:
+        """The wall clock, where something goes by it."""
+        return [WALL] if self.apart.by_wall_clock else []
 
     def _in_batches(
         self, placed: DataFrame, columns: Mapping[str, Column]
     ) -> tuple[DataFrame, Batches]:
         ties = [TIME, *(each for each in columns if _sorts(placed, each))]
         found = placed.groupBy(BATCH).agg(F.min(PLACE), F.max(PLACE), F.max(CLOCK_INPUT)).collect()
+        if any(number is None for number, *_ in found):
+            raise ReplayError(
+                "is NULL for some events",
+                field="batch",
+                value=self.batch,
+                way_out="Leave out events that no micro-batch has read",
+            )
         batches = Batches.of(
             [tuple(row) for row in found], self.apart, marked=self.watermark is not None
         )
@@ -207,7 +231,16 @@ class History:
         if self.wall_clock is not None:
             wall = F.coalesce(self._instant(normal, self.wall_clock), wall)
         partition = F.lit("") if self.partition is None else column(self.partition).cast("string")
-        number = [] if self.batch is None else [column(self.batch).cast("bigint").alias(BATCH)]
+        number = []
+        if self.batch is not None:
+            if not isinstance(types[self.batch], T.IntegralType):
+                raise ColumnError(
+                    "must be a whole number, that of the micro-batch that read an event",
+                    field="batch",
+                    value=f"{self.batch} {types[self.batch].simpleString()}",
+                    way_out="Cast the column",
+                )
+            number = [column(self.batch).cast("bigint").alias(BATCH)]
         found = normal.select(
             *(
                 positive_zero(column(name), types[name]).alias(inner)
@@ -218,7 +251,7 @@ class History:
             F.col(TIME),
             usable.alias(_USABLE),
             *number,
-            wall.alias(WALL_INPUT),
+            *([wall.alias(WALL_INPUT)] if self._wall else []),
             *(each.alias(name) for name, each in columns.items()),
             *self._mark(normal),
         )

@@ -66,18 +66,19 @@ class Dues:
     keys: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PARTITION, keys, TIME and WALL of events to PARTITION, keys, DUE and BY."""
+        """PARTITION, keys, TIME and any WALL of events to PARTITION, keys, DUE and BY."""
         tick = self.apart.engine.tick_us
         dues = self.apart.dues() if self.apart.ticks else lambda time: ()
         delays = self.apart.delays()
         for batch in batches:
             given = _columns(batch)
             at: dict[tuple[Any, ...], int] = {}
-            rows = zip(_keys(given, self.keys), given[TIME], given[WALL], strict=True)
-            for place, (key, time, wall) in enumerate(rows):
+            keys = list(_keys(given, self.keys))
+            for place, (key, time) in enumerate(zip(keys, given[TIME], strict=True)):
                 for due in dues(time - time % tick):
                     at.setdefault((key.same, AFTER, due), place)
-                for delay in delays:
+            for delay in delays:
+                for place, (key, wall) in enumerate(zip(keys, given[WALL], strict=True)):
                     at.setdefault((key.same, WALL, wall - wall % tick + delay), place)
             kept = batch.select([PARTITION, *self.keys]).take(pa.array(at.values(), pa.int64()))
             columns = [
@@ -204,7 +205,7 @@ class Replaying:
                 moved = zip(clocks, passes, strict=True)
                 clocks = [clock if passed else None for clock, passed in moved]
             none = [None] * count
-            placed = zip(columns[PARTITION], clocks, columns[WALL], none, strict=True)
+            placed = zip(columns[PARTITION], clocks, columns.get(WALL, none), none, strict=True)
         else:
             # A batch has twice its place as its number; after it there is room for its end.
             places = [self.batches.place_of(each) for each in columns[BATCH]]

@@ -350,6 +350,31 @@ class TestResults:
         assert first is not None
         assert [(row[3], row[4], row[7]) for row in first] == [(7, i + 1, i) for i in range(9)]
 
+    def test_the_first_and_last_of_one_arrival_are_those_of_aggregate(
+        self, spark: SparkSession
+    ) -> None:
+        picks = {
+            f"{how.__name__}_{name}": how(name)
+            for how in (agg.first, agg.last)
+            for name in ("x", "y")
+        }
+        values = [("a", 1, 7, 1, 5), ("a", 1, 7, 2, 3), ("a", 1, 7, 2, None), ("b", 1, 7, 0, 0)]
+        schema = "key string, time bigint, arrival bigint, x bigint, y bigint"
+        batch = aggregate(
+            spark.createDataFrame(values, schema),
+            TumblingWindow(size="1s"),
+            key="key",
+            time="time",
+            time_format="epoch_s",
+            arrival="arrival",
+            aggregates=picks,
+        )
+        expected = sorted(rows(batch.select("key", *picks)))
+        for order in (values, values[::-1]):
+            found = one(spark, *order, schema=schema, aggregates=picks, emit="on_close")
+            assert sorted(rows(found.select("key", *picks))) == expected
+        assert expected[0] == ("a", 1, None, 2, 5)
+
     def test_keys_of_any_kind(self, spark: SparkSession) -> None:
         nan = float("nan")
         values = [(nan, 1), (nan, 2), (0.0, 3), (-0.0, 4), (None, 5)]
@@ -476,6 +501,11 @@ class TestRefused:
         frame = frame.union(frame.selectExpr("key", "time", "arrival + 2", "name", "batch"))
         with pytest.raises(ReplayError, match="batch: its events do not all arrive"):
             updates(frame, GAP, engine="spark", batch="batch", **common)
+        with pytest.raises(ColumnError, match=r"batch: must be a whole number.*name string"):
+            updates(frame, GAP, engine="spark", batch="name", **common)
+        absent = frame.selectExpr("*", "nullif(batch, 0) AS read_by")
+        with pytest.raises(ReplayError, match="batch: is NULL for some events"):
+            updates(absent, GAP, engine="spark", batch="read_by", **common)
 
     def test_tables(self, spark: SparkSession) -> None:
         sent = one(spark, ("a", 1, 1, "x"), schema=self.SCHEMA)
