@@ -86,7 +86,7 @@ def session(
 
     Raises:
         SetupError: there is no Java that is new enough, the server does not answer, or Spark
-            refuses a setting; or the runtime is not installed.
+            refuses a setting; or the runtime is not installed, or of a server.
     """
     if runtime not in RUNTIMES:
         raise SetupError(
@@ -95,7 +95,14 @@ def session(
             value=runtime,
             way_out=did_you_mean(runtime, RUNTIMES),
         )
-    if runtime == "sail" and remote is None and SparkSession.getActiveSession() is None:
+    if runtime != "spark" and remote is not None:
+        raise SetupError(
+            "is of a session in this process, and a server has a runtime of its own",
+            field="runtime",
+            value=runtime,
+            way_out="Leave out the runtime, or the address of the server (remote)",
+        )
+    if runtime == "sail" and SparkSession.getActiveSession() is None:
         started = _start({**_EVERYWHERE, **_AT_START, **conf, "spark.remote": sail.address()})
         is_of_this_process(started)
         return started

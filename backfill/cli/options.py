@@ -120,5 +120,6 @@ def job_session(
         remote,
         job.paths(*([] if late is None else [late])),
         checks=job.spec.checks if checked else None,
-        runtime=runtime or job.spec.runtime,
+        # A server, if one is named, is used instead of what the job file says.
+        runtime=runtime or ("spark" if remote else job.spec.runtime),
     )

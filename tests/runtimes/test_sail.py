@@ -257,6 +257,11 @@ def test_sessions_that_are_refused(spark: SparkSession) -> None:
         is_of_this_process(other)
 
 
+def test_a_server_has_a_runtime_of_its_own() -> None:
+    with pytest.raises(SetupError, match=r"runtime: is of a session in this process.*'sail'"):
+        session(runtime="sail", remote="sc://127.0.0.1:1")
+
+
 def test_there_is_no_such_runtime() -> None:
     with pytest.raises(SetupError, match=r"runtime: there is no such runtime .*sail"):
         session(runtime="sial")
