@@ -136,7 +136,10 @@ class CountRows(Placed):
 
 @dataclass(frozen=True)
 class MessageSessions(Placed):
-    """Sessions whose gap is a number of messages; an extent replaces those that start in it."""
+    """Sessions whose gap is a number of messages; an extent replaces those that end in it.
+
+    Not those that start in it: of those that began before the limit of retention, some go on.
+    """
 
     held: str = EVENTS
     open_us: int = 0
@@ -162,7 +165,7 @@ class MessageSessions(Placed):
 
     def met(self, start: Column, end: Column) -> Column:
         """As `Kind` has it."""
-        return F.col(START).between(start, end)
+        return F.col(END).between(start, end)
 
 
 class AtEventTime:

@@ -18,13 +18,14 @@ from backfill.ledger.state import State, settings
 from backfill.operators.calendar import local_date
 from backfill.planning.context import Context
 from backfill.planning.date_states import date_states
-from backfill.planning.preview import previewed
+from backfill.planning.preview import first_reaching, previewed
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
-from backfill.planning.time_spans import metrics_reach
+from backfill.planning.time_spans import first_start, metrics_reach
 from backfill.time.dates import ALL, NONE, Dates, Range, date_of
 from backfill.time.spans import EVERYTHING, Span
+from backfill.windows import SessionWindow, by_place
 
 _DAY = dt.timedelta(days=1)
 _Counts = dict[dt.date, int]
@@ -67,7 +68,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     with_events = _alike(counts)
     with_rows = _with_rows(context, with_events, covered)
     wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
-    kept = _kept(context, with_events)
+    kept = _kept(context, with_events, covered)
     if selection.missing:
         wanted = (wanted & with_rows & kept) - covered
     todo = wanted & (with_rows | covered) if not selection.everything else wanted
@@ -148,13 +149,28 @@ def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     return with_events | reached
 
 
-def _kept(context: Context, with_events: Dates) -> Dates:
-    """The dates on which windows can end that are within retention."""
+def _kept(context: Context, with_events: Dates, covered: Dates) -> Dates:
+    """The dates on which windows can start that are within retention, as they end later."""
     if context.spec.retention_us is None or not with_events:
         return ALL
     limit = context.limit(context.reader.horizon(list(context.inputs), None))
     assert limit is not None
-    return Dates.between(date_of(limit, context.spec.timezone), dt.date.max)
+    zone, tick = context.spec.timezone, context.spec.engine.tick_us
+    definitions = list(context.definitions.values())
+    sessions = [each.window for each in definitions if isinstance(each.window, SessionWindow)]
+    if any(by_place(each) for each in sessions):
+        # Of messages nobody knows how long they are apart.
+        return ALL
+    low = first_start(context, (limit - tick, limit + 1), definitions)
+    low = min(low, *(limit - tick - each.gap.us for each in sessions), low)
+    first = date_of(low, zone)
+    near = Dates.between(first, date_of(limit, zone) + _DAY) & with_events
+    before = list((with_events - Dates.between(first, dt.date.max)).days())
+    # Where the date before is covered, an earlier run has found where they start.
+    if sessions and near and before and before[-1] not in covered:
+        began = first_reaching(context, near)
+        first = first if began is None else min(first, date_of(began, zone))
+    return Dates.between(first, dt.date.max)
 
 
 def _late(context: Context, span: Span) -> dict[str, _Counts]:

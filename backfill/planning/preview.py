@@ -75,6 +75,24 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
     return replace(stage, combining=combining, beyond=tuple(beyond), judged=judged)
 
 
+def first_reaching(context: Context, dates: Dates) -> int | None:
+    """Where the first session starts that has an event on one of the dates; None without one, µs.
+
+    Args:
+        context: of the job.
+        dates: some that have events.
+    """
+    starts = []
+    for part in range_inputs(context, dates):
+        chosen, _, sliced, _ = sliced_input(context, part)
+        for state in part.states:
+            definition = context.definitions[state.name]
+            if isinstance(definition.window, SessionWindow) and not definition.of_events:
+                hull = followed(chosen, state, sliced, part).hull
+                starts += [] if hull is None else [hull[0]]
+    return min(starts, default=None)
+
+
 def _slices(
     context: Context, name: str, sliced: Sliced, part: RangeInput
 ) -> tuple[str, int, int] | None:

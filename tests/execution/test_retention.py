@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from backfill import Job
 from backfill.errors import JobFileError
 from tests.execution.world import HOUR, World, at
 from tests.reference import Event
@@ -154,3 +160,102 @@ def test_the_plan_does_not_miss_dates_past_retention(world: World) -> None:
     everything = world.job.plan(world.spark, explain=False)
     states = {str(each.dates[0]): each.state for each in everything.windows["sessions"]}
     assert states["2026-01-01"] == "past_retention"
+
+
+class TestAsAFullRun:
+    """What the limit cuts through is published whole, however it was run."""
+
+    JOB = """
+source: {path: src, format: parquet}
+events: {key: user, time: at, arrival: offset}
+retention: 36h
+windows:
+  %s
+tables: {path: %s}
+checks: {builtin: {quarantined_share: off}}
+"""
+
+    @staticmethod
+    def write(folder: Path, name: str, events: Sequence[tuple[str, int, int, int]]) -> None:
+        """Events of a key, a day of January 2026, an hour and an offset."""
+        (folder / "src").mkdir(exist_ok=True)
+        rows = {
+            "user": [key for key, *_ in events],
+            "at": [dt.datetime(2026, 1, d, h, tzinfo=dt.timezone.utc) for _, d, h, _ in events],
+            "offset": [offset for *_, offset in events],
+        }
+        pq.write_table(pa.table(rows), folder / "src" / f"{name}.parquet")
+
+    def jobs(self, folder: Path, windows: str) -> list[Job]:
+        found = []
+        for name in ("out", "fresh"):
+            (folder / f"{name}.yaml").write_text(self.JOB % (windows, name))
+            found.append(Job.load(folder / f"{name}.yaml"))
+        return found
+
+    @staticmethod
+    def rows(job: Job, spark: SparkSession) -> dict[str, list[Any]]:
+        return {
+            name: sorted(
+                tuple(row)
+                for row in job.table(name, spark)
+                .select("user", "window_start", "window_end", "n")
+                .collect()
+            )
+            for name in job.spec.windows
+        }
+
+    @pytest.mark.parametrize(
+        ("windows", "events", "first"),
+        [
+            ("w: {tumbling: {size: 1 week}, %s}", [("a", 10, 12, 1), ("a", 12, 12, 2)], 10),
+            (
+                "w: {hopping: {size: 2 days, advance: 1 day}, %s}",
+                [("a", 7, 12, 0), ("a", 10, 12, 1), ("a", 12, 12, 2)],
+                # The window of the 9th and the 10th ends at the limit, and so not before it.
+                10,
+            ),
+            ("w: {session: {gap: 72h}, %s}", [("a", 10, 12, 1), ("a", 12, 12, 2)], 10),
+            (
+                "w: {session: {gap: 20h}, %s}",
+                [
+                    ("b", 2, 1, 0),
+                    ("a", 5, 3, 1),
+                    *(("a", d, h, 10 * d + h) for d in range(6, 13) for h in (3, 15)),
+                ],
+                6,
+            ),
+            ("w: {session: {gap: 2 messages}, %s}", [("a", 8, 1, 1), ("a", 12, 12, 2)], 8),
+        ],
+        ids=["tumbling", "hopping", "session", "long session", "messages"],
+    )
+    def test_of_missing_dates(
+        self,
+        spark: SparkSession,
+        tmp_path: Path,
+        windows: str,
+        events: list[tuple[str, int, int, int]],
+        first: int,
+    ) -> None:
+        self.write(tmp_path, "all", events)
+        job, fresh = self.jobs(tmp_path, windows % "aggregates: {n: count}")
+        plan = job.plan(spark, missing=True, explain=False)
+        assert min(each.dates[0] for each in plan.stages if each.dates).day == first
+        job.run(spark, missing=True)
+        fresh.run(spark)
+        found = self.rows(job, spark)
+        assert found == self.rows(fresh, spark)
+        assert found["w"]
+        assert not job.plan(spark, missing=True, explain=False).stages
+
+    def test_of_a_late_message(self, spark: SparkSession, tmp_path: Path) -> None:
+        windows = "w: {session: {gap: 3 messages}, aggregates: {n: count}}"
+        job, fresh = self.jobs(tmp_path, windows)
+        self.write(tmp_path, "all", [("a", 10, 2, 10), ("a", 12, 4, 11), ("b", 13, 0, 20)])
+        job.run(spark)
+        self.write(tmp_path, "late", [("a", 12, 6, 12)])
+        job.recompute(spark)
+        fresh.run(spark)
+        found = self.rows(job, spark)
+        assert found == self.rows(fresh, spark)
+        assert sorted(row[3] for row in found["w"]) == [1, 3]
