@@ -23,6 +23,7 @@ from backfill.operators.grids import floor_to
 from backfill.operators.session import breaks
 from backfill.operators.session_rules import long_enough
 from backfill.rows.definition import Definition
+from backfill.time.durations import Fixed
 from backfill.windows import (
     CountWindow,
     JoinWindow,
@@ -226,7 +227,10 @@ class WindowRules:
 def _has_its_numbers(window: CountWindow) -> Column:
     """Whether a count window has the events from its first to its last number, and is one."""
     first, last = F.col(FIRST_EVENT), F.col(LAST_EVENT)
-    right = (first >= 1) & (F.col(EVENTS) == last - first + 1)
+    held = last - first + 1
+    # One up to a time also holds later events of that time.
+    timed = isinstance(window.size, Fixed)
+    right = (first >= 1) & (F.col(EVENTS) >= held if timed else F.col(EVENTS) == held)
     if isinstance(window.size, int) and isinstance(window.advance, int):
         end = -floor_to(-last, window.advance, 0)
         right &= first == F.greatest(end - window.size + 1, F.lit(1))

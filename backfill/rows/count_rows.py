@@ -123,7 +123,7 @@ def _extent(window: CountWindow, index: int) -> Extent:
     least, largest = [INSTANT], []
     if _is_aligned(window) or window.order == "arrival":
         largest.append(INSTANT)
-    if _is_aligned(window) or isinstance(window.size, Fixed):
+    if _is_aligned(window):
         largest.append(NUMBER)
     if isinstance(window.size, Fixed):
         least.append(NUMBER)
@@ -159,7 +159,10 @@ class _Counted:
 
     @property
     def last_number(self) -> Column:
-        """The number of the last event."""
+        """The number of the last event: where the window ends.
+
+        One up to a time also holds later events of that time, after which others end.
+        """
         return self.extent.largest.get(NUMBER, F.col(NUMBER))
 
     @property

@@ -21,6 +21,7 @@ from tests.execution.world import COUNTS, DAY, HOUR, World, at, day
 from tests.memory_store import MemoryStore
 from tests.printed import plan
 from tests.reference import Event
+from tests.reference_counts import held
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -319,3 +320,33 @@ def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert result is not None
     assert (result.accepted, result.duplicates) == (0, 1)
     world.check()
+
+
+@pytest.mark.parametrize(("size", "advance"), [("2h", 3), ("2h", 1), ("1h", 2)])
+def test_windows_up_to_a_time_that_events_share(
+    spark: SparkSession, tmp_path: Path, size: str, advance: int
+) -> None:
+    """Such a window holds all events of its last one's time, and counts none of them twice."""
+    hours = [0, 9, 10, 10, 10, 10, 10, 10, 12]
+    events = [Event("a", at(1, hour), 1, f"{i}", i) for i, hour in enumerate(hours)]
+    world = World(tmp_path, spark, with_id=True, windows=COUNTS)
+    (tmp_path / "job.yaml").write_text(
+        f"""
+source: {{path: src, format: parquet}}
+events: {{key: user, time: at, id: id, arrival: offset}}
+windows:
+  some: {{count: {{size: {size}, advance: {advance}, order: time}}, aggregates: {{n: count}}}}
+tables: {{path: out}}
+checks: {{builtin: {{quarantined_share: off}}}}
+"""
+    )
+    world.job = type(world.job).load(tmp_path / "job.yaml")
+    world.write("first", [each for i, each in enumerate(events) if i != 4])
+    world.job.run(spark)
+    world.write("late", [events[4]])
+    world.job.recompute(spark)
+    found = world.job.table("some", spark).select("window_end", "n").collect()
+    window = CountWindow(size=size, advance=advance, order="time")
+    expected = [len(each) for each in held(events, window)]
+    assert sorted(row.n for row in found) == sorted(expected)
+    assert all(each.success for each in world.job.validate(spark=spark))

@@ -20,6 +20,7 @@ from backfill.operators import counting
 from backfill.replay import Event as Arriving
 from backfill.replay import replay
 from backfill.rows import count_rows
+from backfill.time.durations import Fixed
 from tests import drawn
 from tests.event_frames import frame, rows
 from tests.on_sail import ON_SAIL
@@ -81,11 +82,14 @@ def expected_of(
 ) -> Counter[tuple[Any, ...]]:
     own = in_order(events, window.order)
     found: Counter[tuple[Any, ...]] = Counter()
-    for places in held(own, window):
+    for number, places in enumerate(held(own, window), 1):
         if places:
             inside = [own[i] for i in places]
             times = [e.time for e in inside if e.time is not None]
-            bounds = (min(times), max(times), places[0] + 1, places[-1] + 1)
+            # Of a window up to a time, others of that time come after its last one.
+            timed = isinstance(window.size, Fixed) and isinstance(window.advance, int)
+            last = number * window.advance if timed else places[-1] + 1  # type: ignore[operator]
+            bounds = (min(times), max(times), places[0] + 1, last)
             found[(*bounds, *folded(inside, names))] += 1
     return found
 
