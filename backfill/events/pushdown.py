@@ -62,7 +62,7 @@ def time_condition(
         low_us: as for `within`.
         high_us: as for `within`.
     """
-    # No event lies outside the years 1 to 9999, and no literal must.
+    # No event lies outside the years 2 to 9998, and no literal must.
     low = None if low_us is None else min(max(low_us, MIN_US), MAX_US + 1)
     high = None if high_us is None else max(min(high_us, MAX_US + 1), MIN_US)
     tests: list[Column] = []

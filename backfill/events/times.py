@@ -31,10 +31,11 @@ from backfill.events.patterns import check_pattern, has_zone
 from backfill.time.zone_names import check_zone
 from backfill.time.zones import from_local
 
-MIN_US = -62_135_596_800_000_000
-"""0001-01-01T00:00:00Z."""
-MAX_US = 253_402_300_799_999_999
-"""9999-12-31T23:59:59.999999Z."""
+# A year from both ends of the calendar, so that the windows and dates around an event are in it.
+MIN_US = -62_104_060_800_000_000
+"""0002-01-01T00:00:00Z."""
+MAX_US = 253_370_764_799_999_999
+"""9998-12-31T23:59:59.999999Z."""
 
 UNITS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 """Microseconds in one of each unit of `time_format`."""
@@ -55,7 +56,7 @@ class Reading:
     Attributes:
         raw: what is read.
         judged: from that, the micros (bigint, µs since the epoch; NULL where there is none in the
-            years 1 to 9999), and whether there is a time outside these years (otherwise false or
+            years 2 to 9998), and whether there is a time outside these years (otherwise false or
             NULL).
         always: what is not NULL and not out of range can be read.
         cheap: to read it costs no more than to look it up.
@@ -87,7 +88,7 @@ def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: 
 
 
 def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: str) -> Reading:
-    """As `time_column`, and telling times outside the years 1 to 9999 apart."""
+    """As `time_column`, and telling times outside the years 2 to 9998 apart."""
     check_zone(timezone)
     type_, value = frame.schema[time].dataType, column(time)
     if time_format is None:

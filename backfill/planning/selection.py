@@ -54,11 +54,18 @@ def selected(
     if (start is None) != (end is None):
         field, other = (_END, _START) if end is None else (_START, _END)
         raise JobFileError("is missing", field=field, way_out=f"Give it together with {other}")
-    if chunk is not None and chunk < 1:
-        raise JobFileError("must be at least a day", field=_CHUNK, value=chunk)
+    if chunk is not None and (type(chunk) is not int or chunk < 1):
+        raise JobFileError(
+            "must be a number of days, at least one",
+            field=_CHUNK,
+            value=chunk,
+            way_out="Give a whole number, such as 7",
+        )
     dates: Range | None = None
     if date is not None:
         one = _read(date, _DATE, zone)
+        if one == dt.date.max:
+            raise JobFileError("is the end of all dates", field=_DATE, value=str(one))
         dates = (one, one + _DAY)
     elif start is not None and end is not None:
         dates = (_read(start, _START, zone), _read(end, _END, zone))
@@ -79,18 +86,28 @@ def selected(
     return Selection(dates, missing, chunk)
 
 
-def _read(value: str | dt.date, field: str, zone: str) -> dt.date:
+def _read(value: object, field: str, zone: str) -> dt.date:
+    date = _date(value, zone)
+    if date is None:
+        raise JobFileError(
+            "is not a valid date",
+            field=field,
+            value=str(value),
+            way_out="Write it like 2026-01-31, today or yesterday",
+        )
+    return date
+
+
+def _date(value: object, zone: str) -> dt.date | None:
+    # A moment is a date to Python, and in another zone perhaps another one.
     if isinstance(value, dt.date):
-        return value
+        return None if isinstance(value, dt.datetime) else value
+    if not isinstance(value, str):
+        return None
     if value in _DAYS_BACK:
         today = dt.datetime.now(ZoneInfo(zone)).date()
         return today - _DAYS_BACK[value] * _DAY
     try:
         return dt.date.fromisoformat(value)
     except ValueError:
-        raise JobFileError(
-            "is not a valid date",
-            field=field,
-            value=value,
-            way_out="Write it like 2026-01-31, today or yesterday",
-        ) from None
+        return None

@@ -8,7 +8,7 @@ from backfill.errors import WindowError
 from backfill.time.durations import Fixed, fixed
 from backfill.windows.message_gaps import Messages, read_messages
 
-#: No two times that can be read, of the years 1 to 9999, are further apart.
+#: No two times that can be read, of the years 2 to 9998, are further apart.
 _FURTHEST = 10_000 * 366 * 86_400_000_000
 _WAY_OUT = 'Write ("5m", "30m"), one duration such as "10m" for both sides, or messages(5)'
 

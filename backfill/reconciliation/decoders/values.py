@@ -12,11 +12,13 @@ from pyspark.sql import types as T
 from backfill.columns import quoted
 from backfill.errors import ColumnError
 from backfill.events.numbers import integer_micros
-from backfill.events.times import MAX_US, MIN_US, iso
 from backfill.events.times import instant as instant_of
+from backfill.events.times import iso
 from backfill.reconciliation.stream_files import Once, Steps, Value
 from backfill.runtimes.differences import needs_spark
 
+#: The years 1 to 9999, µs.
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
@@ -96,7 +98,7 @@ def json_scalar(text: Column) -> Column:
 
 
 def _inside(micros: Column) -> Column:
-    return F.when(micros.between(MIN_US, MAX_US), micros)
+    return F.when(micros.between(_FIRST_US, _LAST_US), micros)
 
 
 def _micros(given: Value, name: str, zone: str) -> Column:
