@@ -386,5 +386,8 @@ def _reason(given: str | None) -> str | None:
 def _late_paths(late: str | Path | None) -> list[str]:
     if late is None:
         return []
+    if not str(late).strip():
+        # An empty path would be the current folder.
+        raise JobFileError("is empty", field="late", way_out="Give a file, a folder or a glob")
     check_no_keys(str(late), "late")
     return [str(late) if is_url(str(late)) else str(Path(late).absolute())]

@@ -253,7 +253,11 @@ def bind(
             names[seen] = f"_in{len(names)}"
             inputs.append(value.alias(names[seen]))
     predicates = [to_column(each.where) for each in distinct if each.where is not None]
+    written = [value for each, value in values.items() if value is not None and not _plain(each)]
     try:
+        if written:
+            # What is not computed from one event alone can't be in a condition.
+            _ = events.where(F.struct(*written).isNotNull()).schema
         frame = events.select(*columns, *inputs)
         types = {field.name: field.dataType for field in frame.schema.fields}
         held = {field.dataType for field in events.select(*predicates).schema} if predicates else ()
@@ -282,6 +286,13 @@ def _check_each(events: DataFrame, values: Mapping[Aggregate, Column | None]) ->
         _check_resolves(events, aggregate, value)
 
 
+def _plain(aggregate: Aggregate) -> bool:
+    """Whether it is of a column, or of events alone."""
+    expression = aggregate.expression
+    named = expression is None or (isinstance(expression, str) and expression.isidentifier())
+    return named and aggregate.where is None
+
+
 def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | None) -> None:
     if value is None:
         return
@@ -302,6 +313,15 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
             f"does not fit the events: {first_line(error)}",
             field=str(aggregate),
             way_out=f"The events' columns are {names}",
+        ) from error
+    try:
+        _ = events.where(value.isNotNull()).schema
+    except AnalysisException as error:
+        raise AggregateError(
+            "is not computed from one event alone",
+            field=str(aggregate),
+            way_out="Leave out window functions, other aggregates and what makes several rows, "
+            "such as explode",
         ) from error
 
 

@@ -234,6 +234,16 @@ def _table(raised: _Raised) -> BackfillError:
     )
 
 
+def _column_twice(raised: _Raised) -> BackfillError:
+    name = raised.parameters.get("columnName")
+    return SourceError(
+        "two columns of the source have this name, or one that differs only in case",
+        field="source.schema",
+        value=name and name.replace("`", ""),
+        way_out="Name the wanted columns in source.schema, or rename one of them",
+    )
+
+
 _Teller = Callable[[_Raised], BackfillError]
 _TELLERS: dict[str, _Teller] = {
     "FAILED_READ_FILE": _file,
@@ -252,6 +262,7 @@ _TELLERS: dict[str, _Teller] = {
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_PATTERN_RECOGNITION": _pattern,
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_WEEK_BASED_PATTERN": _pattern,
     "CANNOT_MERGE_SCHEMAS": _types,
+    "COLUMN_ALREADY_EXISTS": _column_twice,
     "PARQUET_TYPE_ILLEGAL": _parquet_type,
     "PARQUET_TYPE_NOT_RECOGNIZED": _parquet_type,
     "PARQUET_TYPE_NOT_SUPPORTED": _parquet_type,

@@ -94,10 +94,12 @@ def _late_files(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
         return list_files(spark, path)
     except SourceError as error:
         raise SourceError(
-            f"{error.problem}, and these late events are an input of the job",
+            f"{error.problem}, where late events are",
             field="late",
             value=shown(path),
-            way_out="Check the path; events that were given before must stay where they were",
+            way_out="Check the path. Events that were given before must stay where they were; if "
+            "they are gone for good, put a file of that format without events in their place, and "
+            "run their dates",
         ) from error
 
 

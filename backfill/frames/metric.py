@@ -159,7 +159,7 @@ def _groupings(by: object) -> tuple[tuple[str, ...], ...]:
             value=by,
             way_out='Write it like ["account"], or [] for all events together',
         )
-    several = bool(by) and not any(isinstance(each, str) for each in by)
+    several = bool(by) and all(isinstance(each, list | tuple) for each in by)
     groups = tuple(tuple(each) for each in by) if several else (tuple(by),)
     for group in groups:
         # Whatever the case of their letters, as Spark takes them.

@@ -253,7 +253,8 @@ def _unknown(run: str, histories: Iterable[Sequence[Commit]]) -> JobFileError:
         # One with a similar name is none that was meant.
         problem, way_out = f"{problem}, or its versions have expired", "See: backfill history"
     else:
-        way_out = did_you_mean(run, {each for one in histories for c in one for each in _ids(c)})
+        known = {each for one in histories for c in one for each in _ids(c)}
+        way_out = did_you_mean(run, known) if known else "Nothing has been published yet"
     return JobFileError(problem, field="run", value=run, way_out=way_out)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.window import Window as Over
 from pyspark.sql.window import WindowSpec
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import CLOSED, END, EVENTS, FIRST, ORDINAL, START
+from backfill.columns import CLOSED, END, EVENTS, FIRST, ORDINAL, START, column
 from backfill.engines import PLAIN, Rules
 from backfill.operators.aligned import layout
 from backfill.operators.session import breaks, session_is_open
@@ -86,6 +86,7 @@ class Cutter:
         goes_on = F.coalesce(~F.lead(_GAP).over(in_order), F.lit(False))
         ends = F.coalesce(F.col(ENDS), F.lit(False)) if self.window.end_when else F.lit(False)
         ordinal = session - F.col(_FRESH)
+        own = map(column, events.columns)
         return (
             cut.withColumns(
                 {
@@ -99,7 +100,7 @@ class Cutter:
                 _FRESH,
                 F.max(F.when(new & ~F.col(_BEFORE).eqNullSafe(F.col(START)), session)).over(so_far),
             )
-            .select(*events.columns, ROW, SESSION, START, CLOSED, ordinal.alias(ORDINAL))
+            .select(*own, ROW, SESSION, START, CLOSED, ordinal.alias(ORDINAL))
         )
 
     @cached_property
@@ -204,7 +205,7 @@ class Cutter:
         own = [F.col(each) for each in (*self.keys, _STRETCH, _PLACE)]
         same = reduce(and_, (a.eqNullSafe(b) for a, b in zip(own, other, strict=True)))
         new = (cut | other[-1].isNotNull()).alias(_NEW)
-        return stretched.join(found, same, "left").select(*stretched.columns, new)
+        return stretched.join(found, same, "left").select(*map(column, stretched.columns), new)
 
     def _cuts(self, stretched: DataFrame) -> DataFrame:
         """Where stretches that are longer than the limits are cut: key, stretch, place."""

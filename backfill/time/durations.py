@@ -46,6 +46,8 @@ _FORMS = (
     "Write it like 500ms, 30s, 30m, 24h, 7d, or 6 local hours, 1 day, 1 week, 1 month for calendar "
     "spans"
 )
+#: What a column of longs holds, µs.
+_LONGEST_US = (1 << 63) - 1
 #: No month of the calendar has more, or fewer, days.
 _LONGEST_MONTH, _SHORTEST_MONTH = 31, 28
 
@@ -116,6 +118,10 @@ def duration(value: object, *, field: str) -> Duration:
     parsed = _parse(value.strip()) if isinstance(value, str) else None
     if parsed is None:
         raise WindowError("not a duration", field=field, value=value, way_out=_FORMS)
+    if isinstance(parsed, Fixed) and abs(parsed.us) > _LONGEST_US:
+        raise WindowError(
+            "is longer than all dates", field=field, value=value, way_out="Use a value such as 30d"
+        )
     return parsed
 
 

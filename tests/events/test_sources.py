@@ -176,6 +176,15 @@ def test_json_rows_that_do_not_parse(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @spark_only
+def test_json_with_a_name_twice(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"u": 1, "u": 2}\n')
+    with pytest.raises(
+        SourceError, match=r"source\.schema: two columns of the source have this name"
+    ):
+        opened(spark, "json", str(tmp_path))
+
+
+@spark_only
 def test_json_times_stay_text(spark: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", '{"t":"2024-07-01T10:00:00","s":{"a b":1}}\n')
     assert opened(spark, "json", path).snapshot.schema == "s STRUCT<`a b`: BIGINT>,t STRING"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from backfill.errors import SourceError
+from backfill.errors import JobFileError, SourceError
 from backfill.planning.stages import MergeStage
 from tests.execution.world import GAP, MINUTE, WINDOWS, World, at
 from tests.reference import Event
@@ -125,6 +125,12 @@ def test_a_session_moves_to_another_start_date(world: World) -> None:
 
 
 @pytest.mark.slow
+def test_no_path_is_not_the_current_folder(world: World) -> None:
+    for late in ("", " "):
+        with pytest.raises(JobFileError, match="late: is empty"):
+            world.job.recompute(world.spark, late=late)
+
+
 def test_late_events_at_dates_that_are_not_covered_wait(
     spark: SparkSession, tmp_path: Path
 ) -> None:

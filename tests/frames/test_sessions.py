@@ -17,7 +17,7 @@ from xxhash import xxh64_intdigest
 from backfill import SessionWindow, aggregate, sessionize
 from backfill import aggregates as agg
 from tests import drawn, reference
-from tests.event_frames import frame, rows
+from tests.event_frames import frame, from_rows, rows
 from tests.reference import Event
 
 GAP = 60_000_000
@@ -143,6 +143,19 @@ def test_sessionize_gives_every_event_its_session(spark: SparkSession, empty: bo
     left_out = [row for row in found if row[5] is None]
     assert all(row[5:] == (None,) * 10 for row in left_out)
     assert len(left_out) == sum(1 for e in together if e.key is None or e.time is None)
+
+
+def test_columns_of_any_name_stay(spark: SparkSession) -> None:
+    odd = ["a.b", "c`d", "e f"]
+    schema = "key string, at bigint, `a.b` int, `c``d` int, `e f` int"
+    events = from_rows(spark, [("a", 0, 1, 2, 3), ("a", 5, 4, 5, 6)], schema)
+    for window in (
+        SessionWindow(gap="1s"),
+        SessionWindow(gap="1s", max_events=1, max_duration="1s"),
+    ):
+        found = sessionize(events, window, key="key", time="at", time_format="epoch_us")
+        assert found.columns[:5] == ["key", "at", *odd]
+        assert sorted(tuple(row)[2:5] for row in found.collect()) == [(1, 2, 3), (4, 5, 6)]
 
 
 def test_ids_are_alike_in_both_and_depend_on_key_and_start_alone(spark: SparkSession) -> None:

@@ -62,6 +62,7 @@ def test_what_is_no_duration(text: object) -> None:
     ("make", "says"),
     [
         (lambda: SessionWindow(gap="0s"), "gap: must be greater than zero"),
+        (lambda: SessionWindow(gap="9999999999999d"), "gap: is longer than all dates"),
         (lambda: SessionWindow(gap="-1s"), "gap: must be greater than zero"),
         (lambda: SessionWindow(gap="1 day"), "gap: can't be a calendar span"),
         (lambda: TumblingWindow(size="0 days"), "size: must be greater than zero"),
