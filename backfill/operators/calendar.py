@@ -143,7 +143,7 @@ class CalendarCumulating:
 
     def cut(self, at: Column) -> Column:
         """The end of the fixed step that holds the instant."""
-        return self.windows(at)[0][END]
+        return F.get(self.windows(at), F.lit(0))[END]
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
@@ -185,7 +185,7 @@ class CalendarCumulating:
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
     """Computes a value once, however often it is used: Spark would write it out each time."""
-    return F.transform(F.array(value), use)[0]
+    return F.get(F.transform(F.array(value), use), F.lit(0))
 
 
 def _holds(windows: Column, start: Column, end: Column) -> Column:

@@ -257,6 +257,25 @@ def test_sessions_that_are_refused(spark: SparkSession) -> None:
         is_of_this_process(other)
 
 
+@on_sail
+def test_days_of_bots_in_a_range(spark: SparkSession, tmp_path: Path) -> None:
+    """Where a range is judged, Sail looked into an array that holds nothing."""
+    first = dt.datetime(2011, 12, 26, tzinfo=dt.timezone.utc)
+    times = [first + dt.timedelta(minutes=50 * n) for n in range(123)]
+    pq.write_table(pa.table({"t": times}), tmp_path / "events.parquet")
+    (tmp_path / "job.yaml").write_text("""
+source: {path: events.parquet, format: parquet}
+events: {key: [], time: t, timezone: Pacific/Apia,
+         bots: {gap: 1h, rules: [{name: many, events: 6, remove: day}]}}
+windows: {s: {session: {gap: 30m}, aggregates: {n: count}}}
+checks: {builtin: off}
+tables: {path: out}
+""")
+    job = Job.load(tmp_path / "job.yaml")
+    done = job.run(spark, start="2011-12-28", end="2011-12-29")
+    assert any("many" in reason for reason in done.quarantined), done.quarantined
+
+
 def test_a_server_has_a_runtime_of_its_own() -> None:
     with pytest.raises(SetupError, match=r"runtime: is of a session in this process.*'sail'"):
         session(runtime="sail", remote="sc://127.0.0.1:1")
