@@ -55,6 +55,12 @@ def column(name: str) -> Column:
     return F.col(quoted(name))
 
 
+def named_twice(names: Sequence[str]) -> str | None:
+    """The first name that another one equals but for the case of letters, as Spark takes them."""
+    lower = [each.lower() for each in names]
+    return next((each for each in names if lower.count(each.lower()) > 1), None)
+
+
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
     """The names of columns, whether one or several are given."""
     return (columns,) if isinstance(columns, str) else tuple(columns)

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 
 from backfill.aggregates import parse
 from backfill.aggregates.base import Aggregate, Expression, Given, expression, to_column
-from backfill.columns import HOLDS_FROM
+from backfill.columns import HOLDS_FROM, named_twice
 from backfill.errors import AggregateError, ColumnError, WindowError
 from backfill.time.durations import Fixed, fixed
 from backfill.windows.arguments import positive, set_fields
@@ -118,15 +118,14 @@ def value_names(metrics: Sequence[Metric]) -> list[str]:
         for by in each.by
         for window in each.windows
     ]
-    columns = [each.lower() for each in found]
-    for name in found:
-        if columns.count(name.lower()) > 1:
-            raise AggregateError(
-                "two columns of the result would have this name",
-                field="metrics",
-                value=name,
-                way_out="Rename a metric",
-            )
+    name = named_twice(found)
+    if name is not None:
+        raise AggregateError(
+            "two columns of the result would have this name",
+            field="metrics",
+            value=name,
+            way_out="Rename a metric",
+        )
     return found
 
 
@@ -162,12 +161,9 @@ def _groupings(by: object) -> tuple[tuple[str, ...], ...]:
     several = bool(by) and all(isinstance(each, list | tuple) for each in by)
     groups = tuple(tuple(each) for each in by) if several else (tuple(by),)
     for group in groups:
-        # Whatever the case of their letters, as Spark takes them.
-        seen: set[str] = set()
+        twice = named_twice([each for each in group if isinstance(each, str)])
         for name in group:
-            known = not isinstance(name, str) or name.lower() in seen or name.lower() in _TAKEN
-            seen.add(str(name).lower())
-            if known:
+            if not isinstance(name, str) or name == twice or name.lower() in _TAKEN:
                 raise ColumnError(
                     "must be a column's name, named once, and not one of the result's own columns",
                     field="by",

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import REASON, TIME, any_given, column
+from backfill.columns import REASON, TIME, any_given, column, named_twice
 from backfill.errors import AggregateError, ColumnError
 from backfill.events import EventRules, normalise
 from backfill.frames.event_inputs import BoundEvents, with_inputs
@@ -167,13 +167,12 @@ def _dimensions(metrics: Sequence[Metric]) -> list[str]:
             "is empty", field="metrics", way_out="Give at least one metric: [Metric(...)]"
         )
     found = list(dict.fromkeys(name for each in metrics for by in each.by for name in by))
-    columns = [each.lower() for each in (*names, *found)]
-    for name in (*names, *found):
-        if columns.count(name.lower()) > 1:
-            raise AggregateError(
-                "two columns of the result would have this name",
-                field="metrics",
-                value=name,
-                way_out="Give each metric a name of its own, other than those of dimensions",
-            )
+    twice = named_twice([*names, *found])
+    if twice is not None:
+        raise AggregateError(
+            "two columns of the result would have this name",
+            field="metrics",
+            value=twice,
+            way_out="Give each metric a name of its own, other than those of dimensions",
+        )
     return found

@@ -185,6 +185,7 @@ class CalendarCumulating:
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
     """Computes a value once, however often it is used: Spark would write it out each time."""
+    # Not [0]: Sail 0.7.2 fails in a part without rows, for the error that [0] could raise.
     return F.get(F.transform(F.array(value), use), F.lit(0))
 
 

@@ -68,7 +68,9 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     with_events = _alike(counts)
     with_rows = _with_rows(context, with_events, covered)
     wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
-    kept = _kept(context, with_events, covered)
+    # A run of given dates does not ask which others are within retention.
+    followed = selection.missing or shown
+    kept = _kept(context, with_events, covered, followed=followed)
     if selection.missing:
         wanted = (wanted & with_rows & kept) - covered
     todo = wanted & (with_rows | covered) if not selection.everything else wanted
@@ -149,8 +151,11 @@ def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     return with_events | reached
 
 
-def _kept(context: Context, with_events: Dates, covered: Dates) -> Dates:
-    """The dates on which windows can start that are within retention, as they end later."""
+def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: bool) -> Dates:
+    """The dates on which windows can start that are within retention, as they end later.
+
+    `followed`: those of sessions, too, which are followed back from the limit.
+    """
     if context.spec.retention_us is None or not with_events:
         return ALL
     limit = context.limit(context.reader.horizon(list(context.inputs), None))
@@ -161,13 +166,13 @@ def _kept(context: Context, with_events: Dates, covered: Dates) -> Dates:
     if any(by_place(each) for each in sessions):
         # Of messages nobody knows how long they are apart.
         return ALL
-    low = first_start(context, (limit - tick, limit + 1), definitions)
-    low = min(low, *(limit - tick - each.gap.us for each in sessions), low)
-    first = date_of(low, zone)
+    aligned = first_start(context, (limit - tick, limit + 1), definitions)
+    first = date_of(min([aligned, *(limit - tick - each.gap.us for each in sessions)]), zone)
     near = Dates.between(first, date_of(limit, zone) + _DAY) & with_events
-    before = list((with_events - Dates.between(first, dt.date.max)).days())
-    # Where the date before is covered, an earlier run has found where they start.
-    if sessions and near and before and before[-1] not in covered:
+    before = with_events - Dates.between(first, dt.date.max)
+    # Where the last date before is covered, an earlier run has found where they start.
+    uncovered = bool(before) and before.ranges[-1][1] - _DAY not in covered
+    if followed and sessions and near and uncovered:
         began = first_reaching(context, near)
         first = first if began is None else min(first, date_of(began, zone))
     return Dates.between(first, dt.date.max)

@@ -42,12 +42,7 @@ _TO_THE_MICROSECOND = {
 _BATCH, _STREAM, _WINDOWS = "_batch_windows", "_stream_windows", "_windows"
 _KEY, _BITS, _PART = "_key_bits", "_bits", "_part"
 _BUCKET, _WEIGHT = "_bucket", "_weight"
-_DIFFERS, _MORE, _XOR, _SUMS = (
-    "_differs",
-    "_more",
-    "_xor",
-    [f"_sum{power}" for power in range(POWERS)],
-)
+_MORE, _XOR, _SUMS = "_more", "_xor", [f"_sum{power}" for power in range(POWERS)]
 
 
 @dataclass(frozen=True)

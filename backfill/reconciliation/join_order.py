@@ -8,28 +8,16 @@ from operator import and_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from backfill.columns import REASON, column
-from backfill.errors import ColumnError, JobFileError
+from backfill.errors import JobFileError
 from backfill.planning.context import Context
 from backfill.reconciliation.checkpoint import Batches
 from backfill.reconciliation.sources import batch_of
+from backfill.update_history.batches import check_batch
 
 #: Of an event: its number in the source; the batch that read it; and the watermark after it, µs.
 _NUMBER, _BATCH, _WATERMARK = "_join_number", "_join_of_batch", "_join_watermark"
-
-
-def check_batch(events: DataFrame, name: str) -> None:
-    """Raises ColumnError if a column can't hold the numbers of micro-batches."""
-    type = events.schema[name].dataType
-    if not isinstance(type, T.IntegralType):
-        raise ColumnError(
-            "must be a whole number, that of the micro-batch that read an event",
-            field="arrival",
-            value=f"{name} {type.simpleString()}",
-            way_out="Cast the column",
-        )
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,7 @@ class JoinOrder:
                 "columns of the batch's number and of the place in it",
             )
         if self.engine == "spark":
-            check_batch(self.context.source.frame, names[0])
+            check_batch(self.context.source.frame, names[0], field="arrival")
             return names
         if not names:
             problem = "is needed to compare a join: the order in which its events arrived"

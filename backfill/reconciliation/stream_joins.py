@@ -22,9 +22,9 @@ from backfill.reconciliation.join_comparison import (
     SKIPPED,
     JoinComparison,
 )
-from backfill.reconciliation.join_order import check_batch
 from backfill.reconciliation.join_result import JoinReconciled
 from backfill.replay import Event, JoinReplayed, replay_join
+from backfill.update_history.batches import check_batch
 from backfill.windows.arguments import predicate_text
 from backfill.windows.join_window import LEFT, RIGHT
 from backfill.windows.within import Reach, read_within
@@ -163,8 +163,8 @@ def reconcile_join(
             if name is not None:
                 check_has(f"the {side} side", columns, name, field=field)
     if batch is not None:
-        check_batch(left, batch)
-        check_batch(right, batch)
+        check_batch(left, batch, field="arrival")
+        check_batch(right, batch, field="arrival")
     if (batch is not None) != (engine == "spark"):
         raise ReplayError(
             "is the column of Spark's micro-batches, and needed for them",

@@ -130,7 +130,8 @@ def replay(
 
     Raises:
         JobFileError: if there is no such engine.
-        WindowError: if the engine has no such window.
+        WindowError: if the engine has no such window, or a setting is no duration, or not true or
+            false.
         ReplayError: if it has no such setting, or could not take the events.
         AggregateError: if an aggregate is of more than a plain field.
         ColumnError: if an event lacks a field that is aggregated.

@@ -11,6 +11,7 @@ from backfill.errors import ReplayError, did_you_mean
 from backfill.streaming import Streaming
 from backfill.time.durations import Fixed, fixed
 from backfill.triggers import AnyTrigger, delays_of
+from backfill.windows.arguments import flag, positive
 
 _DURATIONS = (
     "grace",
@@ -103,7 +104,7 @@ def resolve(
     Raises:
         ReplayError: if the engine has not what was given, or not for this window, or two of them
             exclude each other.
-        WindowError: if a duration is not valid.
+        WindowError: if a duration is not valid, or what is true or false is neither.
     """
     wanted = {name: value for name, value in given.items() if value is not None}
     allowed = {name for name in streaming.settings if name in takes}
@@ -200,13 +201,6 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
         return None
     if name in _DURATIONS:
         span = fixed(value, field=name)
-        if name in _POSITIVE and not span.us:
-            raise ReplayError(
-                "must be greater than zero",
-                field=name,
-                value=str(value),
-                way_out="Use a value such as 10s",
-            )
         if span.us < 0 or span.us % engine.tick_us:
             raise ReplayError(
                 "must be whole milliseconds, not negative"
@@ -216,7 +210,7 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 value=str(value),
                 way_out="Use a value such as 10s",
             )
-        return span.us
+        return positive(span, field=name).us if name in _POSITIVE else span.us
     if name == "commits" and isinstance(value, str | Fixed):
         span = fixed(value, field=name)
         if span.us <= 0:
@@ -239,10 +233,8 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 way_out="Give those of events, such as [3, 8]"
                 + (", or 10 for a commit after every ten events, or 30s" if counts else ""),
             )
-    if name in _FLAGS and not isinstance(value, bool):
-        raise ReplayError(
-            "must be true or false", field=name, value=value, way_out="Use True or False"
-        )
+    if name in _FLAGS:
+        return flag(value, field=name)
     if name in _TRIGGERS and isinstance(value, AnyTrigger):
         return _checked_trigger(name, value, engine)
     if name in _COUNTS and (type(value) is not int or value < _COUNTS[name]):

@@ -7,10 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from backfill.errors import ReplayError
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from backfill.errors import ColumnError, ReplayError
 from backfill.replay import Event
 from backfill.replay.apart import Apart
 from backfill.replay.clocks import NEVER
+
+
+def check_batch(events: DataFrame, name: str, *, field: str) -> None:
+    """Raises ColumnError if a column can't hold the numbers of micro-batches."""
+    type = events.schema[name].dataType
+    if not isinstance(type, T.IntegralType):
+        raise ColumnError(
+            "must be a whole number, that of the micro-batch that read an event",
+            field=field,
+            value=f"{name} {type.simpleString()}",
+            way_out="Cast the column",
+        )
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from backfill.update_history.arrivals import (
     WALL_INPUT,
     with_clocks,
 )
-from backfill.update_history.batches import Batches
+from backfill.update_history.batches import Batches, check_batch
 from backfill.update_history.fields import fields_of
 from backfill.update_history.worker import (
     BATCH,
@@ -233,13 +233,7 @@ class History:
         partition = F.lit("") if self.partition is None else column(self.partition).cast("string")
         number = []
         if self.batch is not None:
-            if not isinstance(types[self.batch], T.IntegralType):
-                raise ColumnError(
-                    "must be a whole number, that of the micro-batch that read an event",
-                    field="batch",
-                    value=f"{self.batch} {types[self.batch].simpleString()}",
-                    way_out="Cast the column",
-                )
+            check_batch(self.events, self.batch, field="batch")
             number = [column(self.batch).cast("bigint").alias(BATCH)]
         found = normal.select(
             *(

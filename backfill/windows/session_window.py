@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from backfill.errors import WindowError, did_you_mean
-from backfill.time.durations import Fixed, fixed
+from backfill.time.durations import DAY_US, Fixed, fixed
 from backfill.windows.arguments import (
     choice,
     flag,
@@ -23,7 +23,6 @@ from backfill.windows.message_gaps import Messages, read_messages
 _CHECKS = ("start", "grid")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _MINUTE = 60_000_000
-_DAY = 24 * 60 * _MINUTE
 _CAMPAIGN = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "gclid")
 
 #: The arguments that a preset stands for. What they copy, and from where, is in docs/presets.
@@ -263,7 +262,7 @@ def _predicate(value: object, field: str) -> str | None:
 
 
 def _time_of_day(value: object) -> Fixed | None:
-    if value is None or (isinstance(value, Fixed) and 0 <= value.us < _DAY):
+    if value is None or (isinstance(value, Fixed) and 0 <= value.us < DAY_US):
         return value
     if value == "midnight":
         return Fixed(0)
