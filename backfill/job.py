@@ -13,7 +13,8 @@ from backfill.errors import JobFileError
 from backfill.events import spark_errors
 from backfill.execution.execute import execute
 from backfill.execution.run_result import RunResult
-from backfill.folders import check_no_keys, is_url
+from backfill.folders import check_no_keys, folder_at, is_url
+from backfill.kafka.copying import Copied, copy_topic
 from backfill.ledger.state import states
 from backfill.planning.bots import check_not_streamed
 from backfill.planning.context import Progress
@@ -72,6 +73,54 @@ class Job(PublishedTables):
             ['hourly']
         """
         return cls(JobSpec.load(path))
+
+    def pull(
+        self,
+        *,
+        topic: str | None = None,
+        to: str | Path | None = None,
+        progress: Progress = log_progress,
+    ) -> Copied:
+        """Copies what has come to the job's Kafka topic since the last copy into its folder.
+
+        The folder becomes a Delta table of the records: `key`, `value`, `partition`, `offset` and
+        `timestamp`. Each record is copied once, also where a copy was killed. It needs no Spark.
+
+        Args:
+            topic: another one of the same brokers, such as the streaming operator's output.
+            to: the folder for its records; given with `topic`.
+            progress: as for `run`; called for each commit, of some 64 MB.
+
+        Returns:
+            The numbers of records by partition, and how many Kafka had deleted before.
+
+        Raises:
+            JobFileError: the source is no topic, or one of `topic` and `to` is given alone.
+            SetupError: the package `confluent-kafka` is missing.
+            SourceError: the brokers do not answer, or the folder holds something else.
+
+        Example:
+            >>> Job.load(job_file).pull()
+            Traceback (most recent call last):
+            backfill.errors.JobFileError: source.format: only topics of Kafka are copied; a source \
+of this format is read where it is (got 'csv')
+        """
+        source = self.spec.source
+        if source.topic is None:
+            raise JobFileError(
+                "only topics of Kafka are copied; a source of this format is read where it is",
+                field="source.format",
+                value=source.format,
+            )
+        if (topic is None) != (to is None):
+            raise JobFileError(
+                "another topic needs a folder of its own",
+                field="topic" if to is None else "to",
+                value=topic if to is None else str(to),
+                way_out="Give both topic and to, or neither",
+            )
+        folder = source.path if to is None else folder_at(to, "to").uri
+        return copy_topic(topic or source.topic, source.options, folder, progress)
 
     def plan(
         self,
@@ -378,7 +427,7 @@ def reconcile(
 
 
 def _reason(given: str | None) -> str | None:
-    if given is not None and not given.strip():
+    if given is not None and not (isinstance(given, str) and given.strip()):
         raise JobFileError("must be a reason, not empty", field="publish_anyway", value=given)
     return given
 

@@ -25,6 +25,7 @@ from backfill.cli.init import init
 from backfill.cli.output import print_json, print_line, tell
 from backfill.cli.plan import plan
 from backfill.cli.prepare import prepare
+from backfill.cli.pull import pull
 from backfill.cli.recompute import recompute
 from backfill.cli.reconcile import reconcile
 from backfill.cli.restore import restore
@@ -67,6 +68,7 @@ def _options(
 
 for _verb in (
     init,
+    pull,
     run,
     plan,
     recompute,

@@ -76,7 +76,7 @@ def _open_parquet(
     listings: tuple[Listing, ...],
     settings: Mapping[str, str],
 ) -> Source:
-    given = _given_schema(source)
+    given = given_schema(source)
     files = _files(listings)
     check_footers(files, given.names if given else None, listings[0].columns)
 
@@ -153,7 +153,7 @@ def _open_text(
     settings: Mapping[str, str],
 ) -> Source:
     options = text_options(source.format, source.options)
-    given = _given_schema(source)
+    given = given_schema(source)
     schema = given or infer_schema(spark, source.format, listings[0].files, options)
     refuse_our_names(schema.names)
 
@@ -233,7 +233,12 @@ def _base(listing: Listing) -> dict[str, str]:
     return {"basePath": listing.base} if listing.columns else {}
 
 
-def _given_schema(source: SourceOptions) -> StructType | None:
+def given_schema(source: SourceOptions) -> StructType | None:
+    """What `source.schema` says.
+
+    Raises:
+        SourceError: it is no schema.
+    """
     if source.schema is None:
         return None
     try:

@@ -30,18 +30,19 @@ class SourceOptions:
     """Where the events are and how they are read: what the job file's `source:` says.
 
     Attributes:
-        format: parquet, csv, json (one object a line), access_log, delta, iceberg or table;
-            several where there are parts.
+        format: parquet, csv, json (one object a line), access_log, delta, iceberg, table or
+            kafka; several where there are parts.
         path: a file, a folder or a glob, absolute or with a URL scheme; for `table` and `iceberg`
-            the name of a table in the catalog.
+            the name of a table in the catalog; for `kafka` the folder of the copied records.
         schema: Spark DDL of the source's own columns, or None to take them from the source.
         options: options of Spark's reader for this format; for `iceberg`, further settings of the
-            catalog.
+            catalog; for `kafka`, those of librdkafka.
         date_column: a column of dates that is the event's date in the job's zone.
         timezone: the job's zone, for folder names and CSV or JSON columns that `schema` says are
             timestamps.
         parts: sources of files whose rows together are this source's, by name.
         catalog: for `iceberg`, as pyiceberg is configured.
+        topic: for `kafka`, its name.
     """
 
     format: str
@@ -52,6 +53,7 @@ class SourceOptions:
     timezone: str = "UTC"
     parts: Mapping[str, SourceOptions] = field(default_factory=dict)
     catalog: str | None = None
+    topic: str | None = None
 
     @property
     def inferred(self) -> bool:

@@ -13,13 +13,12 @@ from backfill.errors import SourceError, did_you_mean
 from backfill.events.compaction import rewrites
 from backfill.events.delta_source import DeltaFiles, open_delta, read_delta
 from backfill.events.failures import spark_errors
-from backfill.events.file_sources import open_files
+from backfill.events.file_sources import given_schema, open_files
 from backfill.events.files import base_path
+from backfill.events.kafka_source import of_records
 from backfill.events.listing import list_source
 from backfill.events.model import (
-    CORRUPT,
     NAMED,
-    SOURCE,
     InputFile,
     Read,
     Rewrite,
@@ -30,12 +29,13 @@ from backfill.events.model import (
     whole_rows,
 )
 from backfill.events.several import of_several
+from backfill.kafka.records import check_copied
 from backfill.printable import shown
 
 if TYPE_CHECKING:
     from backfill.events.iceberg_source import IcebergFiles
 
-FORMATS = ("parquet", "csv", "json", "access_log", "delta", "iceberg", "table")
+FORMATS = ("parquet", "csv", "json", "access_log", "delta", "iceberg", "table", "kafka")
 
 _OURS_TO_SET = frozenset(
     {
@@ -90,19 +90,17 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
             way_out=did_you_mean(source.format, FORMATS),
         )
     _check_options(source)
-    if late and source.format in ("delta", *NAMED):
+    if late and source.format in ("delta", "kafka", *NAMED):
+        way_out = "Append them to the source"
         raise SourceError(
             f"late events of a source of format {source.format} are added to it, not given as "
             "files",
             field="late",
             value=shown(late[0]),
-            way_out="Append them to the source",
+            way_out="backfill pull copies them" if source.format == "kafka" else way_out,
         )
     with spark_errors():
-        opened = _open(spark, source, late)
-        added = {CORRUPT, SOURCE, *opened.arrival}
-        refuse_our_names([n for n in opened.frame.columns if n not in added])
-    return opened
+        return _open(spark, source, late)
 
 
 def _open_part(spark: SparkSession, name: str, source: SourceOptions) -> Source:
@@ -124,11 +122,14 @@ def _open(spark: SparkSession, source: SourceOptions, late: Sequence[str]) -> So
         return _open_iceberg(spark, source, settings)
     if source.format == "delta":
         return _open_delta(spark, source.path, settings)
+    if source.format == "kafka":
+        return _open_kafka(spark, source, settings)
     return open_files(spark, source, list_source(spark, source, late), settings)
 
 
 def _open_table(spark: SparkSession, name: str) -> Source:
     rows = spark.table(name)
+    refuse_our_names(rows.columns)
 
     def read(_: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         return whole_rows(rows, rows.columns, F.lit(name), where)
@@ -148,6 +149,14 @@ def _open_delta(spark: SparkSession, path: str, settings: Mapping[str, str]) -> 
         folders=table.folders,
         statistics=table.statistics,
     )
+
+
+def _open_kafka(spark: SparkSession, source: SourceOptions, settings: Mapping[str, str]) -> Source:
+    check_copied(source.path)
+    schema = given_schema(source)
+    if schema is None:
+        raise SourceError("the fields of the records' values are not known", field="source.schema")
+    return of_records(_open_delta(spark, source.path, settings), schema, source.timezone)
 
 
 def _open_iceberg(
@@ -184,6 +193,8 @@ def _of_table(
 
 def _check_options(source: SourceOptions) -> None:
     """Refuse by name, never by value (it may be a secret), what cannot be set."""
+    if source.format == "kafka":
+        return  # They are the client's, and no reader's.
     if source.format in ("access_log", "delta", *NAMED):
         if source.schema is not None:
             raise SourceError(f"{source.format} has its own schema", field="source.schema")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -128,16 +128,17 @@ def _quarantined(
     changed = [path for path in new if path in known]
     files: list[str] = []
     if changed:
-        # An access log's rows have the line behind the path.
+        # Behind the path an access log's rows have the line, and a topic's partition and offset.
         path = F.regexp_replace("source", r":\d+$", "")
-        gone = F.col("source").isin(changed) | path.isin(changed)
+        before = F.regexp_replace(path, r":\d+$", "")
+        gone = reduce(or_, (each.isin(changed) for each in (F.col("source"), path, before)))
         rows = rows.where(F.col("source").isNull() | ~gone)
     if bots is not None and bots.every:
         rows = rows.where(~F.col("reason").isin(reasons(context.spec)))
     if changed or (bots is not None and bots.every):
         files = [each.path for each in state.files]
     if bots is not None and bots.leaving is not None:
-        if not files:
+        if not files and state.files:
             held = state.table.read(context.spark, with_file=True)
             found = _left(context, held, bots.leaving, "left_semi").select(FILE).distinct()
             files = sorted(row[FILE] for row in found.collect())

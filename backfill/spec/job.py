@@ -28,7 +28,8 @@ from backfill.spec.checks import Checks, Suite, collected
 from backfill.spec.document import Document, Place, read
 from backfill.spec.joins import join_windows
 from backfill.spec.metrics import metric_tables
-from backfill.spec.settings import FileSource, JobFile, Source, context
+from backfill.spec.settings import JobFile, context
+from backfill.spec.sources import FileSource, Source
 from backfill.spec.stream import Stream
 from backfill.spec.tables import CatalogEntries, CatalogTables, Tables
 from backfill.store import DeltaStore, Store, iceberg_store
@@ -250,6 +251,7 @@ def _one_source(
         date_column=date_column,
         timezone=timezone,
         catalog=source.catalog if isinstance(source, Source) else None,
+        topic=source.topic if isinstance(source, Source) else None,
     )
 
 

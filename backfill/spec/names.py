@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
 from backfill.errors import JobFileError, TableError
@@ -146,3 +147,19 @@ def _of_the_file() -> Iterator[None]:
 
 def _is_ours(column: str) -> bool:
     return column.lower() in RESERVED or column.startswith("_")
+
+
+def some(what: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Checks a mapping by names: there is one at least, and none twice but for case.
+
+    Args:
+        what: one of them, for the error.
+    """
+
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if not value:
+            raise JobFileError(f"needs at least one {what}")
+        check_distinct(value)
+        return value
+
+    return check

@@ -17,7 +17,7 @@ from pydantic import (
 from backfill import engines
 from backfill.bot_rules import BotRule, Bots
 from backfill.errors import BackfillError, JobFileError, did_you_mean
-from backfill.events import FORMATS, REASONS, check_zone
+from backfill.events import REASONS, check_zone
 from backfill.runtimes import RUNTIMES
 from backfill.spec import names
 from backfill.spec.aggregate_text import AggregateText
@@ -38,6 +38,7 @@ from backfill.spec.parts import (
     one_of,
     positive,
 )
+from backfill.spec.sources import Source, Sources
 from backfill.spec.stream import Stream
 from backfill.spec.tables import Tables
 from backfill.time.durations import Fixed, fixed
@@ -52,8 +53,6 @@ from backfill.windows import (
 )
 from backfill.windows.message_gaps import Messages, read_messages
 
-#: Formats of which there can be several sources.
-FILES = ("parquet", "csv", "json")
 _TIME_FORMATS = ("iso", "epoch_s", "epoch_ms", "epoch_us")
 
 
@@ -74,23 +73,6 @@ def _zone(value: str) -> str:
     return value
 
 
-def _format(value: str) -> str:
-    if value == "kafka":
-        supported = "Supported: " + ", ".join(FORMATS)
-        raise JobFileError("is not supported yet", value=value, way_out=supported)
-    if value not in FORMATS:
-        raise JobFileError("no such format", value=value, way_out=did_you_mean(value, FORMATS))
-    return value
-
-
-def _file_format(value: str) -> str:
-    if value in FORMATS and value not in FILES:
-        raise JobFileError(
-            "can't be one of several sources", value=value, way_out=f"Allowed: {', '.join(FILES)}"
-        )
-    return _format(value)
-
-
 def _time_format(value: str) -> str:
     hint = did_you_mean(value, _TIME_FORMATS)
     near = f"{hint} " if hint.startswith("Did") else ""
@@ -99,16 +81,6 @@ def _time_format(value: str) -> str:
         allowed = f"{near}Allowed: {', '.join(_TIME_FORMATS)}, {other}"
         raise JobFileError("no such time format", value=value, way_out=allowed)
     return value
-
-
-def _some(what: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def check(value: dict[str, Any]) -> dict[str, Any]:
-        if not value:
-            raise JobFileError(f"needs at least one {what}")
-        names.check_distinct(value)
-        return value
-
-    return check
 
 
 def _aggregate_name(value: str, info: ValidationInfo[Context]) -> str:
@@ -120,47 +92,7 @@ Aggregates = Annotated[
         Annotated[str, AfterValidator(_aggregate_name)],
         AggregateText,
     ],
-    AfterValidator(_some("aggregate, such as events: count")),
-]
-
-
-class Source(Part):
-    """Where the events are and how they are read."""
-
-    path: Annotated[Text, AfterValidator(names.check_source_path)]
-    format: Annotated[str, AfterValidator(_format)]
-    ddl: Text | None = Field(None, alias="schema")
-    options: dict[str, str] = Field(default_factory=dict, repr=False)
-    date_column: Text | None = None
-    catalog: Annotated[Text, AfterValidator(names.check_source)] | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Source:
-        if (self.format == "iceberg") == (self.catalog is None):
-            if self.catalog is not None:
-                raise JobFileError(
-                    "has no meaning for this format", field="catalog", way_out="Leave it out"
-                )
-            raise JobFileError(
-                "is missing",
-                field="catalog",
-                way_out="Name the catalog of the Iceberg table, as pyiceberg is configured",
-            )
-        return self
-
-
-class FileSource(Part):
-    """One of several sources."""
-
-    path: Annotated[Text, AfterValidator(names.check_source_path)]
-    format: Annotated[str, AfterValidator(_file_format)]
-    ddl: Text | None = Field(None, alias="schema")
-    options: dict[str, str] = Field(default_factory=dict, repr=False)
-
-
-Sources = Annotated[
-    dict[Annotated[str, AfterValidator(names.check_source)], FileSource],
-    AfterValidator(_some("source")),
+    AfterValidator(names.some("aggregate, such as events: count")),
 ]
 
 
@@ -353,7 +285,7 @@ def _windows(
     value: dict[str, WindowTable], info: ValidationInfo[Context]
 ) -> dict[str, WindowTable]:
     """A job with metrics or joins needs no windows."""
-    return value if info.context.others and not value else _some("window")(value)
+    return value if info.context.others and not value else names.some("window")(value)
 
 
 class JobFile(Part):

@@ -369,7 +369,7 @@ BAD = [
     ),
     ("windows:", "engine: flonk\nwindows:", ["job.yaml:5: engine: no such engine", "'flink'?"]),
     ("windows:", "engine: [flink]\nwindows:", ["job.yaml:5: engine: must be a name"]),
-    ("format: parquet", "format: kafka", ["1: source.format: is not supported yet", "parquet"]),
+    ("format: parquet", "format: kafka", ["1: source.topic: is missing"]),
     ("format: parquet", "format: parqet", ["1: source.format: no such format", "'parquet'?"]),
     ("count}", "cuont}", ["8: windows.sessions.aggregates.events: no such", "'count'?"]),
     ("count}", "'sum(x'}", ["windows.sessions.aggregates.events: is cut off"]),

@@ -1,0 +1,86 @@
+"""Records of a Kafka topic that were copied into a Delta table; their values are JSON objects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from backfill.errors import SourceError
+from backfill.events.model import CORRUPT, FILE, OURS, SOURCE, InputFile, Source, refuse_our_names
+from backfill.events.text import reading, with_corrupt
+
+#: What an event has of its record, by the names of the record's parts.
+_OF_RECORD = {
+    "key": "kafka_key",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "kafka_timestamp",
+}
+_PARSED = "_parsed"
+
+
+def of_records(records: Source, schema: StructType, timezone: str) -> Source:
+    """The events in the records' values, each with its record's key, place and timestamp.
+
+    A value that is no JSON object, or has a field of another type, is kept whole in `_corrupt`.
+    `_source` is `path:partition:offset`, and the records are in the order of partition and offset.
+
+    Args:
+        records: the copied ones.
+        schema: of the fields of the values that are wanted.
+        timezone: of times in them without a zone.
+
+    Raises:
+        SourceError: a field has the name of a column that is added.
+    """
+    for name in schema.names:
+        if name.lower() in _OF_RECORD.values():
+            raise SourceError(
+                "is the name of a column that each event has of its record",
+                field="source.schema",
+                value=name,
+                way_out="Leave it out; to use it, copy the topic with another name for the field",
+            )
+    refuse_our_names(schema.names)
+
+    given = with_corrupt(schema)
+    options = {**reading("json", {}), "timeZone": timezone}
+
+    def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
+        text = F.make_valid_utf8(F.col("value").cast("string"))
+        rows = records.read(files, None)
+        rows = rows.select("*", F.from_json(text, given, options).alias(_PARSED))
+        # A value without anything in it is parsed to NULL.
+        corrupt = F.when(F.col(_PARSED).isNull(), F.coalesce(text, F.lit("")))
+        found = rows.select(
+            *(F.col(_PARSED).getField(name).alias(name) for name in schema.names),
+            _text_or_hex("key").alias(_OF_RECORD["key"]),
+            *(F.col(part).alias(name) for part, name in _OF_RECORD.items() if part != "key"),
+            F.coalesce(corrupt, F.col(_PARSED).getField(CORRUPT)).alias(CORRUPT),
+            F.concat_ws(":", SOURCE, "partition", "offset").alias(SOURCE),
+            F.col(SOURCE).alias(FILE),
+        )
+        return found if where is None else found.where(where)
+
+    frame = read(records.snapshot.inputs, None)
+    own = StructType([field for field in frame.schema if field.name not in OURS])
+    return replace(
+        records,
+        frame=frame,
+        snapshot=replace(records.snapshot, format="kafka", schema=own.toDDL()),
+        read=read,
+        arrival=("partition", "offset"),
+        statistics={
+            path: {_OF_RECORD[part]: each for part, each in found.items() if part in _OF_RECORD}
+            for path, found in records.statistics.items()
+        },
+    )
+
+
+def _text_or_hex(name: str) -> Column:
+    """Bytes as text: in hexadecimal digits where they are not UTF-8, so that none get lost."""
+    text = F.col(name).cast("string")
+    return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit("0x"), F.hex(name)))

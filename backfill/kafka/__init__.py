@@ -1,0 +1,1 @@
+"""Topics of Kafka, whose records are copied into Delta tables; with confluent-kafka."""

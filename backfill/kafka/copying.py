@@ -1,0 +1,170 @@
+"""Copying a topic: what has come since the last copy, up to the end that it has now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from backfill.errors import SetupError, SourceError
+from backfill.kafka.records import SCHEMA, RecordTable
+from backfill.printable import shown
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from backfill.kafka.topic import Topic
+
+#: A commit holds as much, so that a copy needs little memory and loses little when it is killed.
+_BYTES = 64 << 20
+_RECORDS = 500_000
+_MS_US = 1_000
+_NO_TIMESTAMP_MS = -1
+
+
+@dataclass(frozen=True)
+class CopiedPartition:
+    """What was copied of one partition.
+
+    Attributes:
+        partition: its number.
+        first: the first offset that was asked for.
+        next: the offset after the last one; the next copy begins there.
+        records: how many were copied; fewer than offsets where Kafka has removed some, or where
+            transactions have ended.
+        lost: offsets that Kafka had deleted before they were copied.
+    """
+
+    partition: int
+    first: int
+    next: int
+    records: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy has added.
+
+    Attributes:
+        topic: its name.
+        path: the folder.
+        partitions: in order of number.
+    """
+
+    topic: str
+    path: str
+    partitions: tuple[CopiedPartition, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records were copied."""
+        return sum(each.records for each in self.partitions)
+
+    @property
+    def lost(self) -> int:
+        """How many offsets Kafka had deleted before they were copied."""
+        return sum(each.lost for each in self.partitions)
+
+
+def copy_topic(
+    name: str, settings: Mapping[str, str], uri: str, progress: Callable[[str], None]
+) -> Copied:
+    """Copies the records of a topic that its table does not have yet.
+
+    Args:
+        name: of the topic.
+        settings: of librdkafka.
+        uri: the table's folder.
+        progress: called with a line of text for each commit.
+
+    Raises:
+        SourceError: Kafka does not answer, or the folder holds something else.
+        SetupError: the package `confluent-kafka` is missing.
+    """
+    try:
+        from backfill.kafka.topic import Topic
+    except ImportError as error:
+        raise SetupError(
+            f"Kafka needs a library that is missing: {error.name}",
+            field="source.format",
+            value="kafka",
+            way_out="pip install 'backfill[kafka]'",
+        ) from error
+    with closing(Topic(name, settings)) as topic:
+        table = RecordTable(uri, name, topic.identity)
+        before = table.reached(topic.partitions)
+        starts = {each: _start(topic, each, offset) for each, offset in before.items()}
+        ends = {each: high for each, (_, high) in topic.partitions.items() if high > starts[each]}
+        lost = {
+            each: starts[each] - offset for each, offset in before.items() if offset is not None
+        }
+        copied, reached = Counter[int](), dict(starts)
+        batch = _Batch()
+
+        def commit() -> None:
+            copied.update(batch.columns["partition"])
+            table.append(batch.taken(), reached)
+            progress(f"copied {copied.total():,} records of {name}")
+
+        for records, so_far in topic.records(starts, ends):
+            batch.add(records)
+            reached |= so_far
+            if batch.is_full:
+                commit()
+        if reached != before:
+            commit()
+    partitions = (
+        CopiedPartition(each, first, reached[each], copied[each], lost.get(each, 0))
+        for each, first in starts.items()
+    )
+    return Copied(name, uri, tuple(partitions))
+
+
+def _start(topic: Topic, partition: int, reached: int | None) -> int:
+    low, high = topic.partitions[partition]
+    if reached is not None and reached > high:
+        raise SourceError(
+            f"partition {partition} ends at offset {high}, and {reached} were copied: the topic "
+            "has lost records",
+            field="source.topic",
+            value=shown(topic.name),
+            way_out="Copy it into another folder",
+        )
+    return low if reached is None else max(low, reached)
+
+
+@dataclass
+class _Batch:
+    """Records for one commit."""
+
+    columns: dict[str, list[Any]] = field(
+        default_factory=lambda: {name: [] for name in SCHEMA.names}
+    )
+    bytes: int = 0
+
+    def add(self, records: Iterable[Message]) -> None:
+        for each in records:
+            key, value = each.key(), each.value()
+            _, at_ms = each.timestamp()
+            at_us = None if at_ms == _NO_TIMESTAMP_MS else at_ms * _MS_US
+            record = key, value, each.partition(), each.offset(), at_us
+            for column, part in zip(self.columns.values(), record, strict=True):
+                column.append(part)
+            self.bytes += len(key or b"") + len(value or b"")
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= _BYTES or len(self.columns["key"]) >= _RECORDS
+
+    def taken(self) -> pa.Table:
+        """The records; then there are none."""
+        found = pa.table(self.columns, SCHEMA)
+        for each in self.columns.values():
+            each.clear()
+        self.bytes = 0
+        return found

@@ -1,0 +1,174 @@
+"""A topic: its partitions, and the records in a range of offsets of each."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from backfill.errors import SourceError, did_you_mean
+from backfill.printable import shown
+
+#: How long the brokers may take to answer, and how long no record may come.
+_ANSWER_S = 15
+_SILENCE_S = 60
+_AT_ONCE = 10_000
+_LOGGER = logging.getLogger("backfill.kafka")
+#: What the copy relies on: it keeps no offsets in Kafka and is told where a partition ends; a
+#: range that has been deleted is an error, and not passed over.
+_OURS = {
+    "auto.offset.reset": "error",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+}
+_SETTING = re.compile(r'property:? "?([\w.]+)')
+
+
+class Topic:
+    """A topic as it is now.
+
+    Attributes:
+        name: of the topic.
+        identity: what Kafka tells it by from others of that name; empty where it does not.
+        partitions: by number, the first offset that is kept and the one after the last.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
+        """Asks the brokers.
+
+        Args:
+            name: of the topic.
+            settings: of librdkafka, such as `bootstrap.servers`.
+
+        Raises:
+            SourceError: a setting is none, the brokers do not answer, or there is no such topic.
+        """
+        self.name = name
+        for each in settings.keys() & _OURS.keys():
+            raise SourceError(
+                "this setting cannot be changed: no record would surely be copied once",
+                field=f"source.options.{each}",
+                way_out="Leave it out",
+            )
+        with _answering():
+            self._settings = {"group.id": "backfill", **settings, **_OURS}
+            self.identity, numbers = self._described(settings)
+            self._consumer = Consumer(self._settings, logger=_LOGGER)
+            self.partitions = {
+                each: self._consumer.get_watermark_offsets(
+                    TopicPartition(name, each), timeout=_ANSWER_S
+                )
+                for each in numbers
+            }
+
+    def _described(self, settings: Mapping[str, str]) -> tuple[str, list[int]]:
+        admin = AdminClient(dict(settings), logger=_LOGGER)
+        try:
+            asked = admin.describe_topics(TopicCollection([self.name]), request_timeout=_ANSWER_S)
+            found = asked[self.name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            topics = admin.list_topics(timeout=_ANSWER_S).topics
+            raise SourceError(
+                "there is no such topic",
+                field="source.topic",
+                value=shown(self.name),
+                way_out=did_you_mean(self.name, topics) if topics else "There is none at all",
+            ) from error
+        return str(found.topic_id), sorted(each.id for each in found.partitions)
+
+    def records(
+        self, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[tuple[list[Message], dict[int, int]]]:
+        """The records of ranges of offsets, in the order of offsets within a partition.
+
+        Args:
+            starts: by partition, the first offset.
+            ends: the offset after the last one, greater than the first.
+
+        Returns:
+            Some records at a time, and by partition the offset before which all have come. The
+            last one can be greater than that of a record by more than 1: offsets of records that
+            were removed, and of the ends of transactions, have none.
+
+        Raises:
+            SourceError: the brokers do not answer, or records have been deleted meanwhile.
+        """
+        left, reached = dict(ends), {each: starts[each] for each in ends}
+        with _answering():
+            self._consumer.assign([TopicPartition(self.name, *each) for each in reached.items()])
+            heard = time.monotonic()
+            while left:
+                found = self._consumer.consume(_AT_ONCE, timeout=1)
+                if found:
+                    heard = time.monotonic()
+                elif time.monotonic() > heard + _SILENCE_S:
+                    raise SourceError(
+                        f"no record came for {_SILENCE_S} seconds, before the end of the topic",
+                        field="source.options.bootstrap.servers",
+                        way_out="Copy again when the brokers answer: it continues from there",
+                    )
+                yield [each for each in found if self._is_wanted(each, left, reached)], reached
+
+    def _is_wanted(self, message: Message, left: dict[int, int], reached: dict[int, int]) -> bool:
+        """Whether it is a record of its partition's range; notes how far that has come."""
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        # A transaction that is not finished ends a partition before its last record.
+        ends = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if error is not None and not ends:
+            raise KafkaException(error)
+        if partition is None or offset is None or partition not in left:
+            return False
+        wanted = not ends and offset < left[partition]
+        reached[partition] = offset if ends else min(offset + 1, left[partition])
+        if ends or reached[partition] == left[partition]:
+            del left[partition]
+            self._consumer.incremental_unassign([TopicPartition(self.name, partition)])
+        return wanted
+
+    def close(self) -> None:
+        """Leaves the brokers."""
+        self._consumer.close()
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Where the client is used: what it says becomes a SourceError, without values of settings."""
+    try:
+        yield
+    except KafkaException as error:
+        found: Any = error.args[0]
+        if found.code() == KafkaError._INVALID_ARG:
+            setting = _SETTING.search(found.str())
+            raise SourceError(
+                "Kafka's client does not have this setting, or not this value of it",
+                field=f"source.options.{setting[1]}" if setting else "source.options",
+                way_out="They are librdkafka's, such as bootstrap.servers",
+            ) from error
+        if found.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise SourceError(
+                "records were deleted from the topic while it was copied",
+                field="source.topic",
+                way_out="Copy again: it continues with those that are left, and says how many are "
+                "lost",
+            ) from error
+        raise SourceError(
+            f"Kafka's brokers refuse, or do not answer: {shown(found.str())}",
+            field="source.options.bootstrap.servers",
+            way_out="Check the address, the credentials and the network",
+        ) from error
