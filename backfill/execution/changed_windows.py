@@ -25,7 +25,7 @@ from backfill.planning.computed import computed_extents
 from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
-from backfill.planning.time_spans import dates_between, starts_on
+from backfill.planning.time_spans import dates_looked_at, starts_on
 from backfill.rows.compute import Built, Sliced
 from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
@@ -67,10 +67,9 @@ def changed_windows(
         frame, over = from_events(of, edge), edge
     built = Built(computed_once(frame), definition, late)
     over, bounds = computed_extents(over)
-    assert bounds is not None
     _check_held(state.name, built, late)
     replaced = ReplacedWindows(None, over.where(lasting(context, built, horizon)))
-    removed = rows_to_replace(context, state, built, replaced, bounds)
+    removed = bounds and rows_to_replace(context, state, built, replaced, bounds)
     if removed is not None:
         check_none_gone(context, fewer(removed, _with(built, went)))
     kept = starts_on(state.settled.covered, zone) & lasting(context, built, horizon)
@@ -79,7 +78,7 @@ def changed_windows(
     assigned = sums.assigned[state.name]
     return ComputedWindows(
         rewrite=rewrite,
-        closure=dates_between(*bounds, zone),
+        closure=dates_looked_at(bounds, definition.window, zone),
         every=built,
         # Each that came is in a window, as was checked.
         held=assigned,

@@ -214,7 +214,9 @@ def _erase(
     """
     name, table = state.name, state.table
     assert table is not None
-    paths = [each.path for each in state.files if left is not None or _may_hold(each, values)]
+    # The quarantine has columns of its own, whatever the key's are called.
+    every = left is not None or name == QUARANTINE
+    paths = [each.path for each in state.files if every or _may_hold(each, values)]
     found = table.read(spark, paths, with_file=True).where(theirs).groupBy(FILE).count().collect()
     held = {row[FILE]: row["count"] for row in found}
     gone = sum(held.values())

@@ -39,7 +39,7 @@ from backfill.planning.published_windows import candidates, published, with_boun
 from backfill.planning.replaced_windows import FEW, ReplacedWindows, of_keys, sent
 from backfill.planning.slicing import counted_slices, slices
 from backfill.planning.stages import LateInputs, MergeStage
-from backfill.planning.time_spans import dates_between, dates_over, starts_on, widened
+from backfill.planning.time_spans import dates_looked_at, dates_over, starts_on, widened
 from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
 from backfill.rows.compute import Built, Sliced
@@ -307,10 +307,9 @@ def _window(
     rewrite = rewrite_files(context, staging, state, ours, old_windows, bounds, horizon, files)
     others = whole.where(~wanted).select(*sliced.key.inner, START, END, EVENTS)
     every = others.unionByName(final.select(*others.columns))
-    closure = NONE if bounds is None else dates_between(*bounds, context.spec.timezone)
     return ComputedWindows(
         rewrite=rewrite,
-        closure=closure,
+        closure=dates_looked_at(bounds, definition.window, context.spec.timezone),
         every=replace(built, frame=every),
         held=found.late,
         assigned=assigned,

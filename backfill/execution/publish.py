@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +16,13 @@ from backfill.execution.change import Computed, TableChange
 from backfill.execution.gate import Gate
 from backfill.execution.run_result import Dropped, RunResult, WindowResult
 from backfill.execution.staging import Staging
+from backfill.ledger.author import author
 from backfill.ledger.changes import changes
-from backfill.ledger.record import Input, Record
+from backfill.ledger.record import Input, Record, counted_beyond
 from backfill.ledger.state import QUARANTINE, State, settings
 from backfill.planning.bots import mark
 from backfill.planning.context import Context
+from backfill.printable import shown
 from backfill.quality.checks import Outcome
 from backfill.quality.errors import ChecksFailed
 from backfill.store import Table
@@ -59,7 +60,7 @@ def publish(
         checks = _audit(context, staging, computed, anyway)
     if any(each.stops for each in checks):
         facts = {**facts, "published_anyway": anyway}
-    known = {"run_id": context.run_id, "kind": kind, "user": getpass.getuser(), **facts}
+    known = {"run_id": context.run_id, "kind": kind, "user": author(), **facts}
     # A restore goes back in all of these or in none.
     tables = [each.state.name for each in computed.tables]
     if not _quarantines_nothing(context, computed):
@@ -250,10 +251,34 @@ def _recorded(
             expired=context.limit(horizon),
             bots=bots,
             zone=context.spec.timezone,
+            known=state.record,
         )
+        if before is not None and inputs is None:
+            _check_further(state, base, after, context.spec.timezone)
         return after.json(home)
 
     return record
+
+
+def _check_further(state: State, newest: Record, after: Record, zone: str) -> None:
+    """Checks that of two runs at once not one covers further dates and the other counts there.
+
+    What the other has counted on dates that nobody had covered is in windows that reach there from
+    covered ones, and not in those of the further dates, nor in those that reach there from these.
+    """
+    before = Record(settings={}) if state.record is None else state.record
+    found: list[str] = []
+    if after.covered - newest.covered:
+        found += counted_beyond(newest, before, newest.covered, zone)
+    if newest.covered - before.covered:
+        found += counted_beyond(after, newest, before.covered, zone)
+    if found:
+        raise TableError(
+            "another run has published meanwhile, and one of the two covers further dates, for "
+            f"which the other has counted late events, of {shown(found[0])}",
+            field=state.name,
+            way_out="Nothing was published. Run again.",
+        )
 
 
 def _moved(name: str) -> TableError:

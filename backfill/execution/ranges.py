@@ -41,6 +41,7 @@ from backfill.planning.range_input import (
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows, overlaps
 from backfill.planning.time_spans import (
     dates_between,
+    dates_looked_at,
     dates_of_span,
     dates_over,
     starts_on,
@@ -287,6 +288,7 @@ def _session(
     ours = replace(built, frame=inside.frame.where(kept))
     rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon, files)
     closure = part.dates | dates_of_span(part.span, context.spec.timezone)
+    closure |= dates_looked_at(found.hull, definition.window, context.spec.timezone)
     if found.steps:
         starts = [each for each in (found.low, *edges) if each is not None]
         ends = [each - 1 for each in (found.high,) if each is not None]

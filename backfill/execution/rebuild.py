@@ -187,9 +187,10 @@ def followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     window = definition.window
     assert isinstance(window, SessionWindow)
     edge, bounds = computed_extents(edge)
-    assert bounds is not None
+    # Late rows need not be events of the table: they can be copies, or have no key.
+    low, high = bounds if bounds is not None else (0, -1)
     gap = window.gap.us
-    span = (bounds[0] - gap - 1, bounds[1] + gap + 2)
+    span = (low - gap - 1, high + gap + 2)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
         found = of.slices(of.events((low, high), wanted))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from backfill.errors import TableError
 from backfill.time.dates import ALL, NONE, Dates, date_of
 
 _FORM = 1
@@ -123,7 +124,18 @@ class Record:
 
     @staticmethod
     def from_json(value: Mapping[str, Any], home: Path) -> Record:
-        """What `json` gave, in the folder where the job file is now."""
+        """What `json` gave, in the folder where the job file is now.
+
+        Raises:
+            TableError: another version of this library wrote it, in a form that is not known.
+        """
+        if value.get("form") != _FORM:
+            raise TableError(
+                "what the table has counted is recorded in another form",
+                field="form",
+                value=value.get("form"),
+                way_out="Use the version of backfill that published the table, or a newer one",
+            )
         return Record(
             settings=value["settings"],
             covered=Dates.from_json(value["covered"]),
@@ -169,15 +181,34 @@ class Record:
         expired: int | None,
         bots: str | None,
         zone: str,
+        known: Record | None,
     ) -> Record:
         """This record after a run that counted these inputs on these dates.
 
         Applied again to the newest record if another run has published in between; so it says
         only what this run did. An input that is gone is left out once no date is left on which
         its events are still in windows.
+
+        Args:
+            inputs: of the source as the run found it.
+            on: the dates on which they are counted.
+            covered: the dates that the run computed.
+            late: as in Record, and so are the following.
+            horizon: µs.
+            schema: DDL.
+            version: of the source.
+            settings: of the job file.
+            expired: µs.
+            bots: of the quarantine.
+            zone: the job's.
+            known: the record that the run began from, None where there was none: inputs that
+                others have recorded since are not gone.
         """
         seen: dict[str, Input] = {}
-        gone = {path: each for path, each in self.inputs.items() if path not in inputs}
+        absent = {path: each for path, each in self.inputs.items() if path not in inputs}
+        before_it = {} if known is None else known.inputs
+        others = {path: each for path, each in absent.items() if path not in before_it}
+        gone = {path: each for path, each in absent.items() if path in before_it}
         for path, each in inputs.items():
             before = self.inputs.get(path)
             if before is None or before.same_content(each):
@@ -189,7 +220,11 @@ class Record:
         return replace(
             self,
             covered=self.covered | covered,
-            inputs={**{path: each for path, each in gone.items() if each.held(zone)}, **seen},
+            inputs={
+                **others,
+                **{path: each for path, each in gone.items() if each.held(zone)},
+                **seen,
+            },
             late=tuple(dict.fromkeys([*self.late, *late])),
             horizon=horizon,
             schema=schema,
@@ -203,6 +238,26 @@ class Record:
 
     def _counted(self, path: str) -> Dates:
         return self.inputs[path].counted if path in self.inputs else Dates()
+
+
+def unlike(inputs: Mapping[str, Input], others: Mapping[str, Input]) -> list[str]:
+    """The files among inputs that others lack, or have with another content."""
+    return [
+        path
+        for path, each in inputs.items()
+        if path == known_as(path) and not (path in others and each.same_content(others[path]))
+    ]
+
+
+def counted_beyond(after: Record, before: Record, covered: Dates, zone: str) -> list[str]:
+    """The files of whose events more count than before, on other dates than these."""
+    found = []
+    for path, each in after.inputs.items():
+        known = before.inputs.get(path)
+        counted = known.counted if known is not None and known.same_content(each) else NONE
+        if path == known_as(path) and each.held(zone) - counted - covered:
+            found.append(path)
+    return found
 
 
 def former(path: str) -> str:

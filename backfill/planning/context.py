@@ -13,12 +13,13 @@ from functools import cached_property
 
 from pyspark.sql import SparkSession
 
+from backfill.errors import TableError
 from backfill.events import EventRules, Source, check_parts, open_source
 from backfill.ledger.changed_inputs import Replaced, replaced
 from backfill.ledger.compacted_source import carried_over
 from backfill.ledger.inputs import check_types, inputs_of
 from backfill.ledger.reader import Reader
-from backfill.ledger.record import Input, Record
+from backfill.ledger.record import Input, Record, unlike
 from backfill.ledger.state import QUARANTINE, State, states
 from backfill.planning.combining import COMBINED, Combining
 from backfill.printable import shown
@@ -100,7 +101,20 @@ class Context:
             ):
                 return self.reader.horizon(list(self.inputs), None)
             known, seen = record.horizon, set(record.inputs)
-        return self.reader.horizon([each for each in self.inputs if each not in seen], known)
+        return self.reader.horizon(
+            [
+                path
+                for path, each in self.inputs.items()
+                if path not in seen or self._was_future(each, known)
+            ],
+            known,
+        )
+
+    def _was_future(self, input: Input, horizon: int | None) -> bool:
+        """Whether an input that is known can have events that were too late in the future then."""
+        if self.spec.max_future_us is None or input.bounds is None or horizon is None:
+            return False
+        return input.bounds[1] > horizon
 
     def replaced(self, state: State) -> list[Replaced]:
         """The inputs that a table has counted and that are gone or different now."""
@@ -111,17 +125,28 @@ class Context:
         return _carried(record, self.source, self.inputs)
 
     def after_commits(self) -> Context:
-        """The same source and time, for a further run, with the tables as they are now."""
-        return replace(
-            self,
-            run_id=new_run_id(),
-            tables=_known(
-                states(self.spec, self.store, list(self.tables)),
-                self.source,
-                self.inputs,
-            ),
-            combining=COMBINED,
-        )
+        """The same source and time, for a further run, with the tables as they are now.
+
+        Raises:
+            TableError: another run has counted inputs meanwhile that this one has not seen.
+        """
+        found = states(self.spec, self.store, list(self.tables))
+        tables = _known(found, self.source, self.inputs)
+        for name, state in tables.items():
+            before, now = (
+                {} if each.record is None else each.record.inputs
+                for each in (self.tables[name], state)
+            )
+            theirs = set(unlike(now, before))
+            unseen = [path for path in unlike(now, self.inputs) if path in theirs]
+            if unseen:
+                raise TableError(
+                    "another run has counted an input that this one has not seen: "
+                    + shown(unseen[0]),
+                    field=name,
+                    way_out="Nothing was published. Run again.",
+                )
+        return replace(self, run_id=new_run_id(), tables=tables, combining=COMBINED)
 
 
 def new_run_id() -> str:

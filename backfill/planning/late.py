@@ -139,8 +139,7 @@ def unseen_inputs(context: Context) -> tuple[str, ...]:
     return tuple(
         path
         for path, each in context.inputs.items()
-        if path not in known
-        or (known[path].digest, known[path].deletions) != (each.digest, each.deletions)
+        if path not in known or not known[path].same_content(each)
     )
 
 

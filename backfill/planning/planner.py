@@ -22,7 +22,8 @@ from backfill.planning.preview import first_reaching, previewed
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
-from backfill.planning.time_spans import first_start, metrics_reach
+from backfill.planning.time_spans import first_start, last_date, metrics_reach
+from backfill.store import Commit
 from backfill.time.dates import ALL, NONE, Dates, Range, date_of
 from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import SessionWindow, by_place
@@ -68,6 +69,12 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     with_events = _alike(counts)
     with_rows = _with_rows(context, with_events, covered)
     wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
+    further = metrics_reach(context)
+    if selection.dates is not None and further is not None and wanted - (with_rows | covered):
+        # What is before the range can have rows on dates in it.
+        start = selection.dates[0]
+        before = last_date(context, start, start, further=further)
+        with_rows = _with_rows(context, with_events | before, covered)
     # A run of given dates does not ask which others are within retention.
     followed = selection.missing or shown
     kept = _kept(context, with_events, covered, followed=followed)
@@ -223,42 +230,53 @@ def _ranges(
             until=(asked or part)[1],
             events=sum(counts.get(each, 0) for each in Dates.between(*part).days()),
             key=key,
-            done=_done(key, states) if selection.chunk is not None else None,
+            done=_done(part, key, states) if selection.chunk is not None else None,
         )
 
 
 def _chunks(dates: Range, days: int | None) -> Iterable[Range]:
     low, high = dates
-    step = high - low if days is None else days * _DAY
+    step = high - low if days is None else min(days, (high - low).days) * _DAY
     while low < high:
         yield low, min(high, low + step)
         low += step
 
 
 def _key(context: Context, part: Range) -> str:
-    """The same for the same dates, job file and snapshot."""
+    """The dates, and a part that is the same for the same job file and snapshot."""
     inputs = context.source.snapshot.inputs
     files = [[each.path, each.size, each.modified_ms, each.deletions] for each in inputs]
     own = {name: settings(context.spec, name) for name in context.definitions}
-    text = json.dumps([str(part[0]), str(part[1]), own, files], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    text = json.dumps([own, files], sort_keys=True)
+    return f"{part[0]}/{part[1]} {hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def _done(key: str, states: Iterable[State]) -> str | None:
-    """The run that committed the same stage in every table, with nothing gone back since."""
+def _done(part: Range, key: str, states: Iterable[State]) -> str | None:
+    """The run that committed the same stage in every table, of whose dates none has changed since.
+
+    Stages of the same snapshot, whose sessions can reach into these dates, change nothing there.
+    """
+    of_snapshot, dates = key.partition(" ")[2], Dates.between(*part)
     found: set[str] = set()
     for state in states:
         run: str | None = None
         for commit in () if state.table is None else state.table.commits:
-            if commit.metadata.get("kind") == "restore":
-                break
-            if commit.metadata.get("stage") == key:
+            stage = commit.metadata.get("stage", "")
+            if stage == key:
                 run = commit.metadata["run_id"]
+                break
+            if not stage.endswith(f" {of_snapshot}") and _replaced(commit) & dates:
                 break
         if run is None:
             return None
         found.add(run)
     return max(found)
+
+
+def _replaced(commit: Commit) -> Dates:
+    """The dates that a commit may have changed; all, of another writer's."""
+    ranges = json.loads(commit.metadata.get("closure", "null"))
+    return ALL if ranges is None else Dates.from_json(ranges)
 
 
 def _refusal(states: Iterable[State]) -> TableError | None:

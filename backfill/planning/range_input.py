@@ -25,7 +25,7 @@ from backfill.planning.kept_slices import definitions_read, kept_slices, own_eve
 from backfill.planning.published_windows import candidates, published, published_extents
 from backfill.planning.replaced_windows import overlaps
 from backfill.planning.slicing import counted_slices, slices, with_combining
-from backfill.planning.time_spans import first_start, metrics_reach, needed
+from backfill.planning.time_spans import first_start, last_date, metrics_reach, needed
 from backfill.planning.whole_sessions import dates_of_numbers
 from backfill.rows.compute import Built, Sliced
 from backfill.runtimes.differences import computed_once
@@ -177,7 +177,8 @@ def covered_after(
     From the first to the last date of the range that has events; and the dates before that have
     none, as far as windows reach that hold events of the range: nothing else will ever compute
     them. In a job with metrics all dates of the range, whose rows can stand on dates without
-    events: the plan says on which. So none before it on which they can.
+    events: the plan says on which. So none before it on which they can, after dates that are
+    covered or that have events.
     """
     zone = context.spec.timezone
     dates = {date for each in sums.also[_DATES] for date in each}
@@ -188,6 +189,8 @@ def covered_after(
     before, new = Dates() if record is None else record.covered, Dates()
     if here:
         low, earliest = min(here), date_of(part.begins, zone)
+        if further is not None and low > earliest and low - _DAY not in dates:
+            before |= last_date(context, earliest, low, further=further)
         while low > earliest and low - _DAY not in dates:
             if further is not None and before & Dates.between(low - _DAY - further, low):
                 break

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from backfill.errors import JobFileError
 from backfill.time.dates import Range
+from backfill.time.instants import date_named
 
-_DAYS_BACK = {"today": 0, "yesterday": 1}
 _DAY = dt.timedelta(days=1)
 # As an error names them, to those who call and to those who type.
 _START, _END, _DATE, _CHUNK = "start (--from)", "end (--to)", "date (--date)", "chunk (--chunk)"
@@ -73,7 +73,7 @@ def selected(
             raise JobFileError(
                 f"is not after {dates[0]}",
                 field=_END,
-                value=dates[1],
+                value=str(dates[1]),
                 way_out="The end of a range is exclusive",
             )
     if chunk is not None and dates is None and not missing:
@@ -102,12 +102,4 @@ def _date(value: object, zone: str) -> dt.date | None:
     # A moment is a date to Python, and in another zone perhaps another one.
     if isinstance(value, dt.date):
         return None if isinstance(value, dt.datetime) else value
-    if not isinstance(value, str):
-        return None
-    if value in _DAYS_BACK:
-        today = dt.datetime.now(ZoneInfo(zone)).date()
-        return today - _DAYS_BACK[value] * _DAY
-    try:
-        return dt.date.fromisoformat(value)
-    except ValueError:
-        return None
+    return date_named(value, ZoneInfo(zone)) if isinstance(value, str) else None

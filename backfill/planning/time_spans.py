@@ -11,14 +11,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from backfill.alignment import assigner
-from backfill.columns import START
+from backfill.columns import START, TIME
 from backfill.kinds import reach
 from backfill.planning.context import Context
 from backfill.rows.definition import Definition
-from backfill.time.dates import Dates, date_of
+from backfill.time.dates import ALL, NONE, Dates, date_of
 from backfill.time.durations import DAY_US
 from backfill.time.spans import Span, inside_span
-from backfill.windows import EventWindow, SessionWindow, SlidingWindow, TableWindow
+from backfill.windows import AnyWindow, EventWindow, SessionWindow, SlidingWindow, TableWindow
 
 _DAY = dt.timedelta(days=1)
 
@@ -65,6 +65,19 @@ def metrics_reach(context: Context) -> dt.timedelta | None:
     return dt.timedelta(days=max(found) // DAY_US + 2) if found else None
 
 
+def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.timedelta) -> Dates:
+    """The last date of [low, high), or so many days before, on which the source has events."""
+    zone = context.spec.timezone
+    first = low - min(further, low - dt.date.min)
+    (span,) = Dates.between(first, high).spans(zone)
+    events = context.reader.events(dict.fromkeys(context.inputs, ALL), span)
+    latest = events.agg(F.max(TIME)).collect()[0][0]
+    if latest is None:
+        return NONE
+    date = date_of(latest, zone)
+    return Dates.between(date, date + _DAY)
+
+
 def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:
     """Where the windows are, other than sessions, that an event of the span can be in; µs."""
     if definition.of_events:
@@ -89,6 +102,16 @@ def needed(context: Context, span: tuple[int, int], definitions: Sequence[Defini
 def dates_between(first: int, last: int, zone: str) -> Dates:
     """The dates from one instant (µs) to another, both inclusive."""
     return Dates.between(date_of(first, zone), date_of(last, zone) + _DAY)
+
+
+def dates_looked_at(bounds: tuple[int, int] | None, window: AnyWindow, zone: str) -> Dates:
+    """The dates of windows from one instant (µs) to another, and of events that would join them."""
+    if bounds is None:
+        return NONE
+    low, high = bounds
+    # An event within the gap of a session would be in it, or make one of two.
+    further = window.gap.us + 1 if isinstance(window, SessionWindow) else 0
+    return dates_between(low - further, high + further, zone)
 
 
 def dates_of_span(span: Span, zone: str) -> Dates:

@@ -14,6 +14,7 @@ from backfill.planning.published_windows import candidates, published
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.stages import Rewritten
 from backfill.rows.compute import Built
+from backfill.runtimes.differences import where
 from backfill.store import FILE, DataFile
 
 _REPLACED = "_replaced"
@@ -57,7 +58,7 @@ def touched_files(
         replaced = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
         found.append(replaced.select(FILE, F.lit(1).alias(_REPLACED)))
     if moved:
-        changed = rows.where(F.col("is_open") != built.kind.is_open(horizon))
+        changed = where(rows, F.col("is_open") != built.kind.is_open(horizon))
         found.append(changed.select(FILE, F.lit(0).alias(_REPLACED)))
     every = reduce(DataFrame.unionAll, found).groupBy(FILE).agg(F.sum(_REPLACED))
     return {row[0]: row[1] for row in every.collect()}

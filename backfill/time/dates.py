@@ -101,9 +101,12 @@ def midnight(date: dt.date, zone: str) -> int | None:
 
 
 def date_of(instant: int, zone: str) -> dt.date:
-    """The zone's date at an instant (µs)."""
-    moment = _EPOCH + dt.timedelta(microseconds=instant)
-    local = moment.astimezone(ZoneInfo(zone)).date()
-    # Where clocks go back over midnight, a date has begun and is left once more.
-    begins = midnight(local + _DAY, zone)
+    """The zone's date at an instant (µs); `date.min` or `date.max` beyond the calendar."""
+    try:
+        moment = _EPOCH + dt.timedelta(microseconds=instant)
+        local = moment.astimezone(ZoneInfo(zone)).date()
+        # Where clocks go back over midnight, a date has begun and is left once more.
+        begins = midnight(local + _DAY, zone)
+    except OverflowError:
+        return dt.date.min if instant < 0 else dt.date.max
     return local + _DAY if begins is not None and instant >= begins else local

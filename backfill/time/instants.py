@@ -25,7 +25,11 @@ def instant_us(given: str | dt.date, zone: ZoneInfo, *, option: str) -> int:
     Raises:
         JobFileError: if it is neither.
     """
-    moment = _moment(given.strip(), zone) if isinstance(given, str) else _in_zone(given, zone)
+    moment = None
+    if isinstance(given, str):
+        moment = _moment(given.strip(), zone)
+    elif isinstance(given, dt.date):
+        moment = _in_zone(given, zone)
     if moment is None:
         raise JobFileError(
             "not a date or a time",
@@ -37,11 +41,24 @@ def instant_us(given: str | dt.date, zone: ZoneInfo, *, option: str) -> int:
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def _moment(text: str, zone: ZoneInfo) -> dt.datetime | None:
+def date_named(text: str, zone: ZoneInfo) -> dt.date | None:
+    """The date that `2026-01-31`, `today` or `yesterday` is in a zone; None for anything else."""
     if text in _DAYS_BACK:
-        return _in_zone(dt.datetime.now(zone).date() - dt.timedelta(days=_DAYS_BACK[text]), zone)
+        return dt.datetime.now(zone).date() - dt.timedelta(days=_DAYS_BACK[text])
     # Newer Pythons read more forms than 3.10 does, such as 20260131 and 2026-W05.
-    if not re.match(r"\d{4}-\d\d-\d\d($|[T ]\d\d:\d\d)", text):
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _moment(text: str, zone: ZoneInfo) -> dt.datetime | None:
+    date = date_named(text, zone)
+    if date is not None:
+        return _in_zone(date, zone)
+    if not re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", text):
         return None
     try:
         return _in_zone(dt.datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)), zone)

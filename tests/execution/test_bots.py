@@ -209,6 +209,17 @@ def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -
     world.check()
 
 
+def test_the_first_rows_of_the_quarantine_are_bots(spark: SparkSession, tmp_path: Path) -> None:
+    # On Delta's files, of which an empty table has none.
+    world = World(tmp_path, spark, windows=("hopping",), bots=RULES)
+    world.write("0", [PERSON, Event("made", at(1, 3), 1)])
+    world.run_all()
+    world.write("1", [Event("made", at(1, 3, 10), -3)])
+    world.recompute()
+    world.check()
+    assert len(world._table("quarantine")) == 2
+
+
 def test_a_quarantine_that_only_loses_rows_is_published(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from backfill.quality.errors import ChecksFailed
 from backfill.quality.store import word_pattern
 from backfill.store import Cleaned
 from tests.execution.world import World, at
+from tests.files import write_rows
 from tests.lake import lake
 from tests.memory_store import MemoryStore
 from tests.on_sail import ON_SAIL, spark_only
@@ -340,6 +341,24 @@ def test_one_table_that_fails_does_not_keep_the_others(spark: SparkSession, tmp_
 
 
 @spark_only
+def test_a_key_that_is_called_as_a_column_of_the_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [{"source": "click", "at": "2026-01-01T10:00:00Z"}, {"source": "click", "at": "soon"}]
+    write_rows(tmp_path / "events" / "a.parquet", rows)
+    (tmp_path / "job.yaml").write_text(
+        "source: {path: events, format: parquet}\n"
+        "events: {key: source, time: at, time_format: iso}\n"
+        "windows: {hourly: {tumbling: {size: 1h}, aggregates: {n: count}}}\n"
+        "tables: {path: out}\n"
+        "checks: {builtin: {quarantined_share: off}}\n"
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    done = job.forget("click", spark)
+    assert {name: each.rows for name, each in done.items()} == {"hourly": 1, "quarantine": 1}
+
+
 def test_nothing_published(spark: SparkSession, tmp_path: Path) -> None:
     assert _job(tmp_path, []).forget([1, "u"], spark) == {}
 

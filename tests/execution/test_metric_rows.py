@@ -22,6 +22,7 @@ from backfill import Job, Metric
 from backfill.cli import main
 from backfill.errors import ConservationError, WindowError
 from backfill.execution import late
+from backfill.ledger.record import Record
 from backfill.rows import compute
 from tests.execution.test_invariant import SEQUENCES, TIMES, machine, steps
 from tests.execution.world import HOUR, METRICS, World, at, day
@@ -197,6 +198,61 @@ def test_a_copy_with_another_dimension(spark: SparkSession, tmp_path: Path) -> N
     world.write("1", [Event("a", at(1, 10), -3, "1")])
     world.run(1, 2)
     world.check()
+
+
+def test_the_last_values_of_a_date(spark: SparkSession, tmp_path: Path) -> None:
+    hours = {"0": [1], "1": [13, 26], "2": [50]}
+    for name, own in hours.items():
+        found = [{**payment(f"{h}", at(0, h), "u", None, "c"), "amount": h} for h in own]
+        write(tmp_path / "src" / f"{name}.parquet", found)
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "source: {path: src, format: parquet}\n"
+        "events: {key: user, time: at, id: id}\n"
+        "metrics: {latest: {by: [account], value: last(amount), windows: [6h, 2d], step: 2h}}\n"
+        "tables: {path: out}\n"
+    )
+    job = Job.load(path)
+    job.run(spark, date=day(1))
+    rows = job.fetch("latest").to_pylist()
+    names = ("latest_6h", "latest_2d")
+    assert [(row["at"].hour, *(row[name] for name in names)) for row in rows] == [
+        (4, 26, 26),
+        (10, None, 26),
+    ]
+
+
+def test_dates_without_events_before_a_range(spark: SparkSession, tmp_path: Path) -> None:
+    # The metric has a row on the second day, of what is before the range; so that day is not
+    # covered beside the windows that hold the third day's event.
+    own = [payment(f"{h}", at(0, h), "u", None, "c") for h in (11, 63)]
+    write(tmp_path / "src" / "0.parquet", own)
+    text = (
+        "source: {path: src, format: parquet}\n"
+        "events: {key: account, time: at}\n"
+        "windows: {hop: {hopping: {size: 30h, advance: 7h}, aggregates: {n: count}}}\n"
+        "metrics: {seen: {by: [account], value: count, windows: [1d], step: 12h}}\n"
+        "tables: {path: %s}\n"
+    )
+    for name in ("out", "whole"):
+        (tmp_path / f"{name}.yaml").write_text(text % name)
+    job, whole = Job.load(tmp_path / "out.yaml"), Job.load(tmp_path / "whole.yaml")
+    whole.run(spark)
+    job.run(spark, date=day(2))
+    for missing in (False, True):
+        for name in ("hop", "seen"):
+            table = job.store.open(name)
+            assert table is not None
+            covered = Record.from_json(table.record or {}, tmp_path).covered
+            start = "at" if name == "seen" else "window_start"
+            expected = [r for r in whole.fetch(name).to_pylist() if r[start].date() in covered]
+            assert job.fetch(name).to_pylist() == expected
+        if not missing:
+            # A date without events is computed, too, if it is asked for.
+            assert job.run(spark, date=day(1)).skipped == ()
+            assert [row["at"].day for row in job.fetch("seen").to_pylist()] == [2]
+            job.run(spark, missing=True)
+    assert job.fetch("seen").to_pylist() == whole.fetch("seen").to_pylist()
 
 
 CARDS = """

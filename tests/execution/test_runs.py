@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,38 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill import Job
 from backfill.errors import BackfillError, TableError
-from backfill.execution.execute import execute
-from backfill.execution.run_result import RunResult
 from backfill.execution.staging import Staging
-from backfill.planning.context import open_context
-from backfill.planning.late import plan_late
-from backfill.planning.planner import plan_selection
-from backfill.planning.selection import Selection
+from tests.execution.begun import begun, begun_late
 from tests.execution.world import World, at, day
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-
-
-def silent(message: str) -> None:
-    """Nobody listens."""
-
-
-Run = Callable[[], RunResult | None]
-
-
-def begun(world: World, low: int, high: int) -> Run:
-    """A run that has looked at the source and the tables, and computed nothing yet."""
-    context = open_context(world.job.spec, world.job.store, world.spark, silent)
-    plan = plan_selection(context, Selection((day(low), day(high))), explain=False)
-    return lambda: execute(context, plan)
-
-
-def begun_late(world: World) -> Run:
-    """The same of a merge of late events."""
-    context = open_context(world.job.spec, world.job.store, world.spark, silent)
-    plan = plan_late(context, explain=False)
-    return lambda: execute(context, plan) if plan.stages else None
 
 
 @pytest.fixture(scope="module")

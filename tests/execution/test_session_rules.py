@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from backfill import SessionWindow, aggregates
+from backfill import Job, SessionWindow, aggregates
 from backfill.errors import WindowError
 from backfill.execution.run_result import Dropped
 from backfill.replay import Event as ReplayEvent
 from backfill.replay import replay
 from backfill.stream.streaming_aggregation import check_streamed
 from tests.execution.world import World, at
+from tests.files import write_rows
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -48,6 +49,39 @@ def test_runs_count_what_is_too_short(spark: SparkSession, tmp_path: Path) -> No
     assert sorted(row["n"] for row in changed) == [2, 2]
     counts = world.job.history()[-1]["tables"]["ruled"]
     assert (counts["dropped_sessions"], counts["dropped_events"]) == (1, 1)
+
+
+@pytest.mark.parametrize("late", [Event(None, at(0, 10, 5), 1, "1"), EVENTS[1]], ids=str)
+def test_late_rows_that_are_no_events_of_the_table(
+    spark: SparkSession, tmp_path: Path, late: Event
+) -> None:
+    world = World(tmp_path, spark, with_id=True, windows=("ruled",))
+    world.write("0", EVENTS)
+    world.run_all()
+    world.write("1", [late])
+    done = world.recompute()
+    assert done is not None
+    assert done.accepted == 0
+    world.check()
+    assert world.recompute() is None
+
+
+def test_sessions_that_midnight_in_another_zone_splits(spark: SparkSession, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "source: {path: src, format: parquet}\n"
+        "events: {key: user, time: at, time_format: iso, timezone: America/New_York}\n"
+        "windows: {parts: {session: {gap: 26h, split: midnight}, aggregates: {n: count}}}\n"
+        "tables: {path: out}\n"
+    )
+    found = []
+    for number, at_ in enumerate(["2026-11-02T04:00:59Z", "2026-11-05T03:00:00Z"]):
+        write_rows(tmp_path / "src" / f"{number}.parquet", [{"user": "a", "at": at_}])
+        (Job.load(job).recompute if number else Job.load(job).run)(spark)
+        rows = Job.load(job).fetch("parts").to_pylist()
+        found.append([(row["window_start"].day, row["is_open"]) for row in rows])
+    # The late event's date is not covered; it only ends the session of the first.
+    assert found == [[(2, True)], [(2, False)]]
 
 
 def test_the_gate_knows_the_rules(spark: SparkSession, tmp_path: Path) -> None:
