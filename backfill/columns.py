@@ -9,6 +9,8 @@ from operator import or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from backfill.errors import ColumnError
+
 #: Named so that users' own columns are not: exports of Splunk or InfluxDB have a `_time`.
 TIME = "_backfill_time"
 REASON = "_backfill_reason"
@@ -62,8 +64,16 @@ def named_twice(names: Sequence[str]) -> str | None:
 
 
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
-    """The names of columns, whether one or several are given."""
-    return (columns,) if isinstance(columns, str) else tuple(columns)
+    """The names of columns, whether one or several are given.
+
+    Raises:
+        ColumnError: it is something else.
+    """
+    if isinstance(columns, str):
+        return (columns,)
+    if not isinstance(columns, Sequence) or not all(isinstance(each, str) for each in columns):
+        raise ColumnError("must be the name of a column, or a list of names", value=str(columns))
+    return tuple(columns)
 
 
 def key_name(index: int) -> str:

@@ -92,7 +92,7 @@ class ConservationError(BackfillError):
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """A suggestion for an unknown name: the closest allowed name, or all of them."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(str(name), names, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
     return "Allowed: " + ", ".join(names) if names else "No name is allowed here"

@@ -1,11 +1,14 @@
 """Untrusted text as it may be shown: on one line, without control characters or passwords."""
 
+import math
 import re
 
 #: The user and the password, or the two parts of an access key, in an address.
 KEYS = r"[^\s/@:]+:[^\s@]+"
 
 _LONGEST = 400
+#: What colours text in a terminal.
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def printable(text: str) -> str:
@@ -20,12 +23,20 @@ def shown(path: str) -> str:
     return re.sub(rf"(?<=://)({KEYS}|[^/@\s]*)@", "", path)
 
 
+def not_finite(value: float) -> str:
+    """A number that JSON does not have, as text."""
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
 def one_line(error: BaseException) -> str:
     """A library's message of several lines, which say more and more exactly what is wrong."""
-    return shown(" ".join(str(error).split()))[:_LONGEST].rstrip(".") or type(error).__name__
+    text = _COLOURS.sub("", str(error))
+    return shown(" ".join(text.split()))[:_LONGEST].rstrip(".") or type(error).__name__
 
 
 def first_line(error: BaseException) -> str:
     """The first line of a library's message, without its final dot."""
-    lines = str(error).strip().splitlines()
+    lines = _COLOURS.sub("", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -23,11 +23,12 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from types import MappingProxyType
 
 from pyspark.sql import Column
 
-from backfill.aggregates.base import Aggregate, expression
+from backfill.aggregates.base import Aggregate, Expression, expression
 from backfill.aggregates.custom import custom, fold
 from backfill.aggregates.numbers import Count, Max, Mean, Min, Stddev, Sum, Variance
 from backfill.aggregates.ordered import (
@@ -92,7 +93,7 @@ def sum(expression: str | Column, *, where: str | Column | None = None) -> Aggre
         >>> value_of(sum("amount")), value_of(sum("amount", where="page = 'a'"))
         (9, 6)
     """
-    return Sum(_expr(expression), _expr(where))
+    return Sum(_needed(expression), _expr(where))
 
 
 def min(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -102,7 +103,7 @@ def min(expression: str | Column, *, where: str | Column | None = None) -> Aggre
         >>> value_of(min("amount"))
         2
     """
-    return Min(_expr(expression), _expr(where))
+    return Min(_needed(expression), _expr(where))
 
 
 def max(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -112,7 +113,7 @@ def max(expression: str | Column, *, where: str | Column | None = None) -> Aggre
         >>> value_of(max("page"))
         'b'
     """
-    return Max(_expr(expression), _expr(where))
+    return Max(_needed(expression), _expr(where))
 
 
 def mean(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -122,7 +123,7 @@ def mean(expression: str | Column, *, where: str | Column | None = None) -> Aggr
         >>> value_of(mean("amount"))
         3.0
     """
-    return Mean(_expr(expression), _expr(where))
+    return Mean(_needed(expression), _expr(where))
 
 
 def variance(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -132,7 +133,7 @@ def variance(expression: str | Column, *, where: str | Column | None = None) -> 
         >>> value_of(variance("amount"))
         1.0
     """
-    return Variance(_expr(expression), _expr(where))
+    return Variance(_needed(expression), _expr(where))
 
 
 def stddev(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -142,7 +143,7 @@ def stddev(expression: str | Column, *, where: str | Column | None = None) -> Ag
         >>> value_of(stddev("amount"))
         1.0
     """
-    return Stddev(_expr(expression), _expr(where))
+    return Stddev(_needed(expression), _expr(where))
 
 
 def first(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -152,7 +153,7 @@ def first(expression: str | Column, *, where: str | Column | None = None) -> Agg
         >>> value_of(first("amount"))
         2
     """
-    return First(_expr(expression), _expr(where))
+    return First(_needed(expression), _expr(where))
 
 
 def last(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -162,7 +163,7 @@ def last(expression: str | Column, *, where: str | Column | None = None) -> Aggr
         >>> value_of(last("amount"))
         4
     """
-    return Last(_expr(expression), _expr(where))
+    return Last(_needed(expression), _expr(where))
 
 
 def collect_list(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -172,7 +173,7 @@ def collect_list(expression: str | Column, *, where: str | Column | None = None)
         >>> value_of(collect_list("page"))
         ['a', 'b', 'a']
     """
-    return CollectList(_expr(expression), _expr(where))
+    return CollectList(_needed(expression), _expr(where))
 
 
 def collect_set(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
@@ -182,7 +183,7 @@ def collect_set(expression: str | Column, *, where: str | Column | None = None) 
         >>> value_of(collect_set("page"))
         ['a', 'b']
     """
-    return CollectSet(_expr(expression), _expr(where))
+    return CollectSet(_needed(expression), _expr(where))
 
 
 def count_distinct(
@@ -201,7 +202,7 @@ def count_distinct(
         (2, 2)
     """
     kind = ApproximateCountDistinct if approximate else CountDistinct
-    return kind(_expr(expression), _expr(where))
+    return kind(_needed(expression), _expr(where))
 
 
 def quantile(
@@ -227,10 +228,10 @@ def quantile(
         >>> print(quantile("ms", 0.95))
         quantile(ms, 0.95)
     """
-    if isinstance(share, bool) or not 0 <= share <= 1:
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
         raise AggregateError("must be between 0 and 1", field="share", value=share)
     kind = ExactQuantile if exact else ApproximateQuantile
-    return kind(_expr(expression), _expr(where), float(share))
+    return kind(_needed(expression), _expr(where), float(share))
 
 
 def funnel(steps: Sequence[str] | str, *, where: str | Column | None = None) -> Aggregate:
@@ -287,7 +288,7 @@ def path(expression: str | Column, limit: int, *, where: str | Column | None = N
             value=limit,
             way_out="Write it like path(page, 10)",
         )
-    return Path(_expr(expression), _expr(where), limit)
+    return Path(_needed(expression), _expr(where), limit)
 
 
 def duration(*, where: str | Column | None = None) -> Aggregate:
@@ -311,6 +312,13 @@ def bounce(*, where: str | Column | None = None) -> Aggregate:
 
 
 _expr = expression
+
+
+def _needed(value: str | Column) -> Expression:
+    if value is None:
+        raise AggregateError("needs an expression, such as a column's name", value=value)
+    return _expr(value)
+
 
 #: What a job file may name.
 FACTORIES: Mapping[str, Callable[..., Aggregate]] = MappingProxyType(

@@ -27,7 +27,13 @@ Expression = str | Given | None
 
 
 def expression(value: str | Column | None) -> Expression:
-    """Keeps SQL text as text, so that equal aggregates are seen to be equal."""
+    """Keeps SQL text as text, so that equal aggregates are seen to be equal.
+
+    Raises:
+        AggregateError: it is neither text nor a column.
+    """
+    if value is not None and not isinstance(value, str | Column):
+        raise AggregateError("must be Spark SQL or a column", value=value)
     return value if value is None or isinstance(value, str) else Given(value)
 
 

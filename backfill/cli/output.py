@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from backfill.printable import printable
+from backfill.printable import not_finite, printable
 
 _WIDEST_CELL = 40
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if math.isfinite(value) else _not_finite(value)
+            return value if math.isfinite(value) else not_finite(value)
         case dt.datetime():
             return _iso(value)
         case bytes():
@@ -134,12 +134,6 @@ def _plain(value: Any) -> Any:
             return [_plain(each) for each in value]
         case _:
             return str(value)
-
-
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
 
 
 def _shortened(text: str) -> str:

@@ -31,31 +31,21 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
     Returns:
         The commits all of whose files are marked as no change of data; one that changes data too
         is not one of them, nor one that rewrote a file of which rows were deleted since `since`.
+        None where the log no longer has every commit of the range (Delta keeps them for 30 days,
+        unless the table says otherwise), or `since` is newer than `until`, for the table was
+        recreated: then files that were read are missing, and the others are new.
 
     Raises:
-        SourceError: the log no longer has every commit of the range (Delta keeps them for 30 days,
-            unless the table says otherwise), or `since` is newer than `until`.
+        SourceError: the log cannot be read.
     """
     if since > until:
-        raise SourceError(
-            f"the Delta table is at version {until}, but version {since} of it has been read: it "
-            "was recreated",
-            field="source.path",
-            value=shown(path),
-            way_out="Rebuild: backfill run without a selection",
-        )
+        return ()
     root = table_root(path)
     try:
         files = PyFileSystem(DeltaStorageHandler(root, delta_options()))
         commits = [_commit(files, root, version) for version in range(since + 1, until + 1)]
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"the log of the Delta table no longer has every version after {since}, so new "
-            "events cannot be distinguished from old ones in rewritten files",
-            field="source.path",
-            value=shown(path),
-            way_out="Compute the dates again: backfill run --from DATE --to DATE",
-        ) from error
+    except FileNotFoundError:
+        return ()
     except (DeltaError, OSError, ValueError) as error:
         raise SourceError(
             f"the log of the Delta table cannot be read: {reason(error)}",

@@ -26,7 +26,7 @@ from backfill.events.deletions import Deletions, Places, table_rows
 from backfill.events.files import for_spark, local_path
 from backfill.events.model import InputFile, Statistics
 from backfill.folders import delta_options
-from backfill.printable import shown
+from backfill.printable import first_line, shown
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def open_delta(path: str) -> DeltaFiles:
         metadata, features = table.metadata(), reader_features(table)
         unknown = features - {DELETIONS}
         if not unknown:
-            actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+            actions = _listed(pa.table(table.get_add_actions(flatten=False)))
             schema = StructType.fromJson(json.loads(table.schema().to_json()))
             deleted = _deleted(table, root) if DELETIONS in features else {}
     except (DeltaError, OSError) as error:
@@ -113,6 +113,16 @@ def open_delta(path: str) -> DeltaFiles:
     return DeltaFiles(table.version(), ordered, schema, folders, statistics, repairs, deletions)
 
 
+def _listed(actions: pa.Table) -> list[dict[str, Any]]:
+    """The files, without bounds where one is a date that Python has not, of any column."""
+    found: list[dict[str, Any]]
+    try:
+        found = actions.to_pylist()
+    except OverflowError:
+        found = actions.drop_columns(["min", "max"]).to_pylist()
+    return found
+
+
 def _deleted(table: DeltaTable, root: str) -> dict[str, Places]:
     """The places of rows that deletion vectors delete, by the path of the file."""
     found = {}
@@ -140,7 +150,7 @@ def file_path(root: str, logged: str) -> str:
 
 def reason(error: Exception) -> str:
     """The first line of what a library says."""
-    return shown(str(error).splitlines()[0]) if str(error) else type(error).__name__
+    return shown(first_line(error))
 
 
 def _statistics(action: Mapping[str, Any]) -> Statistics:

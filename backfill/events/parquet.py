@@ -93,6 +93,8 @@ def _columns(path: str) -> dict[str, str]:
     """The type of each leaf column, as far as Spark distinguishes types."""
     try:
         schema = pq.read_metadata(path).schema
+    except PermissionError as error:
+        raise SourceError("may not be read", field=path, way_out="Check its permissions") from error
     except (pa.ArrowException, OSError) as error:
         raise SourceError(
             "not a readable Parquet file",

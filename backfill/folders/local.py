@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pyarrow.fs as fs
 
 from backfill.errors import TableError
 from backfill.folders.protocol import Found, together
+from backfill.printable import first_line, shown
 
 
 @dataclass(frozen=True)
@@ -53,34 +54,43 @@ class LocalFolder:
         """As `Folder` has it."""
         return str(self.local / inside)
 
-    def answering(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def answering(self) -> Iterator[None]:
         """As `Folder` has it."""
-        return nullcontext()
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise TableError(
+                f"can't be read or written: {error.strerror or first_line(error)}",
+                field=shown(str(error.filename or self)),
+                way_out="Check its permissions, and the space on the disk",
+            ) from error
 
     def make(self) -> None:
         """As `Folder` has it."""
-        self.local.mkdir(parents=True, exist_ok=True)
+        with self.answering():
+            self.local.mkdir(parents=True, exist_ok=True)
 
     def names(self) -> list[str]:
         """As `Folder` has it."""
-        try:
-            return sorted(os.listdir(self.local))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise TableError(
-                f"the folder can't be listed: {error.strerror}", field=str(self.local)
-            ) from error
+        with self.answering():
+            try:
+                return sorted(os.listdir(self.local))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def files(self) -> dict[str, Found]:
         """As `Folder` has it."""
         found = {}
-        for folder, _, names in os.walk(self.local, onerror=_fail):
-            inside = Path(folder).relative_to(self.local)
-            for name in names:
-                each = _status(Path(folder, name))
-                if each is not None:
-                    found[(inside / name).as_posix()] = each
+        with self.answering():
+            for folder, _, names in os.walk(self.local, onerror=_fail):
+                inside = Path(folder).relative_to(self.local)
+                for name in names:
+                    each = _status(Path(folder, name))
+                    if each is not None:
+                        found[(inside / name).as_posix()] = each
         return dict(sorted(found.items()))
 
     def entries(self) -> dict[str, Found]:
@@ -97,50 +107,56 @@ class LocalFolder:
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """As `Folder` has it."""
-        return [each for each in paths if not os.path.exists(self.local / each)]
+        with self.answering():
+            return [each for each in paths if _status(self.local / each) is None]
 
     def read(self, inside: str) -> bytes:
         """As `Folder` has it."""
-        return (self.local / inside).read_bytes()
+        with self.answering():
+            return (self.local / inside).read_bytes()
 
     def write(self, inside: str, content: bytes) -> None:
         """As `Folder` has it."""
-        path = self.local / inside
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Hidden, and of this process alone.
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        for parent in (path.parent, path.parent.parent):
-            descriptor = os.open(parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with self.answering():
+            path = self.local / inside
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Hidden, and of this process alone.
+            unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            with unfinished.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+            for parent in (path.parent, path.parent.parent):
+                descriptor = os.open(parent, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
     def move(self, moves: Mapping[str, str]) -> None:
         """As `Folder` has it."""
-        for source, target in moves.items():
-            to = self.local / target
-            to.parent.mkdir(parents=True, exist_ok=True)
-            os.utime(self.local / source)
-            (self.local / source).rename(to)
+        with self.answering():
+            for source, target in moves.items():
+                to = self.local / target
+                to.parent.mkdir(parents=True, exist_ok=True)
+                os.utime(self.local / source)
+                (self.local / source).rename(to)
 
     def delete(self, paths: Iterable[str]) -> None:
         """As `Folder` has it."""
-        for each in paths:
-            (self.local / each).unlink(missing_ok=True)
+        with self.answering():
+            for each in paths:
+                (self.local / each).unlink(missing_ok=True)
 
     def delete_all(self) -> None:
         """As `Folder` has it."""
-        if self.local.is_dir() and not self.local.is_symlink():
-            # Another process may delete the same.
-            shutil.rmtree(self.local, onerror=lambda function, path, error: _fail(error[1]))
-        else:
-            self.local.unlink(missing_ok=True)
+        with self.answering():
+            if self.local.is_dir() and not self.local.is_symlink():
+                # Another process may delete the same.
+                shutil.rmtree(self.local, onerror=lambda function, path, error: _fail(error[1]))
+            else:
+                self.local.unlink(missing_ok=True)
 
 
 def _fail(error: BaseException) -> None:
@@ -153,6 +169,6 @@ def _status(path: Path) -> Found | None:
     """None where it has just gone."""
     try:
         status = path.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return Found(0 if path.is_dir() else status.st_size, status.st_mtime)

@@ -48,7 +48,10 @@ class Folder(Protocol):
         """A file in it, as its file system names it."""
 
     def answering(self) -> AbstractContextManager[None]:
-        """Where `filesystem` is used: what an object store refuses becomes a TableError."""
+        """Where `filesystem` is used: what the disk or the object store refuses is a TableError.
+
+        That a file does not exist stays a FileNotFoundError.
+        """
 
     def make(self) -> None:
         """Makes it, where folders exist by themselves."""

@@ -30,6 +30,7 @@ from backfill.engines import Engine, Rules
 from backfill.engines import engine as engine_named
 from backfill.errors import ColumnError, WindowError
 from backfill.events import EventRules, normalise
+from backfill.frames.arguments import check_frame, check_window, given_aggregates
 from backfill.frames.count_windows import count
 from backfill.frames.cutting import slice_events
 from backfill.frames.event_windows import slide
@@ -65,7 +66,7 @@ def aggregate(
     *,
     key: str | Sequence[str],
     time: str,
-    aggregates: Mapping[str, Aggregate],
+    aggregates: Mapping[str, Aggregate | str],
     id: str | None = None,
     arrival: str | Sequence[str] | None = None,
     time_format: str | None = None,
@@ -87,7 +88,8 @@ def aggregate(
         key: one or more columns; an empty list for one group of all events.
         time: the event time: a timestamp with or without zone, a date, or with `time_format` a
             string or a number.
-        aggregates: the result's columns by name, from `backfill.aggregates`.
+        aggregates: the result's columns by name, from `backfill.aggregates`, or as a job file has
+            them: "sum(amount) where paid".
         id: rows with equal key, time and id are one event and count once; rows with a NULL id are
             never duplicates. If copies differ, the smallest by arrival, then by the aggregates'
             inputs, counts.
@@ -140,6 +142,9 @@ def aggregate(
         >>> sorted((row.user, row.events, row.revenue) for row in sessions.collect())
         [('a', 1, 4), ('a', 2, 5)]
     """
+    check_frame(events)
+    check_window(window, example="SessionWindow(gap='30m')")
+    aggregates = given_aggregates(aggregates)
     rules = engine_named(engine)
     names = names_of(key)
     arrived = names_of(arrival or ())
@@ -235,6 +240,8 @@ def sessionize(
         >>> sorted((row.session_seq, row.event_seq) for row in found.collect())
         [(1, 1), (1, 2), (2, 1)]
     """
+    check_frame(events)
+    check_window(window, SessionWindow, example="SessionWindow(gap='30m')")
     taken = [each for each in events.columns if each in _ADDED]
     if taken:
         raise ColumnError(

@@ -12,6 +12,7 @@ from backfill.aggregates.bound import Bound
 from backfill.columns import REASON, TIME, any_given, column, named_twice
 from backfill.errors import AggregateError, ColumnError
 from backfill.events import EventRules, normalise
+from backfill.frames.arguments import check_frame, check_metrics
 from backfill.frames.event_inputs import BoundEvents, with_inputs
 from backfill.frames.metric import TIES, Metric, value_names
 from backfill.rows.fitting import check_framed
@@ -69,6 +70,8 @@ def bind_metrics(
         AggregateError: if metrics do not go together, or an aggregate does not fit the events.
         ColumnError: if a column is missing or has an unsuitable type.
     """
+    check_frame(events)
+    check_metrics(metrics)
     dimensions = _dimensions(metrics)
     rules = EventRules(
         key=tuple(dimensions),

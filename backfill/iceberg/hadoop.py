@@ -171,9 +171,9 @@ class HadoopCatalog(NoopCatalog):
             folder.write(_HINT, str(number).encode())
             # Hadoop's checksum of what was there before.
             folder.delete([f".{_HINT}.crc"])
-        except OSError as error:
+        except TableError as error:
             # The commit is made: readers look for higher numbers than the hint's.
-            _LOG.warning("%s was not written: %s", folder / _HINT, error.strerror)
+            _LOG.warning("%s was not written: %s", folder / _HINT, error)
         location = "/".join([self._location, *name, "metadata", file])
         return CommitTableResponse.model_validate({"metadata": made, "metadata-location": location})
 

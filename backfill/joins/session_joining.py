@@ -13,6 +13,7 @@ from backfill.columns import TIME, names_of
 from backfill.engines import engine as engine_named
 from backfill.errors import WindowError
 from backfill.frames.api import aggregate
+from backfill.frames.arguments import check_window
 from backfill.joins.latest import latest
 from backfill.joins.sides import Sides, both_sides, naming, pair_of_times
 from backfill.runtimes.differences import only_where
@@ -103,6 +104,8 @@ def session_join(
         [('coat', None), ('hat', 2)]
     """
     choice(how, HOWS, field="how")
+    for each in (window, *([] if left_window is None else [left_window])):
+        check_window(each, SessionWindow, example="SessionWindow(gap='30m')")
     if left_aggregates and left_window is None:
         raise WindowError(
             "has no meaning without left_window",

@@ -48,7 +48,7 @@ class Lookup:
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in self.spec.windows:
+        if not isinstance(self.name, str) or self.name not in self.spec.windows:
             raise JobFileError(
                 "the job has no such window",
                 field="window",
@@ -60,10 +60,13 @@ class Lookup:
         self, key: KeyValues, start: Instant | None, end: Instant | None, limit: int | None
     ) -> pa.Table:
         """Windows of a key that overlap [start, end)."""
+        first, last = self._us(start, "start"), self._us(end, "end")
+        if first is not None and last is not None and last <= first:
+            raise JobFileError("must be later than start", field="end", value=str(end))
         return self.found(
             key,
-            start_us=self._us(start, "start"),
-            end_us=self._us(end, "end"),
+            start_us=first,
+            end_us=last,
             end_inclusive=self.end_inclusive,
             limit=limit,
         )
@@ -112,10 +115,12 @@ class Lookup:
         apart = session.gap.us - (not self.rules.gap_inclusive)
         return {"starts": (None, at + apart), "ends": (at - apart + self._end_shift(), None)}
 
-    def found(self, key: KeyValues, **conditions: Any) -> pa.Table:
+    def found(self, key: KeyValues, *, limit: int | None = None, **conditions: Any) -> pa.Table:
         """What `look_up` finds of the key."""
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise JobFileError("must be a whole number, at least 1", field="limit", value=limit)
         rows = self.store.dataset(self.name)
-        return look_up(rows, key=key_values(key, self.key), **conditions)
+        return look_up(rows, key=key_values(key, self.key), limit=limit, **conditions)
 
     @property
     def window(self) -> AnyWindow:

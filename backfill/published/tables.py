@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import getpass
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from backfill.execution.expire import Expired, expire
 from backfill.execution.validate import validate
 from backfill.kinds import row_order
 from backfill.ledger import versions
+from backfill.ledger.author import author
 from backfill.ledger.record import late_of
 from backfill.ledger.state import QUARANTINE
 from backfill.planning.context import Progress, new_run_id
@@ -146,7 +146,7 @@ class PublishedTables(PublishedRows):
             RestoredTable(restored=0, version=2)
         """
         run_id = new_run_id()
-        metadata = {"kind": "restore", "user": getpass.getuser(), "run_id": run_id}
+        metadata = {"kind": "restore", "user": author(), "run_id": run_id}
         try:
             given = self._late()
         except TableError:  # a damaged record may be what to go back from
@@ -175,7 +175,7 @@ class PublishedTables(PublishedRows):
             backfill.errors.JobFileError: ...
         """
         run_id, session = new_run_id(), self._session(spark)
-        metadata = {"kind": "expire", "user": getpass.getuser(), "run_id": run_id}
+        metadata = {"kind": "expire", "user": author(), "run_id": run_id}
         return expire(session, self.store, self.spec, run_id=run_id, metadata=metadata)
 
     def forget(
@@ -230,7 +230,7 @@ class PublishedTables(PublishedRows):
             key_values(key, self.spec.key),
             older_than_s=age(older_than).us / 1_000_000,
             run_id=run_id,
-            metadata={"kind": "forget", "user": getpass.getuser(), "run_id": run_id},
+            metadata={"kind": "forget", "user": author(), "run_id": run_id},
             progress=progress,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from backfill.jvm.launch import telling_line
-from backfill.printable import printable
+from backfill.printable import not_finite, printable
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome, Severity
 from backfill.quality.utc import in_utc
 
@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
         case float():  # numpy's own among them
-            return float(value) if math.isfinite(value) else _not_finite(value)
+            return float(value) if math.isfinite(value) else not_finite(value)
         case dt.datetime():
             if value != value:  # pandas' missing time
                 return None
@@ -123,9 +123,3 @@ def plain(value: Any) -> Any:
             return [plain(each) for each in value]
         case _:
             return str(value)
-
-
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"

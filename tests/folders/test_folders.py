@@ -36,7 +36,7 @@ def test_what_cannot_be_listed_is_not_passed_over(
         return whole(path)
 
     monkeypatch.setattr(os, "scandir", stale)
-    with pytest.raises(OSError, match="Stale file handle"):
+    with pytest.raises(TableError, match="can't be read or written: Stale file handle"):
         folder.files()
 
 
@@ -49,8 +49,23 @@ def test_what_cannot_be_opened_is_no_missing_table(
     (tmp_path / "file").write_text("")
     assert DeltaStore(tmp_path / "file").open("t") is None
     monkeypatch.setattr(os, "listdir", denied)
-    with pytest.raises(TableError, match="can't be listed: Permission denied"):
+    with pytest.raises(TableError, match="can't be read or written: Permission denied"):
         DeltaStore(tmp_path).open("t")
+
+
+def test_what_the_disk_refuses_is_named(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path)
+    (tmp_path / "file").write_text("")
+    # A file where a folder is needed, and a name that no disk takes.
+    for inside in ("file/inside", "x" * 300):
+        with pytest.raises(TableError, match="can't be read or written: ") as caught:
+            folder.write(inside, b"")
+        assert str(tmp_path) in str(caught.value.field)
+    with pytest.raises(TableError, match="File name too long"):
+        folder.missing(["x" * 300])
+    assert folder.missing(["file", "file/inside", "other"]) == ["file/inside", "other"]
+    with pytest.raises(FileNotFoundError):
+        folder.read("other")
 
 
 def test_a_run_is_published_though_its_staging_folder_stays(
@@ -65,7 +80,7 @@ def test_a_run_is_published_though_its_staging_folder_stays(
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", busy)
         assert publish_to(store, staged) == 0
-        with pytest.raises(PermissionError, match="busy"):
+        with pytest.raises(TableError, match="busy"):
             store.clean("sessions", older_than_s=-1)
     assert content(store) == [f"r1 {each}" for each in DAYS]
     assert store.clean("sessions", older_than_s=-1).staged == 1

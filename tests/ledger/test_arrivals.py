@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
@@ -73,6 +75,51 @@ def test_a_delta_source_that_is_compacted(spark: SparkSession, tmp_path: Path) -
         made.recompute(spark)
     made.run(spark)
     assert rows(made, spark) == {*expected, ("c", at(1, 1), at(1, 1), 1)}
+
+
+def test_a_delta_source_whose_log_is_not_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """Compacted after a run; then the log is cleaned up, or the table is made anew."""
+    path = tmp_path / "events"
+
+    def write(rows: list[Row], mode: str) -> None:
+        write_deltalake(str(path), events(spark, rows).toArrow(), mode=mode)
+
+    made = job(tmp_path, "events", "delta")
+    write([("a", at(1, 1), 1, 0)], "append")
+    write([("b", at(1, 5), 1, 0)], "append")
+    made.run(spark)
+    write([("a", at(1, 1, 20), 5, 0)], "append")
+    DeltaTable(str(path)).optimize.compact()
+    DeltaTable(str(path)).create_checkpoint()
+    for each in (path / "_delta_log").glob("*.json"):
+        each.unlink()
+    # Which events are new is not known.
+    with pytest.raises(SourceError, match="an input that was counted is missing") as caught:
+        made.recompute(spark)
+    assert "--from 2026-01-02 --to 2026-01-03" in str(caught.value)
+    made.run(spark, date="2026-01-02")
+    expected = {("a", at(1, 1), at(1, 1, 20), 2), ("b", at(1, 5), at(1, 5), 1)}
+    assert rows(made, spark) == expected
+    # The new file counts on other dates, too, and has no event on them.
+    done = made.recompute(spark)
+    assert done is not None
+    assert done.read == 0
+    shutil.rmtree(path)
+    write([("a", at(1, 1), 1, 0)], "append")
+    with pytest.raises(SourceError, match="an input that was counted is missing"):
+        made.recompute(spark)
+    made.run(spark)
+    assert rows(made, spark) == {("a", at(1, 1), at(1, 1), 1)}
+    assert made.recompute(spark) is None
+
+
+def test_a_delta_source_with_dates_that_python_has_not(spark: SparkSession, tmp_path: Path) -> None:
+    other = pa.array([2_932_897], pa.date32())  # 10000-01-01
+    table = events(spark, [("a", at(1, 1), 1, 0)]).toArrow().append_column("other", other)
+    write_deltalake(str(tmp_path / "events"), table)
+    made = job(tmp_path, "events", "delta")
+    assert made.run(spark).accepted == 1
+    assert rows(made, spark) == {("a", at(1, 1), at(1, 1), 1)}
 
 
 @spark_only

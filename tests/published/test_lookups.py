@@ -242,5 +242,17 @@ def test_what_cannot_be_looked_up(
         job.events_in("before", job.fetch("before").to_pylist()[0], spark)
     with pytest.raises(ColumnError, match="window_start"):
         job.events_in("hourly", {"shop": 1, "user": "a"}, spark)
+    with pytest.raises(JobFileError, match="not a date or a time"):
+        job.windows_covering("hourly", None)
+    with pytest.raises(JobFileError, match=r"start: not a date or a time \(got '5'\)"):
+        job.fetch("hourly", start=5)
+    with pytest.raises(JobFileError, match="end: must be later than start"):
+        job.fetch("hourly", start=instant(5), end=instant(5))
+    for limit in ("5", 1.5, 0, -1, True):
+        with pytest.raises(JobFileError, match="limit: must be a whole number, at least 1"):
+            job.fetch("hourly", limit=limit)
+    for name in (None, 5, ["hourly"]):
+        with pytest.raises(JobFileError, match="the job has no such window"):
+            job.fetch(name)
     with pytest.raises(TableError, match="`backfill run` publishes it"):
         written(tmp_path, "plain", "").fetch("hourly")

@@ -104,6 +104,14 @@ def test_long_text_is_cut_below_and_left_out_above(tmp_path: Path) -> None:
     assert told["maxValues"] == {}
 
 
+def test_text_that_is_not_utf_8_is_no_bound(tmp_path: Path) -> None:
+    # As Spark writes such bytes.
+    values = pa.array([b"a", b"\xff", b"b"]).view(pa.string())
+    told = stats(tmp_path / "a.parquet", values, "string")
+    assert told["minValues"] == {"x": "a"}
+    assert told["maxValues"] == {}
+
+
 def test_nested_columns_have_no_bounds(tmp_path: Path) -> None:
     table = pa.table({"x": [{"y": 1}], "a": [[1, 2]], "b.c": [1], "_events": [4]})
     pq.write_table(table, tmp_path / "a.parquet")

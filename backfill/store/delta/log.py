@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError as Refused
 from deltalake.exceptions import DeltaError
 
 from backfill.errors import TableError
-from backfill.folders import Folder, at_once
+from backfill.folders import Folder, at_once, is_url
 from backfill.printable import one_line
 from backfill.store.delta import writing
 from backfill.store.delta.data_files import live_with_statistics
@@ -64,11 +65,10 @@ class DeltaLog:
     """The log in a table's folder: `backfill.store.files.log.Log`."""
 
     may_have_files = True
-    #: The log shows every commit.
-    uncertain: Collection[str] = ()
 
     def __init__(self, folder: Folder, properties: Mapping[str, str]) -> None:
         self.folder = folder
+        self.uncertain: set[str] = set()
         self._properties = properties
         self._commits: dict[int, Commit] = {}
 
@@ -154,6 +154,9 @@ class DeltaLog:
             else:
                 writing.exchange(self.folder, below.table, staged, removed, properties, data_change)
         except (DeltaError, OSError) as error:
+            if is_url(self.folder.uri) and not isinstance(error, Refused):
+                # An object store can carry out a request that was given up.
+                self.uncertain.add(staged.run_id)
             raise CommitFailedError(one_line(error)) from error
         return below.number + 1
 

@@ -68,11 +68,14 @@ def look_up(
     """
     columns = [name for name in rows.schema.names if name != _DATE and name[:1] != "_"]
     conditions = [_key_condition(rows.schema, columns, *pair) for pair in key.items()]
-    start, end = next((pair for pair in _TIMES if pair[0] in columns), _TIMES[0])
-    single = start == end
-    conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or single)
-    conditions += [*_between(start, starts), *_between(end, ends)]
-    order = _order(rows.schema, columns, start, order_by or [(start, "ascending")])
+    start, end = next((pair for pair in _TIMES if pair[0] in columns), (None, None))
+    if start is not None and end is not None:
+        single = start == end
+        conditions += _time_conditions(start, end, start_us, end_us, end_inclusive or single)
+        conditions += [*_between(start, starts), *_between(end, ends)]
+    elif (start_us, end_us, *starts, *ends) != (None,) * 6:
+        raise ColumnError("the table has no times", field="start", way_out="Leave the times out")
+    order = _order(rows.schema, columns, start, order_by or [(start or columns[0], "ascending")])
     scanner = rows.scanner(columns=columns, filter=reduce(and_, conditions) if conditions else None)
     try:
         return _smallest(scanner, order, limit)
@@ -143,7 +146,7 @@ def _between(name: str, bounds: Bounds) -> list[ds.Expression]:
 def _order(
     schema: pa.Schema,
     columns: Sequence[str],
-    start: str,
+    start: str | None,
     order_by: Sequence[tuple[str, Direction]],
 ) -> list[tuple[str, Direction]]:
     """The order, made total by the columns that identify a window: those before its start."""

@@ -111,10 +111,12 @@ def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
     if kind == "date":
         return _date(min(g.min_raw for g in groups)), _date(max(g.max_raw for g in groups))
     if kind == "string":
-        # Code points sort as their UTF-8 bytes do, so Python's order is Parquet's.
-        upper_text = max(g.max for g in groups)
-        return min(g.min for g in groups)[:MAX_TEXT], (
-            upper_text if len(upper_text) <= MAX_TEXT else None
+        lower_text, upper_text = (
+            _text(bound)
+            for bound in (min(g.min_raw for g in groups), max(g.max_raw for g in groups))
+        )
+        return lower_text and lower_text[:MAX_TEXT], (
+            upper_text if upper_text is not None and len(upper_text) <= MAX_TEXT else None
         )
     if kind in _FLOATS:
         return _float_bounds([g.min for g in groups], [g.max for g in groups])
@@ -123,6 +125,14 @@ def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
     if kind.startswith("decimal"):
         return _decimal(min(g.min for g in groups)), _decimal(max(g.max for g in groups))
     return None, None
+
+
+def _text(value: bytes) -> str | None:
+    """None where it is not UTF-8, which Spark reads and writes all the same."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _float_bounds(lower: list[float], upper: list[float]) -> tuple[Any, Any]:

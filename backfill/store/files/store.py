@@ -172,7 +172,8 @@ class FileStore(ABC):
             log,
             name,
             run_id=checked_name(run_id, "run_id"),
-            sort_by=self._order(columns, sort_by),
+            # Of a stale table the job file may name other columns.
+            sort_by=tuple(each for each in self._order(columns, sort_by) if each in columns),
             layout=layout_of(self.properties),
         )
 

@@ -1,0 +1,77 @@
+"""What functions over DataFrames are given, checked before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from pyspark.sql import DataFrame
+
+from backfill.aggregates import Aggregate, parse
+from backfill.errors import AggregateError, ColumnError, WindowError
+from backfill.frames.metric import Metric
+from backfill.windows import AnyWindow
+
+
+def check_frame(events: object, field: str = "events") -> None:
+    """Raises a ColumnError where it is no DataFrame of Spark's."""
+    if not isinstance(events, DataFrame):
+        raise ColumnError(
+            "must be a DataFrame of Spark",
+            field=field,
+            value=type(events).__name__,
+            way_out="spark.createDataFrame(...) makes one, of pandas' or Arrow's too",
+        )
+
+
+def check_window(window: object, *kinds: type, example: str) -> None:
+    """Raises a WindowError where it is no window of these kinds, or of any.
+
+    Args:
+        window: what was given.
+        kinds: those that are allowed; none for all.
+        example: of a right one.
+    """
+    if not isinstance(window, kinds or get_args(AnyWindow)):
+        raise WindowError(
+            "must be a window", field="window", value=str(window), way_out=f"Such as {example}"
+        )
+
+
+def check_metrics(metrics: object) -> None:
+    """Raises an AggregateError where they are no list of metrics."""
+    if not isinstance(metrics, Sequence) or not all(isinstance(each, Metric) for each in metrics):
+        raise AggregateError(
+            "must be a list of metrics",
+            field="metrics",
+            value=str(metrics),
+            way_out="Such as [Metric('spent', sum('amount'), by=['user'], windows=['1h'], "
+            "step='5m')]",
+        )
+
+
+def given_aggregates(aggregates: Mapping[str, Aggregate | str]) -> dict[str, Aggregate]:
+    """The aggregates by name, of which each may be written as in a job file.
+
+    Raises:
+        AggregateError: there are none by name, or one is something else.
+    """
+    if not isinstance(aggregates, Mapping):
+        raise AggregateError(
+            "must be aggregates by the names of their columns",
+            field="aggregates",
+            value=str(aggregates),
+            way_out="Such as {'events': count()}",
+        )
+    found = {}
+    for name, each in aggregates.items():
+        made = parse(each) if isinstance(each, str) else each
+        if not isinstance(made, Aggregate) or not isinstance(name, str):
+            raise AggregateError(
+                "must be an aggregate by the name of its column",
+                field=f"aggregates.{name}",
+                value=str(each),
+                way_out="Such as {'events': count()}, or {'events': 'count'}",
+            )
+        found[name] = made
+    return found

@@ -1,0 +1,85 @@
+"""Arguments of the wrong kind are refused by name, before Spark is asked anything."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import backfill
+from backfill import SessionWindow, TumblingWindow
+from backfill import aggregates as agg
+from backfill.errors import BackfillError
+from tests.event_frames import from_rows
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+GAP = SessionWindow(gap="30m")
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession) -> DataFrame:
+    return from_rows(spark, [("a", 0, 1), ("a", 60, 2)], "user string, s long, x long").selectExpr(
+        "user", "timestamp_seconds(s) AS at", "x"
+    )
+
+
+def _aggregate(**other: Any) -> Callable[[DataFrame], DataFrame]:
+    given = {"key": "user", "time": "at", "aggregates": {"n": agg.count()}, **other}
+    window = given.pop("window", GAP)
+    return lambda events: backfill.aggregate(events, window, **given)
+
+
+def test_aggregates_as_a_job_file_has_them(events: DataFrame) -> None:
+    given = {"n": "count where x > 1", "total": agg.sum("x")}
+    row = _aggregate(aggregates=given)(events).collect()[0]
+    assert (row["n"], row["total"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda _: backfill.aggregate(None, GAP, key="user", time="at", aggregates={}), "events: "),
+        (lambda e: backfill.aggregate([e], GAP, key="user", time="at", aggregates={}), "events: "),
+        (_aggregate(window="30m"), r"window: must be a window \(got '30m'\). Such as Sess"),
+        (_aggregate(window=SessionWindow), "window: must be a window"),
+        (_aggregate(window=None), "window: must be a window"),
+        (_aggregate(key=None), r"must be the name of a column, or a list of names \(got 'None'"),
+        (_aggregate(key=5), "must be the name of a column"),
+        (_aggregate(key=[5]), "must be the name of a column"),
+        (lambda e: _aggregate(key=e["user"])(e), "must be the name of a column"),
+        (_aggregate(time=5), r"no such column \(got 5\)"),
+        (_aggregate(id=5), r"no such column \(got 5\)"),
+        (_aggregate(arrival=5), "must be the name of a column"),
+        (_aggregate(timezone=dt.timezone.utc), "time zone"),
+        (_aggregate(engine=None), "engine"),
+        (_aggregate(aggregates=None), "aggregates: must be aggregates by the names"),
+        (_aggregate(aggregates=[agg.count()]), "aggregates: must be aggregates by the names"),
+        (_aggregate(aggregates={"n": "cuont"}), "Did you mean 'count'"),
+        (_aggregate(aggregates={"n": agg.count}), "aggregates.n: must be an aggregate"),
+        (_aggregate(aggregates={5: agg.count()}), "aggregates.5: must be an aggregate"),
+        (lambda _: agg.sum(None), "needs an expression"),
+        (lambda _: agg.sum(5), "must be Spark SQL or a column"),
+        (lambda _: agg.count(where=5), "must be Spark SQL or a column"),
+        (lambda _: agg.quantile("x", None), "share: must be between 0 and 1"),
+        (
+            lambda e: backfill.sessionize(e, TumblingWindow(size="1h"), key="user", time="at"),
+            "window: must be a window",
+        ),
+        (lambda e: backfill.metrics(e, ["x"], time="at"), "metrics: must be a list of metrics"),
+        (lambda e: backfill.metrics(e, None, time="at"), "metrics: must be a list of metrics"),
+        (lambda e: backfill.metrics_at(e, "x", time="at"), "metrics: must be a list of metrics"),
+        (
+            lambda e: backfill.session_join(e, e, window="30m", on="user", time="at"),
+            "window: must be a window",
+        ),
+    ],
+)
+def test_what_is_something_else(
+    events: DataFrame, call: Callable[[DataFrame], Any], message: str
+) -> None:
+    with pytest.raises(BackfillError, match=message):
+        call(events)
