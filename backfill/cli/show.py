@@ -91,7 +91,6 @@ def show(
         )
     found = look_up(
         store.dataset(window, run),
-        # Rows of the quarantine have the key's columns.
         key=key_values(key or None, spec.key if table is None else table.key),
         start_us=start_us,
         end_us=end_us,

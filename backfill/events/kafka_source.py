@@ -25,7 +25,8 @@ _PARSED = "_parsed"
 def of_records(records: Source, schema: StructType, timezone: str) -> Source:
     """The events in the records' values, each with its record's key, place and timestamp.
 
-    A value that is no JSON object, or has a field of another type, is kept whole in `_corrupt`.
+    A value that is no JSON object in UTF-8, or has a field of another type, is kept whole in
+    `_corrupt`.
     `_source` is `path:partition:offset`, and the records are in the order of partition and offset.
 
     Args:
@@ -42,7 +43,7 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
                 "is the name of a column that each event has of its record",
                 field="source.schema",
                 value=name,
-                way_out="Leave it out; to use it, copy the topic with another name for the field",
+                way_out="Leave it out of the schema",
             )
     refuse_our_names(schema.names)
 
@@ -50,11 +51,13 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
     options = {**reading("json", {}), "timeZone": timezone}
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
-        text = F.make_valid_utf8(F.col("value").cast("string"))
+        text = F.col("value").cast("string")
+        valid = F.when(F.is_valid_utf8(text), text)
         rows = records.read(files, None)
-        rows = rows.select("*", F.from_json(text, given, options).alias(_PARSED))
-        # A value without anything in it is parsed to NULL.
-        corrupt = F.when(F.col(_PARSED).isNull(), F.coalesce(text, F.lit("")))
+        rows = rows.select("*", F.from_json(valid, given, options).alias(_PARSED))
+        # Nothing, and what is no text, is parsed to NULL.
+        shown = F.coalesce(F.make_valid_utf8(text), F.lit(""))
+        corrupt = F.when(F.col(_PARSED).isNull(), shown)
         found = rows.select(
             *(F.col(_PARSED).getField(name).alias(name) for name in schema.names),
             _text_or_hex("key").alias(_OF_RECORD["key"]),

@@ -103,12 +103,14 @@ def copy_topic(
         lost = {
             each: starts[each] - offset for each, offset in before.items() if offset is not None
         }
-        copied, reached = Counter[int](), dict(starts)
+        copied, reached, committed = Counter[int](), dict(starts), before
         batch = _Batch()
 
         def commit() -> None:
+            nonlocal committed
             copied.update(batch.columns["partition"])
             table.append(batch.taken(), reached)
+            committed = dict(reached)
             progress(f"copied {copied.total():,} records of {name}")
 
         for records, so_far in topic.records(starts, ends):
@@ -116,7 +118,7 @@ def copy_topic(
             reached |= so_far
             if batch.is_full:
                 commit()
-        if reached != before:
+        if reached != committed:
             commit()
     partitions = (
         CopiedPartition(each, first, reached[each], copied[each], lost.get(each, 0))

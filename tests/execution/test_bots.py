@@ -220,6 +220,17 @@ def test_the_first_rows_of_the_quarantine_are_bots(spark: SparkSession, tmp_path
     assert len(world._table("quarantine")) == 2
 
 
+@pytest.mark.parametrize("late", [Event(None, at(1, 3)), Event("made", at(1, 3), 1, "1")], ids=str)
+def test_late_rows_that_are_no_new_events(spark: SparkSession, tmp_path: Path, late: Event) -> None:
+    windows = ("sessions", "ruled", "hopping")
+    world = World(tmp_path, spark, True, windows, store=MemoryStore(), bots=RULES)
+    world.write("0", [PERSON, Event("made", at(1, 3), 1, "1")])
+    world.run_all()
+    world.write("1", [late])
+    world.recompute()
+    world.check()
+
+
 def test_a_quarantine_that_only_loses_rows_is_published(
     spark: SparkSession, tmp_path: Path
 ) -> None:

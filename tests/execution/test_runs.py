@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,9 +20,12 @@ from backfill.errors import BackfillError, TableError
 from backfill.execution.staging import Staging
 from tests.execution.begun import begun, begun_late
 from tests.execution.world import World, at, day
+from tests.files import write_rows
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +152,48 @@ def test_the_quarantine_follows_an_input_that_changed(world: World) -> None:
     world.run(1, 2)
     assert quarantined() == ["8", "9"]
     world.check()
+
+
+def test_what_was_in_the_future_is_not_any_more(spark: SparkSession, tmp_path: Path) -> None:
+    now = dt.datetime.now(dt.timezone.utc)
+    before, soon = now - dt.timedelta(days=2), now + dt.timedelta(seconds=4)
+    write_rows(
+        tmp_path / "src" / "0.parquet", [{"user": "a", "at": each} for each in (before, soon)]
+    )
+    (tmp_path / "job.yaml").write_text(
+        "source: {path: src, format: parquet}\n"
+        "events: {key: user, time: at, max_future: 0s}\n"
+        "windows: {sessions: {session: {gap: 30m}, aggregates: {n: count}}}\n"
+        "tables: {path: out}\n"
+        "checks: {builtin: off}\n"
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    assert job.run(spark).quarantined == {"future": 1}
+    assert [row["is_open"] for row in job.fetch("sessions").to_pylist()] == [True]
+    time.sleep(max(0, (soon - dt.datetime.now(dt.timezone.utc)).total_seconds()))
+    # A run of the date counts it, and knows that the other session has ended.
+    done = job.run(spark, date=soon.date())
+    assert done.horizon_us == (soon - EPOCH) // dt.timedelta(microseconds=1)
+    assert [row["is_open"] for row in job.fetch("sessions").to_pylist()] == [False, True]
+
+
+def test_spans_beyond_the_calendar(spark: SparkSession, tmp_path: Path) -> None:
+    """What is kept for ever, and windows of everything."""
+    write_rows(tmp_path / "src" / "0.parquet", [{"user": "a", "at": "2026-01-10T10:00:00Z"}])
+    (tmp_path / "job.yaml").write_text(
+        "source: {path: src, format: parquet}\n"
+        "events: {key: user, time: at, time_format: iso}\n"
+        "windows: {all: {sliding: {size: 1000000d}, aggregates: {n: count}}}\n"
+        "retention: 1000000d\n"
+        "tables: {path: out}\n"
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    assert job.plan(spark).stages
+    assert job.run(spark, missing=True).accepted == 1
+    assert job.run(spark, date="2026-01-10").accepted == 1
+    done = job.run(spark, start="2026-01-10", end="2026-01-12", chunk=10**7)
+    assert [each.why[:9] for each in done.skipped] == ["no input", "committed"]
+    assert job.fetch("all")["n"].to_pylist() == [1]
 
 
 def test_a_project_that_moves_keeps_what_it_has_counted(

@@ -114,6 +114,8 @@ def test_large_copies_take_several_commits(
     assert copy(progress=said.append).records == 200
     assert len(said) > 5
     assert said[-1] == f"copied 200 records of {topic}"
+    # Each commit has records, the last one too.
+    assert len(set(said)) == len(said)
     assert _values(tmp_path / "copied") == list(range(200))
     monkeypatch.setattr(copying, "_BYTES", 10)
     broker.send(topic, _numbered(range(100, 200)))

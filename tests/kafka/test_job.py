@@ -140,6 +140,7 @@ def test_what_is_no_event_is_quarantined_with_its_place(
         b"7",
         b'{"user": "a"',
         b"\xff",
+        b'{"user": "\xff", "at": "2026-01-31T00:00:00Z"}',
         b'{"user": "a", "at": "2026-01-31T00:00:00Z", "amount": "many"}',
         b'{"user": "a", "at": "2026-01-31T00:00:00Z", "more": 1}',
     ]
@@ -147,7 +148,7 @@ def test_what_is_no_event_is_quarantined_with_its_place(
     loaded = Job.load(job(checks={"builtin": {"quarantined_share": "1"}}))
     loaded.pull()
     done = loaded.run(spark)
-    assert (done.accepted, done.quarantined) == (1, {"unparsable_line": 9, "no_time": 1})
+    assert (done.accepted, done.quarantined) == (1, {"unparsable_line": 10, "no_time": 1})
     rows = loaded.table("quarantine", spark).collect()
     (file,) = (tmp_path / "copied").glob("*.parquet")
     found = {row["source"]: row["raw"] for row in rows if row["reason"] == "unparsable_line"}

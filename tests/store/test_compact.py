@@ -61,6 +61,18 @@ def test_small_dates_are_joined(
     assert version_of(store, "sessions") == 6
 
 
+def test_columns_that_the_table_has_not_order_nothing(
+    spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage, publish: Publish
+) -> None:
+    """As the job file names them of a table that is stale."""
+    for number, key in enumerate("ba"):
+        publish(stage(windows((key, "2024-01-01", "2024-01-01 10:00:00")), f"r{number}"), [])
+    assert store.compact(spark, "sessions", run_id="c1", sort_by=("other", "user_id")) == 2
+    (file,) = files_of(store, "sessions")
+    keys = pq.ParquetFile(folder_of(store, "sessions") / file.path).read(["user_id"])
+    assert keys["user_id"].to_pylist() == ["a", "b"]
+
+
 def test_rows_apart_stay_apart(
     spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage, publish: Publish
 ) -> None:

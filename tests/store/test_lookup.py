@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
@@ -92,6 +93,15 @@ def test_ranges_are_half_open(table: ds.Dataset) -> None:
     assert found(table, start_us=end, end_us=2 * DAY, end_inclusive=True) == [(1, 2), (1, 3)]
     assert found(table, end_us=-DAY + 3) == [(-1, 1), (-1, 2)]
     assert found(table, start_us=2 * DAY + 60 * SECOND + 2) == [(2, 3)]
+
+
+def test_a_table_without_times() -> None:
+    """The quarantine, of which `show --run` shows rows."""
+    rows = ds.dataset(pa.table({"reason": ["b", "a"], "raw": ["1", "2"], "_x": [0, 0]}))
+    assert look_up(rows).to_pylist() == [{"reason": "a", "raw": "2"}, {"reason": "b", "raw": "1"}]
+    for bounds in ({"start_us": 0}, {"end_us": 0}, {"starts": (None, 0)}, {"ends": (0, None)}):
+        with pytest.raises(ColumnError, match="the table has no times"):
+            look_up(rows, **bounds)
 
 
 def test_windows_without_length(spark: SparkSession, store: DeltaStore) -> None:
