@@ -14,10 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill.errors import SetupError, SourceError
+from backfill.folders import delta_options
 from backfill.kafka import copying
 from backfill.kafka import topic as topics
 from backfill.kafka.copying import Copied, CopiedPartition, copy_topic
 from backfill.kafka.records import SCHEMA, RecordTable
+from tests import objects
 from tests.kafka.broker import Broker, Sent
 
 pytestmark = pytest.mark.one_lane
@@ -34,7 +36,7 @@ def copy(broker: Broker, topic: str, tmp_path: Path) -> Callable[..., Copied]:
     def call(
         name: str = topic,
         *,
-        to: Path = tmp_path / "copied",
+        to: Path | str = tmp_path / "copied",
         progress: Callable[[str], None] = _silent,
         **settings: str,
     ) -> Copied:
@@ -276,6 +278,27 @@ def test_the_folder_holds_nothing_else(
     write_deltalake(other, DeltaTable(tmp_path / "copied").to_pyarrow_table().select(["key"]))
     with pytest.raises(SourceError, match="something else than a topic's records"):
         copy(to=other)
+
+
+def test_a_folder_in_an_object_store(
+    broker: Broker, topic: str, copy: Callable[..., Copied], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with objects.served() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        folder = f"{objects.make_bucket(environment, 'topics')}/copied"
+        broker.send(topic, _numbered(range(3)))
+        assert copy(to=folder).records == 3
+        broker.send(topic, _numbered(range(3, 5)))
+        assert copy(to=folder).records == 2
+        table = DeltaTable(folder, storage_options=delta_options())
+        assert sorted(table.to_pyarrow_table()["value"].to_pylist()) == [
+            b"0",
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+        ]
 
 
 def test_what_is_wrong_is_said_without_values(
