@@ -13,7 +13,7 @@ import runpy
 import subprocess
 import sys
 import traceback
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,15 @@ class Programs:
 
 def listening() -> list[str]:
     """The addresses on which this process and those that it started wait for connections."""
-    here = psutil.Process()
-    found = {
-        each.laddr.ip.removeprefix("::ffff:")
-        for process in (here, *here.children(recursive=True))
-        for each in process.net_connections("inet")
-        if each.status == psutil.CONN_LISTEN
-    }
+    here, found = psutil.Process(), set[str]()
+    for process in (here, *here.children(recursive=True)):
+        # One that has ended meanwhile waits for nothing.
+        with suppress(psutil.NoSuchProcess):
+            found |= {
+                each.laddr.ip.removeprefix("::ffff:")
+                for each in process.net_connections("inet")
+                if each.status == psutil.CONN_LISTEN
+            }
     return sorted(found)
 
 
