@@ -13,12 +13,12 @@ from backfill.frames.metric import Metric
 from backfill.windows import AnyWindow
 
 
-def check_frame(events: object, field: str = "events") -> None:
+def check_frame(events: object) -> None:
     """Raises a ColumnError where it is no DataFrame of Spark's."""
     if not isinstance(events, DataFrame):
         raise ColumnError(
             "must be a DataFrame of Spark",
-            field=field,
+            field="events",
             value=type(events).__name__,
             way_out="spark.createDataFrame(...) makes one, of pandas' or Arrow's too",
         )
