@@ -340,7 +340,6 @@ def test_one_table_that_fails_does_not_keep_the_others(spark: SparkSession, tmp_
     assert job.table("daily", spark).count() == 2
 
 
-@spark_only
 def test_a_key_that_is_called_as_a_column_of_the_quarantine(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -359,6 +358,7 @@ def test_a_key_that_is_called_as_a_column_of_the_quarantine(
     assert {name: each.rows for name, each in done.items()} == {"hourly": 1, "quarantine": 1}
 
 
+@spark_only
 def test_nothing_published(spark: SparkSession, tmp_path: Path) -> None:
     assert _job(tmp_path, []).forget([1, "u"], spark) == {}
 
