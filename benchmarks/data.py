@@ -76,7 +76,8 @@ DENSE_HOT_KEY = replace(DENSE, name="dense-hot-key", hot_key=0.5)
 # Of two streams, each with 5,000 events of a key in a month; and a tenth of the events on one key.
 STREAMS = Dataset(name="streams", events=2_000_000, keys=200, per_session=1)
 STREAMS_HOT_KEY = replace(STREAMS, name="streams-hot-key", hot_key=0.1)
-ARRIVED = replace(VISITS, name="arrived", events=2_000_000, keys=16_500)
+# So many that what Spark takes to order and send them to Python counts less than the replay.
+ARRIVED = replace(VISITS, name="arrived", events=8_000_000, keys=66_000)
 QUARTER = replace(VISITS, name="quarter", events=2_000_000, keys=16_500, days=90)
 # The same number of events a day, over a month and over a year.
 MONTH = Dataset(name="month", events=1_500_000, keys=12_000)
