@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.java_server import SPARK_JARS, jvm
 from tests.maven import jars
+from tests.objects import free_port
 
 _VERSION = "4.1.1"
 _OWN = (
@@ -117,7 +117,7 @@ def served(folder: Path) -> Iterator[Broker]:
         folder: where its records are.
     """
     own = jars(*(f"org.apache.kafka:{name}:{_VERSION}" for name in _OWN), *_OTHERS)
-    port, controller = _free_ports()
+    port, controller = free_port(), free_port()
     settings = {
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
@@ -146,10 +146,3 @@ def served(folder: Path) -> Iterator[Broker]:
         clock = java.org.apache.kafka.common.utils.Time.SYSTEM
         kafka.KafkaRaftServer(kafka.KafkaConfig.fromProps(properties), clock).startup()
         yield Broker(f"127.0.0.1:{port}")
-
-
-def _free_ports() -> list[int]:
-    with socket.socket() as one, socket.socket() as other:
-        for each in (one, other):
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in (one, other)]
