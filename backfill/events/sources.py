@@ -19,6 +19,7 @@ from backfill.events.kafka_source import of_records
 from backfill.events.listing import list_source
 from backfill.events.model import (
     NAMED,
+    OURS,
     InputFile,
     Read,
     Rewrite,
@@ -29,7 +30,7 @@ from backfill.events.model import (
     whole_rows,
 )
 from backfill.events.several import of_several
-from backfill.kafka.records import check_copied
+from backfill.kafka.records import check_copied, check_records
 from backfill.printable import shown
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ def _open_kafka(spark: SparkSession, source: SourceOptions, settings: Mapping[st
     schema = given_schema(source)
     if schema is None:
         raise SourceError("the fields of the records' values are not known", field="source.schema")
-    return of_records(_open_delta(spark, source.path, settings), schema, source.timezone)
+    records = _open_delta(spark, source.path, settings)
+    check_records([name for name in records.frame.columns if name not in OURS], source.path)
+    return of_records(records, schema, source.timezone)
 
 
 def _open_iceberg(

@@ -69,7 +69,9 @@ def changed_windows(
     over, bounds = computed_extents(over)
     _check_held(state.name, built, late)
     replaced = ReplacedWindows(None, over.where(lasting(context, built, horizon)))
-    removed = bounds and rows_to_replace(context, state, built, replaced, bounds)
+    removed = None
+    if bounds is not None:
+        removed = rows_to_replace(context, state, built, replaced, bounds)
     if removed is not None:
         check_none_gone(context, fewer(removed, _with(built, went)))
     kept = starts_on(state.settled.covered, zone) & lasting(context, built, horizon)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -25,20 +25,33 @@ SCHEMA = pa.schema(
 
 
 def check_copied(uri: str) -> None:
-    """Checks that records have been copied into a folder.
+    """Checks that something has been copied into a folder; its log is not read.
 
     Raises:
-        SourceError: nothing has, or it holds something else.
+        SourceError: nothing has.
     """
-    table = _table(uri)
-    if table is None:
+    if not DeltaTable.is_deltatable(uri, delta_options()):
         raise SourceError(
             "no records of the topic have been copied into this folder yet",
             field="source.path",
             value=shown(uri),
             way_out="backfill pull copies them",
         )
-    _check_records(table, uri)
+
+
+def check_records(names: Sequence[str], uri: str) -> None:
+    """Checks that a table has the columns of records, and no others.
+
+    Raises:
+        SourceError: it is something else's.
+    """
+    if list(names) != SCHEMA.names:
+        raise SourceError(
+            "is a Delta table of something else than a topic's records",
+            field="source.path",
+            value=shown(uri),
+            way_out="Choose another folder; a source of format delta reads such a table",
+        )
 
 
 class RecordTable:
@@ -63,7 +76,7 @@ class RecordTable:
         self._uri, self._topic, self._identity = uri, topic, identity
         self._opened = _table(uri)
         if self._opened is not None:
-            _check_records(self._opened, uri)
+            check_records([each.name for each in self._opened.schema().fields], uri)
         elif folder_at(uri, "source.path").names():
             raise SourceError(
                 "the folder holds other files than records of a topic",
@@ -139,16 +152,6 @@ def _table(uri: str) -> DeltaTable | None:
         return None
     except (DeltaError, OSError) as error:
         raise _failed(uri, "read", error) from error
-
-
-def _check_records(table: DeltaTable, uri: str) -> None:
-    if [each.name for each in table.schema().fields] != SCHEMA.names:
-        raise SourceError(
-            "is a Delta table of something else than a topic's records",
-            field="source.path",
-            value=shown(uri),
-            way_out="Choose another folder; a source of format delta reads such a table",
-        )
 
 
 def _failed(uri: str, what: str, error: Exception) -> SourceError:

@@ -56,6 +56,11 @@ def _numbered(numbers: range, partition: int = 0) -> list[Sent]:
     return [Sent(b"%d" % number, partition=partition) for number in numbers]
 
 
+def _two_hundred() -> list[Sent]:
+    """Half of them in each partition."""
+    return [*_numbered(range(100)), *_numbered(range(100, 200), partition=1)]
+
+
 def _values(folder: Path) -> list[int]:
     return [int(row["value"]) for row in _rows(folder)]
 
@@ -111,7 +116,7 @@ def test_large_copies_take_several_commits(
 ) -> None:
     monkeypatch.setattr(topics, "_AT_ONCE", 10)
     monkeypatch.setattr(copying, "_RECORDS", 25)
-    broker.send(topic, [*_numbered(range(100)), *_numbered(range(100, 200), partition=1)])
+    broker.send(topic, _two_hundred())
     said: list[str] = []
     assert copy(progress=said.append).records == 200
     assert len(said) > 5
@@ -143,7 +148,7 @@ def _killed(name: str, address: str, folder: str) -> None:
 def test_a_killed_copy_is_continued(
     broker: Broker, topic: str, copy: Callable[..., Copied], tmp_path: Path
 ) -> None:
-    broker.send(topic, [*_numbered(range(100)), *_numbered(range(100, 200), partition=1)])
+    broker.send(topic, _two_hundred())
     folder = tmp_path / "copied"
     process = multiprocessing.get_context("spawn").Process(
         target=_killed, args=(topic, broker.address, str(folder))

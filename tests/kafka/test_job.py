@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from backfill.cli import main
@@ -232,6 +234,11 @@ def test_names_that_are_taken(
     document["source"]["schema"] = "user strin"
     path.write_text(yaml.safe_dump(document))
     with pytest.raises(SourceError, match="Spark cannot read this as a schema"):
+        Job.load(path).run(spark)
+    document["source"] |= {"path": "other", "schema": "user string"}
+    path.write_text(yaml.safe_dump(document))
+    write_deltalake(path.parent / "other", pa.table({"user": ["a"]}))
+    with pytest.raises(SourceError, match="something else than a topic's records"):
         Job.load(path).run(spark)
     with pytest.raises(SourceError, match="late events of a source of format kafka") as caught:
         Job.load(path).recompute(spark, late="late")
