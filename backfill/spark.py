@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,7 @@ from backfill.runtimes.differences import is_of_this_process
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_CONNECT = "pyspark.sql.connect"
 _CONNECT_PORT = 15002
 
 # A run ends before most of Spark's code repays being compiled by C2, which competes with the tasks
@@ -102,14 +104,17 @@ def session(
             value=runtime,
             way_out="Leave out the runtime, or the address of the server (remote)",
         )
-    if runtime == "sail" and SparkSession.getActiveSession() is None:
+    active = SparkSession.getActiveSession()
+    if active is not None and remote is None and type(active).__module__.startswith(_CONNECT):
+        return _with_settings(active, conf)
+    if runtime == "sail" and active is None:
         started = _start({**_EVERYWHERE, **_AT_START, **conf, "spark.remote": sail.address()})
         is_of_this_process(started)
         return started
     if remote is not None:
         _check_reachable(remote)
         settings = {**_EVERYWHERE, **conf, "spark.remote": remote}
-    elif SparkSession.getActiveSession() is not None:
+    elif active is not None:
         settings = dict(conf)
     elif "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM, and us
         settings = {**_EVERYWHERE, **_AT_START, **conf}
@@ -142,6 +147,17 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     except Exception as error:
         reason = telling_line(output.text) or telling_line(str(error)) or type(error).__name__
         raise SetupError(f"Spark does not start: {reason}") from error
+
+
+def _with_settings(active: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """A session of Spark Connect, which a builder finds again only by its address."""
+    for name, value in conf.items():
+        try:
+            active.conf.set(name, value)
+        except PySparkException as error:
+            reason = telling_line(str(error)) or type(error).__name__
+            raise SetupError(f"a setting is refused: {reason}", field=name) from error
+    return active
 
 
 def _silence_pyspark() -> None:

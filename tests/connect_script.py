@@ -28,6 +28,8 @@ from backfill import (
     updates,
 )
 from backfill import aggregates as agg
+from backfill.errors import SetupError
+from backfill.spark import session as current
 from tests.connect import listening, session
 
 folder = Path(sys.argv[1])
@@ -145,5 +147,11 @@ dear = once.where("amount > 50")
 near = join(once, dear, within="5m", where="right.amount > left.amount", **common)
 counts["near"] = [counts["other"].pop("near"), near.count()]
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
+# The session that is there, and a setting that it refuses.
+counts["current"] = current() is spark is current(conf={"spark.sql.ansi.enabled": "true"})
+try:
+    current(conf={"spark.driver.memory": "1g"})
+except SetupError as error:
+    counts["refused"] = str(error)
 counts["listening"] = listening()
 print(json.dumps(counts))

@@ -30,6 +30,8 @@ def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
     assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)
     assert counts["fives"] == 5000
     assert (counts["stream"]["read"], counts["stream"]["batches"]) == (5058, 2)
+    assert counts["current"]
+    assert "spark.driver.memory: a setting is refused: [CANNOT_MODIFY_" in counts["refused"]
     assert counts["stream"]["rows"] == counts["written"] > 400
 
 

@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, Input, Running, positive_zero, to_column
+from backfill.aggregates.decimal_mean import decimal_mean
 from backfill.aggregates.last_seen import LastSeen
+from backfill.aggregates.numbers import Mean
 from backfill.aggregates.ordered import First
 from backfill.aggregates.ranked import ranked
 from backfill.columns import EVENTS, FIRST, TIME, quoted
@@ -275,9 +277,18 @@ def bind(
             type["value"].dataType if each.sees_nulls and isinstance(type, T.StructType) else type
         )
         each.check(inner)
-        own = each if orders_nulls or not isinstance(each, First) else ranked(each, len(order))
+        own = _form(each, inner, orders_nulls, len(order))
         bound[each] = Bound(own, i, name, type, order)
     return frame, bound
+
+
+def _form(aggregate: Aggregate, type: T.DataType, orders_nulls: bool, places: int) -> Aggregate:
+    """The form of an aggregate for values of this type, on this runtime."""
+    if isinstance(aggregate, Mean) and isinstance(type, T.DecimalType):
+        return decimal_mean(aggregate, type)
+    if isinstance(aggregate, First) and not orders_nulls:
+        return ranked(aggregate, places)
+    return aggregate
 
 
 def _check_each(events: DataFrame, values: Mapping[Aggregate, Column | None]) -> None:

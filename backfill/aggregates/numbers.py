@@ -62,7 +62,7 @@ class Sum(Running):
             }
         if isinstance(given.type, T.IntegralType):
             return {"sum": given.value.cast("long")}
-        total = _total(given.type)
+        total = total_type(given.type)
         # Spark widens decimals by ten digits at each sum; the name says which type to restore.
         name = f"sum_{total.precision}_{total.scale}" if isinstance(total, T.DecimalType) else "sum"
         return {name: given.value.cast(total)}
@@ -103,7 +103,7 @@ class Sum(Running):
         return super().revert(value, states)
 
 
-def _total(type: T.DataType) -> T.DataType:
+def total_type(type: T.DataType) -> T.DataType:
     """What values are summed up in: doubles, or decimals with ten digits more, as Spark does."""
     if not isinstance(type, T.DecimalType):
         return T.DoubleType()
@@ -157,7 +157,7 @@ class Max(Running):
 
 @dataclass(frozen=True)
 class Mean(Running):
-    """The arithmetic mean; a double, or a decimal of decimals; NULL if there is no value."""
+    """The arithmetic mean, a double; of decimals `DecimalMean`. NULL if there is no value."""
 
     name: ClassVar[str] = "mean"
     python: ClassVar[str | None] = "mean"
@@ -167,11 +167,11 @@ class Mean(Running):
         self._check_numeric(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
-        return {"n": one(given.value), "sum": given.value.cast(_total(given.type))}
-
-    def partial(self, given: Input) -> dict[str, Column]:
-        states = super().partial(given)
-        return {**states, "sum": states["sum"].cast(_total(given.type))}
+        total = total_type(given.type)
+        # Sail 0.7.2 names a sum by what is cast, and takes this one and that of `Sum` for the same.
+        whole = isinstance(given.type, T.IntegralType)
+        value = given.value * F.lit(1.0) if whole else given.value.cast(total)
+        return {"n": one(given.value), "sum": value}
 
     def finish(self, states: States, events: Column) -> Column:
         return F.when(states["n"] > 0, states["sum"] / states["n"])

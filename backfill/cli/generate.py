@@ -18,7 +18,9 @@ def generate(
     events: Annotated[
         int, typer.Option(min=1, help="The number of events; may be written as 20_000_000.")
     ],
-    days: Annotated[int, typer.Option(min=1, help="The number of days, from 2026-01-01.")],
+    days: Annotated[
+        int, typer.Option(min=1, max=36_500, help="The number of days, from 2026-01-01.")
+    ],
     keys: Annotated[int, typer.Option(min=1, help="The number of users.")],
     late: Annotated[
         float, typer.Option(min=0, max=1, help="The share of events that arrive late.")

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _BYTES = 64 << 20
 _RECORDS = 500_000
 _MS_US = 1_000
-_NO_TIMESTAMP_MS = -1
+# From the epoch to the end of the year 9999; -1 where there is none. Brokers may take any others,
+# such as nanoseconds.
+_TIMESTAMPS_MS = range(253_402_300_800_000)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class _Batch:
         for each in records:
             key, value = each.key(), each.value()
             _, at_ms = each.timestamp()
-            at_us = None if at_ms == _NO_TIMESTAMP_MS else at_ms * _MS_US
+            at_us = at_ms * _MS_US if at_ms in _TIMESTAMPS_MS else None
             record = key, value, each.partition(), each.offset(), at_us
             for column, part in zip(self.columns.values(), record, strict=True):
                 column.append(part)

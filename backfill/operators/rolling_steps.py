@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import positive_zero
@@ -85,14 +84,12 @@ def _shared(merged: Sequence[Bound]) -> dict[str, str]:
 
     What is written alike is alike: states are made of inputs, which have names of their own.
     """
-    first: dict[tuple[str, str], str] = {}
-    found = {}
-    for each in merged:
-        # A sum of decimals keeps its length when it is merged, and that of a mean grows.
-        own = each.aggregate.name if isinstance(each.type, T.DecimalType) else ""
-        for name, state in each.partials().items():
-            found[name] = first.setdefault((own, str(state)), name)
-    return found
+    first: dict[str, str] = {}
+    return {
+        name: first.setdefault(str(state), name)
+        for each in merged
+        for name, state in each.partials().items()
+    }
 
 
 def _slices(

@@ -80,7 +80,11 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     kept = _kept(context, with_events, covered, followed=followed)
     if selection.missing:
         wanted = (wanted & with_rows & kept) - covered
-    todo = wanted & (with_rows | covered) if not selection.everything else wanted
+    changed = NONE
+    if selection.dates is not None:
+        # What a replaced input held there may be nowhere now, and is still in windows.
+        changed = dates_of(each for state in states for each in context.replaced(state))
+    todo = wanted if selection.everything else wanted & (with_rows | covered | changed)
     refusal = None if selection.everything else _refusal(states)
     if refusal is not None and not explain:
         raise refusal
@@ -93,7 +97,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     if explain:
         plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
     holes = _hull(with_events | known) if selection.dates is None else wanted
-    plan = replace(plan, without_input=(holes & kept) - with_rows - known)
+    plan = replace(plan, without_input=(holes & kept) - with_rows - known - changed)
     if not shown:
         return plan
     late = _late(context, span)

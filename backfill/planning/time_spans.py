@@ -69,8 +69,10 @@ def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.time
     """The last date of [low, high), or so many days before, on which the source has events."""
     zone = context.spec.timezone
     first = low - min(further, low - dt.date.min)
-    (span,) = Dates.between(first, high).spans(zone)
-    events = context.reader.events(dict.fromkeys(context.inputs, ALL), span)
+    spans = Dates.between(first, high).spans(zone)
+    if not spans:  # The calendar begins here.
+        return NONE
+    events = context.reader.events(dict.fromkeys(context.inputs, ALL), spans[0])
     latest = events.agg(F.max(TIME)).collect()[0][0]
     if latest is None:
         return NONE

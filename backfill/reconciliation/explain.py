@@ -114,7 +114,7 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
         kinds = [
             of_tombstones(case, difference, base),
             of_settings(case, difference),
-            of_output(case, difference, plain.rows),
+            _of_its_output(case, difference, plain.rows),
             *kinds,
         ]
     for kind in kinds:
@@ -127,10 +127,24 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
     if holding:
         return _shown(case, difference, _only_one(case, holding))
     for first in (*of_tombstones(case, difference, base), *of_settings(case, difference)):
-        for second in of_output(case, difference, first.rows):
+        for second in _of_its_output(case, difference, first.rows):
             if case.gives(second.rows, difference.hull):
                 return _shown(case, difference, _both(first, second))
     return _not_replayed(case, difference)
+
+
+def _of_its_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
+    """Faults of what was written about one difference, while other windows are as they should be.
+
+    A window that the stream has where it belongs has not been shifted to here: it is only alike.
+    """
+    for each in of_output(case, difference, rows):
+        shift = each.evidence.get("shift_us", 0)
+        before = [
+            row._replace(start=row.start - shift, end=row.end - shift) for row in difference.stream
+        ]
+        if not shift or not any(_among(case, row, case.stream) for row in before):
+            yield each
 
 
 def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from backfill import Job
 from backfill.errors import JobFileError, SourceError
 from backfill.planning.stages import MergeStage
 from tests.execution.world import GAP, MINUTE, WINDOWS, World, at
@@ -70,6 +71,41 @@ def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -
     world.check()
     assert not world.recompute()
     world.check()
+
+
+def test_windows_that_are_only_added_have_the_columns_types(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    types = ("tinyint", "bigint", "double", "decimal(9, 2)", "decimal(28, 3)")
+    numbers = [f"{name}(cast(value as {type}))" for name in ("sum", "mean") for type in types]
+    others = "count, min(value), max(value), first(value), stddev(value), collect_set(value)"
+    listed = [*numbers, *others.split(", "), "count_distinct(value)", "duration"]
+    aggregates = "".join(f'\n      a{i}: "{each}"' for i, each in enumerate(listed))
+    (tmp_path / "job.yaml").write_text(f"""
+source: {{path: src, format: parquet}}
+events: {{key: user, time: at}}
+windows:
+  sessions:
+    session: {{gap: 30m}}
+    aggregates: &all {aggregates}
+  hours: {{tumbling: {{size: 1h}}, aggregates: *all}}
+  halves: {{hopping: {{size: 1h, advance: 30m}}, aggregates: *all}}
+tables: {{path: out}}
+checks: {{builtin: {{freshness: off}}}}
+""")
+    job = Job.load(tmp_path / "job.yaml")
+    world = World(tmp_path, spark)
+    world.write("first", [Event("a", at(1, 1), 7)])
+    job.run(spark)
+    names = ("sessions", "hours", "halves")
+    before = {name: job.table(name, spark).schema for name in names}
+    world.write("late", [Event("a", at(1, 5), 2), Event("b", at(1, 1), None)])
+    merged = job.recompute(spark)
+    assert merged is not None
+    assert {name: window.rows for name, window in merged.windows.items()} == dict(
+        zip(names, (2, 2, 4), strict=True)
+    )
+    assert {name: job.table(name, spark).schema for name in names} == before
 
 
 @pytest.mark.slow

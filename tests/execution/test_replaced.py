@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from backfill.planning.stages import DateState
 from backfill.time.dates import Dates
 from tests import reference
 from tests.execution.world import HOUR, World, at, day
+from tests.rebuilt import caught_up, job_of, same_as_rebuilt
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -170,3 +172,27 @@ def test_a_run_that_would_lose_events_fails(
     with pytest.raises(ConservationError, match="not in any window that was written"):
         made.run(spark, start=day(1), end=day(2))
     assert {name: rows(made, name) for name in made.spec.windows} == before
+
+
+def test_dates_on_which_nothing_is_left_can_be_run(spark: SparkSession, tmp_path: Path) -> None:
+    def write(name: str, *days: int) -> None:
+        made = {
+            "user": ["a"] * len(days),
+            "at": pa.array([at(each, 12) for each in days], pa.timestamp("us", "UTC")),
+            "value": list(days),
+        }
+        pq.write_table(pa.table(made), tmp_path / "src" / f"{name}.parquet")
+
+    (tmp_path / "src").mkdir()
+    source = "path: src, format: parquet"
+    made = job_of(tmp_path, source)
+    # All four days count, and only the first is covered.
+    write("all", 0, 1, 2, 3)
+    made.run(spark, date="2026-01-01")
+    write("all", 0)
+    assert caught_up(made, spark) == ("2026-01-01", "2026-01-05")
+    write("more", 2)
+    made.recompute(spark)
+    made.run(spark, missing=True)
+    assert made.recompute(spark) is None
+    same_as_rebuilt(made, spark, source)

@@ -246,11 +246,13 @@ class World:
         """Runs the dates from one day's number to another's.
 
         Returns:
-            The days that were run: those with events or with windows, but for chunks that the
-            same run of the same source has committed before.
+            The days that were run: those with events or with windows, or on which a file that was
+            replaced can have had some, but for chunks that the same run of the same source has
+            committed before.
         """
         days = {d for d in range(low, high) if self.published and day(d) in self._covered_by_all()}
         days |= {d for e in self.usable() if low <= (d := day_of(e)) < high}
+        days |= self.old & set(range(low, high))
         if self.metrics:
             days |= self._with_rows(days) & set(range(low, high))
         result = self.job.run(self.spark, start=day(low), end=day(high), chunk=chunk)

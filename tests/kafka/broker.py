@@ -125,6 +125,8 @@ def served(folder: Path) -> Iterator[Broker]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "log.dirs": str(folder),
+        # As brokers before Kafka 3.6: producers may write anything.
+        "log.message.timestamp.after.max.ms": str(2**63 - 1),
         "node.id": "1",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",

@@ -91,6 +91,17 @@ def test_records_are_copied_as_they_are(
     ]
 
 
+def test_a_timestamp_beyond_the_calendar_is_none(
+    broker: Broker, topic: str, copy: Callable[..., Copied], tmp_path: Path
+) -> None:
+    last_ms = 253_402_300_799_999
+    nanoseconds = 1_767_225_600_000_000_000
+    broker.send(topic, [Sent(b"", b"", 0, at) for at in (last_ms, last_ms + 1, nanoseconds)])
+    assert copy().records == 3
+    last = EPOCH + dt.timedelta(milliseconds=last_ms)
+    assert [row["timestamp"] for row in _rows(tmp_path / "copied")] == [last, None, None]
+
+
 def test_a_copy_continues_where_the_last_one_ended(
     broker: Broker, topic: str, copy: Callable[..., Copied], tmp_path: Path
 ) -> None:

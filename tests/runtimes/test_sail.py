@@ -276,6 +276,14 @@ tables: {path: out}
     assert any("many" in reason for reason in done.quarantined), done.quarantined
 
 
+@on_sail
+def test_the_session_that_is_there_is_used_again(spark: SparkSession, samples: Path) -> None:
+    assert session() is session(runtime="sail") is spark
+    job = Job.load(samples / "job.yaml")
+    job.run()
+    assert all(found.ok for found in job.validate())
+
+
 def test_a_server_has_a_runtime_of_its_own() -> None:
     with pytest.raises(SetupError, match=r"runtime: is of a session in this process.*'sail'"):
         session(runtime="sail", remote="sc://127.0.0.1:1")

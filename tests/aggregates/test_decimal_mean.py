@@ -1,0 +1,112 @@
+"""Means of decimals have one type and the right digits, however they are added up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from backfill import (
+    CountWindow,
+    HoppingWindow,
+    Metric,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    aggregate,
+    metrics,
+    metrics_at,
+)
+from backfill import aggregates as agg
+from backfill.windows import AnyWindow
+
+_COUNTED = {"n": agg.count(), "mean": agg.mean("value")}
+_METRICS = [
+    Metric(name, each, by=["key"], windows=["1h"], step="1h") for name, each in _COUNTED.items()
+]
+#: Of these many events a mean can lie between two numbers of the type, 1/32 = 0.03125.
+SIZES = (1, 2, 3, 7, 32)
+TYPES = [(1, 0), (5, 2), (10, 2), (12, 2), (9, 9), (18, 6), (20, 2), (28, 0), (28, 10), (28, 20)]
+
+
+def _in(window: AnyWindow) -> Callable[[DataFrame], DataFrame]:
+    return lambda events: aggregate(
+        events,
+        window,
+        key="key",
+        time="time",
+        time_format="epoch_us",
+        aggregates=_COUNTED,
+    )
+
+
+def _at_steps(events: DataFrame) -> DataFrame:
+    return metrics(events, _METRICS, time="time", time_format="epoch_us")
+
+
+def _as_of_each(events: DataFrame) -> DataFrame:
+    found = metrics_at(events, _METRICS, time="time", time_format="epoch_us")
+    return found.select("key", F.col("n_1h").alias("n"), F.col("mean_1h").alias("mean"))
+
+
+KINDS = {
+    "sessions": _in(SessionWindow(gap="10s")),
+    "tumbling": _in(TumblingWindow(size="1h")),
+    "hopping": _in(HoppingWindow(size="1h", advance="30m")),
+    "sliding": _in(SlidingWindow(size="1h")),
+    "distinct": _in(SlidingWindow(size="1h", distinct=True)),
+    "counts": _in(CountWindow(size=max(SIZES), advance=1, order="time")),
+    "metrics": _at_steps,
+    "metrics_at": _as_of_each,
+}
+
+
+def _mean(values: list[Decimal], scale: int) -> Decimal:
+    with localcontext(prec=100):
+        exact = sum(values, Decimal(0)) / len(values)
+        return exact.quantize(Decimal(1).scaleb(-scale - 4), ROUND_HALF_UP)
+
+
+def _drawn(precision: int, scale: int) -> dict[str, list[Decimal]]:
+    """Values by key, among them the largest ones, and others that differ in the last digit."""
+    drawn, most = random.Random(precision * 100 + scale), 10**precision - 1
+    whole: dict[str, list[int]] = {}
+    for size in SIZES:
+        kinds = {
+            "few": [1] + [0] * (size - 1),
+            "negative": [-1] + [0] * (size - 1),
+            "largest": [most] * size,
+            "smallest": [-most] * size,
+            "close": [min(most, 7) - drawn.randint(0, 1) for _ in range(size)],
+            **{f"any{i}": [drawn.randint(-most, most) for _ in range(size)] for i in range(5)},
+        }
+        whole |= {f"{name}-{size}": values for name, values in kinds.items()}
+    with localcontext(prec=100):
+        return {key: [Decimal(n).scaleb(-scale) for n in own] for key, own in whole.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_means_of_decimals(spark: SparkSession, kind: str) -> None:
+    for precision, scale in TYPES:
+        given = _drawn(precision, scale)
+        rows = [
+            (key, i * 1_000_000, value) for key, own in given.items() for i, value in enumerate(own)
+        ]
+        events = spark.createDataFrame(
+            rows, f"key string, time bigint, value decimal({precision}, {scale})"
+        )
+        found = KINDS[kind](events)
+        wide = T.DecimalType(min(precision + 4, 38), scale + 4)
+        assert found.schema["mean"].dataType == wide
+        # Windows that hold all events of a key.
+        means = {
+            row["key"]: row["mean"]
+            for row in found.collect()
+            if row["n"] == int(row["key"].split("-")[1])
+        }
+        assert means == {key: _mean(own, scale) for key, own in given.items()}, (precision, scale)
