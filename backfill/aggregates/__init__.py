@@ -117,7 +117,7 @@ def max(expression: str | Column, *, where: str | Column | None = None) -> Aggre
 
 
 def mean(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The arithmetic mean: a double; of decimals, as Spark's `avg`, a decimal of four digits more.
+    """The arithmetic mean: a double; of decimals, a decimal with up to four digits more.
 
     Example:
         >>> value_of(mean("amount"))

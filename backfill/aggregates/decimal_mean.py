@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
@@ -11,11 +12,12 @@ from pyspark.sql import types as T
 from backfill.aggregates.base import States
 from backfill.aggregates.numbers import Mean, total_type
 
-_MOST_DIGITS = 38
-#: A mean has so many digits more than its values, as Spark's `avg` has.
-_MORE_DIGITS = 4
-#: More events than a window has; Spark gives a quotient more digits where this is shorter.
-_COUNT = T.DecimalType(13, 0)
+#: A sum of two decimals is a digit longer, and may have 38.
+_LONGEST = 37
+#: A mean has so many digits more than its values, as Spark's `avg` has, where there is room.
+_MORE = 4
+#: A window has fewer events than ten to the power of this; and doubles hold such numbers.
+_COUNTED = 13
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class DecimalMean(Mean):
     """As `Mean`, with the same states, each of one type.
 
     Spark gives a sum ten digits more each time it is merged, and a quotient a type that depends on
-    those of both sides; Sail gives it another one, and cuts off what Spark rounds.
+    those of both sides, with few digits where they are long; Sail gives it another type, and cuts
+    off what Spark rounds. So this is long division, rounded once.
 
     Attributes:
         precision: of the values.
@@ -43,19 +46,27 @@ class DecimalMean(Mean):
         return self._typed(super().combine(left, right))
 
     def finish(self, states: States, events: Column) -> Column:
-        total, n = states["sum"], F.nullif(states["n"], F.lit(0)).cast(_COUNT)
-        # The whole part by itself, exactly: a long quotient has few digits behind the point.
-        rest = total % n
-        digits = self.precision - self.scale
-        whole = ((total - rest).cast(_decimal(_MOST_DIGITS, 0)) / n).cast(_decimal(digits, 0))
-        # A digit more than is wanted, of a quotient that is cut off, is enough to round it.
-        given = _decimal(_COUNT.precision + self.scale + 1, self.scale + 1)
-        places = self.scale + _MORE_DIGITS
-        part = (rest.cast(given) / n).cast(_decimal(places + 1, places))
-        return (whole + part).cast(_decimal(self.precision + _MORE_DIGITS, places))
+        precision, scale = min(self.precision, _LONGEST), self.scale
+        more = min(_MORE, _LONGEST - precision)
+        n = F.nullif(states["n"], F.lit(0))
+        divisor = n.cast(T.DecimalType(max(min(_COUNTED, _LONGEST - scale), 1), 0))
+        # With as many digits as the values have: exact, and there is a rest.
+        total = states["sum"].cast(T.DecimalType(_LONGEST, scale))
+        rest = total % (divisor * _last_digit(scale))
+        mean = ((total - rest) / divisor).cast(T.DecimalType(precision, scale))
+        # The rest in units of the last digit, of which there are fewer than events.
+        units = F.round(rest.cast("double") * F.lit(float(10**scale))).cast("long")
+        units = units * F.lit(10**more)
+        left = units % n
+        up = F.when(F.abs(left) * 2 >= n, F.signum(units)).otherwise(F.lit(0.0))
+        digits = (F.round((units - left) / n) + up).cast(T.DecimalType(more + 1, 0))
+        places = scale + more
+        # At most one of the values' last digit. Spark would take it for longer, and cut off the sum.
+        part = (digits * _last_digit(places)).cast(T.DecimalType(places + 1, places))
+        return (mean + part).cast(T.DecimalType(self.precision + more, places))
 
     def _typed(self, states: dict[str, Column]) -> dict[str, Column]:
-        type = total_type(_decimal(self.precision, self.scale))
+        type = total_type(T.DecimalType(self.precision, self.scale))
         return {**states, "sum": states["sum"].cast(type)}
 
 
@@ -65,6 +76,6 @@ def decimal_mean(aggregate: Mean, type: T.DecimalType) -> DecimalMean:
     return DecimalMean(*given, precision=type.precision, scale=type.scale)
 
 
-def _decimal(precision: int, scale: int) -> T.DecimalType:
-    """The type, as long as there can be: as Spark bounds that of its `avg`."""
-    return T.DecimalType(max(min(precision, _MOST_DIGITS), 1), min(scale, _MOST_DIGITS))
+def _last_digit(scale: int) -> Column:
+    """The smallest positive number of a scale."""
+    return F.lit(f"{Decimal(1).scaleb(-scale):f}").cast(T.DecimalType(max(scale, 1), scale))

@@ -27,7 +27,7 @@ from backfill.events.footers import Extent, footer_extent
 from backfill.events.model import Source
 from backfill.events.normalise import EventRules
 from backfill.events.numbers import DOUBLE_ERROR_US
-from backfill.events.times import UNITS
+from backfill.events.times import MAX_US, MIN_US, UNITS
 from backfill.time.zones import from_local, least_from, most_until
 
 Bounds = tuple[int, int]
@@ -72,7 +72,7 @@ def time_bounds(
     times = _times(source, rules, names)
     dates = {path: _day(source, rules.date_column, path) for path in names}
     dates = _instants(source.frame.sparkSession, dates, rules.timezone)
-    return {path: _floored(_both(times[path], dates[path]), rules.tick_us) for path in names}
+    return {path: _usable(_both(times[path], dates[path]), rules.tick_us) for path in names}
 
 
 def _times(source: Source, rules: EventRules, names: list[str]) -> dict[str, Bounds | None]:
@@ -177,8 +177,9 @@ def _both(times: Bounds | None, dates: Bounds | None) -> Bounds | None:
     return both if both[0] <= both[1] else dates
 
 
-def _floored(bounds: Bounds | None, tick_us: int) -> Bounds | None:
+def _usable(bounds: Bounds | None, tick_us: int) -> Bounds | None:
+    """Of events only: times in other units than the job file says can be too large for BIGINT."""
     if bounds is None:
         return None
-    least, largest = bounds
+    least, largest = (min(max(each, MIN_US), MAX_US) for each in bounds)
     return least - least % tick_us, largest - largest % tick_us

@@ -26,7 +26,19 @@ _AS_TEXT = {
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION": r"recognize (?P<pattern>'.*?') pattern",
 }
 
-#: Of Sail, whose error has no condition.
+#: Of Sail, whose errors often have no condition: Spark's conditions by its words.
+_OF_SAIL = {
+    "DIVIDE_BY_ZERO": r"(?:Division|Remainder) by zero",
+    "CAST_INVALID_INPUT": r"Cannot cast (?:string|value) (?P<expression>'.*') to value of "
+    r"(?P<targetType>\w+(?:\([^)]*\))?) type|invalid timestamp: (?P<time>.*)",
+    "CAST_OVERFLOW": r"Can't cast value \S+ to type|too large to store in a Decimal|"
+    r"Date arithmetic overflow",
+    "PARQUET_TYPE_NOT_SUPPORTED": r"cast (?P<parquetType>\w+(?:\(.*\))?) to Spark data type",
+}
+_SAIL_MISMATCH = re.compile(
+    r"reading Parquet column `(?P<column>.+?)`\. Expected (?P<wanted>.+), actual Parquet type "
+    r"(?P<found>.+)\."
+)
 _NO_MEMORY = re.compile(r"Failed to allocate additional .*?pool_size: (?P<size>[^)]+)\)")
 
 
@@ -96,6 +108,9 @@ def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[
         pattern = _AS_TEXT.get(found[1].partition(".")[0])
         match = pattern and re.search(pattern, text[found.end() :])
         yield found[1], match.groupdict() if match else {}
+    for condition, words in _OF_SAIL.items():
+        if match := re.search(words, text):
+            yield condition, match.groupdict()
 
 
 @contextmanager
@@ -123,6 +138,12 @@ def _file(raised: _Raised) -> BackfillError:
             "the header of this CSV file differs from the schema or from the first file",
             field=path,
             way_out="Give every file the same columns in the same order, or read them separately",
+        )
+    if found := _SAIL_MISMATCH.search(raised.text):
+        return SourceError(
+            f"the column's type, {found['found']}, is not read as {found['wanted']} by Sail",
+            field=found["column"],
+            way_out="Write it with another type, or use Spark",
         )
     if condition.endswith("DATA_TYPE_MISMATCH"):
         return SourceError(
@@ -155,7 +176,11 @@ def _missing_path(raised: _Raised) -> BackfillError:
 
 
 def _cast(raised: _Raised) -> BackfillError:
-    value, theirs, wanted = (raised[each] for each in ("expression", "sourceType", "targetType"))
+    if time := raised.parameters.get("time"):
+        value, wanted = repr(time), '"TIMESTAMP"'
+    else:
+        value, wanted = raised["expression"], raised["targetType"]
+    theirs = raised.parameters.get("sourceType") or '"STRING"'
     return ColumnError(
         f"the value {value} of type {theirs} cannot be cast to {wanted}",
         way_out="Correct the expression, or use try_cast, which returns NULL instead",
@@ -218,9 +243,10 @@ def _folder_value(raised: _Raised) -> BackfillError:
 
 def _parquet_type(raised: _Raised) -> BackfillError:
     return SourceError(
-        f"Spark cannot read a column's type: {raised['parquetType']}",
+        f"a column has a type that cannot be read: {raised['parquetType']}",
         field="source",
-        way_out="Write times with microseconds, or leave the column out of source.schema",
+        way_out="Leave the column out of source.schema, or write another type: times with "
+        "microseconds, text not as a dictionary of Arrow (pandas: a category)",
     )
 
 

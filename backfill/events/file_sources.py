@@ -26,7 +26,7 @@ from backfill.events.model import (
     refuse_our_names,
     whole_rows,
 )
-from backfill.events.parquet import check_footers, with_instants
+from backfill.events.parquet import as_on_spark, check_footers
 from backfill.events.table_files import rows_by_file
 from backfill.events.text import infer_schema, read_text, text_options
 from backfill.runtimes.differences import nullable, runtime_of
@@ -123,7 +123,7 @@ def _by_file(
     check_names((file.path for file in first.files), spark)
     folders = values(first) if first.columns else {}
     if given is None:
-        found = with_instants(scan([first.files[0].path], None).schema, first.files[0].path)
+        found = as_on_spark(scan([first.files[0].path], None).schema, first.files[0].path)
         given = StructType([each for each in found if each.name not in first.columns])
     schema = nullable(given)
     for name in first.columns:

@@ -17,6 +17,11 @@ from backfill.events.model import InputFile
 from backfill.runtimes.differences import nullable
 
 
+_UNSIGNED = re.compile(r"Int\(bitWidth=(\d+), isSigned=false\)")
+#: By the width of whole numbers without a sign, in bits.
+_WIDER = {8: T.ShortType(), 16: T.IntegerType(), 32: T.LongType(), 64: T.DecimalType(20, 0)}
+
+
 def check_footers(
     files: tuple[InputFile, ...], given: Iterable[str] | None, folders: Collection[str] = ()
 ) -> None:
@@ -63,11 +68,12 @@ def check_footers(
                 )
 
 
-def with_instants(schema: T.StructType, path: str) -> T.StructType:
-    """The schema of a file, nullable, with timestamps where the file has the older kind, INT96.
+def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
+    """The schema of a file, nullable, with the types that Spark finds where Sail finds others.
 
-    Spark, which writes them by default, means instants; Sail 0.7.2 takes them for times without a
-    zone.
+    Timestamps of the older kind, INT96, are instants: Spark, which writes them by default, means
+    these; Sail 0.7.2 takes them for times without a zone. Whole numbers without a sign have a type
+    that holds them all.
 
     Args:
         schema: of all the file's columns, in their order, as a runtime has found it.
@@ -77,12 +83,20 @@ def with_instants(schema: T.StructType, path: str) -> T.StructType:
         SourceError: which columns these are is not known.
     """
     footer = pq.read_metadata(path).schema
-    old = {n for n in range(len(footer)) if footer.column(n).physical_type == "INT96"}
+    types: dict[int, T.DataType] = {}
+    for n in range(len(footer)):
+        column = footer.column(n)
+        unsigned = _UNSIGNED.fullmatch(str(column.logical_type))
+        if column.physical_type == "INT96":
+            types[n] = T.TimestampType()
+        elif unsigned:
+            types[n] = _WIDER[int(unsigned[1])]
     numbers = count()
-    found = nullable(schema, lambda type: T.TimestampType() if next(numbers) in old else type)
-    if old and next(numbers) != len(footer):
+    found = nullable(schema, lambda type: types.get(next(numbers), type))
+    if types and next(numbers) != len(footer):
         raise SourceError(
-            "the file has timestamps of the kind INT96, and which columns these are is not known",
+            "the file has timestamps of the kind INT96 or numbers without a sign, and which "
+            "columns these are is not known",
             field=path,
             way_out="List the columns with their types in source.schema",
         )

@@ -101,7 +101,9 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
             way_out="backfill pull copies them" if source.format == "kafka" else way_out,
         )
     with spark_errors():
-        return _open(spark, source, late)
+        found = _open(spark, source, late)
+        _ = found.frame.schema  # A client of Connect looks at the files when it is asked for this.
+        return found
 
 
 def _open_part(spark: SparkSession, name: str, source: SourceOptions) -> Source:

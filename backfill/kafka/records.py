@@ -88,6 +88,8 @@ class RecordTable:
     def reached(self, partitions: Iterable[int]) -> dict[int, int | None]:
         """The offset after the last one that was copied, None before the first copy; by partition.
 
+        A partition that was added since then begins at 0, whatever Kafka has deleted of it.
+
         Raises:
             SourceError: none of these partitions has been copied, and the table has records.
         """
@@ -102,7 +104,7 @@ class RecordTable:
                 value=shown(self._uri),
                 way_out="Choose another folder",
             )
-        return found
+        return {each: offset or 0 for each, offset in found.items()}
 
     def append(self, records: pa.Table, reached: Mapping[int, int]) -> None:
         """Adds records.

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from backfill.columns import REASON, TIME
 from backfill.errors import SourceError
 from backfill.events import EventRules, Source, normalise, time_bounds, time_column
+from backfill.events.times import MAX_US, MIN_US
 from tests.inputs import opened, write
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -135,6 +136,17 @@ def test_exact_where_clocks_have_no_say(spark: SparkSession, tmp_path: Path) -> 
     berlin = EventRules(key=(), time="wall_clock", timezone="Europe/Berlin")
     moved = NOON_US - DAY // 12
     assert time_bounds(source, berlin, [path]) == {path: (moved, moved + 1_234_567)}
+
+
+def test_times_in_another_unit_are_beyond_the_calendar(spark: SparkSession, tmp_path: Path) -> None:
+    largest = 2**63 - 1
+    for least, most in [(NOON_US, largest), (-largest - 1, NOON_US), (largest, largest)]:
+        pq.write_table(table([least, most]).select(["epoch_us"]), tmp_path / "a.parquet")
+        rules = EventRules(key=(), time="epoch_us", time_format="epoch_s")
+        source = opened(spark, "parquet", tmp_path)
+        paths = [each.path for each in source.snapshot.inputs]
+        [bounds] = time_bounds(source, rules, paths).values()
+        assert bounds == (MAX_US, MAX_US) if least > 0 else (MIN_US, MAX_US)
 
 
 def test_only_the_inputs_that_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:

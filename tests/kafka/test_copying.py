@@ -272,9 +272,11 @@ def test_partitions_can_be_added(
     broker.send(topic, _numbered(range(3)))
     copy()
     broker.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
-    broker.send(topic, _numbered(range(3, 5), partition=2))
-    assert copy().records == 2
-    assert _values(tmp_path / "copied") == list(range(5))
+    broker.send(topic, _numbered(range(3, 7), partition=2))
+    broker.delete_before(topic, 2, 2)
+    done = copy()
+    assert (done.records, done.lost) == (2, 2)
+    assert _values(tmp_path / "copied") == [0, 1, 2, 5, 6]
 
 
 def test_the_folder_holds_nothing_else(

@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill import (
@@ -37,8 +38,8 @@ from backfill import (
     updates,
 )
 from backfill.engines import engine
-from backfill.errors import JobFileError, SetupError
-from backfill.events import SourceOptions, open_source
+from backfill.errors import ColumnError, JobFileError, SetupError, SourceError
+from backfill.events import SourceOptions, open_source, spark_errors
 from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
 from backfill.rows.compute import Key
 from backfill.runtimes import memory, sail
@@ -207,6 +208,66 @@ tables: {path: out}
 
 
 @on_sail
+def test_numbers_without_a_sign_have_sparks_types(spark: SparkSession, tmp_path: Path) -> None:
+    largest = {8: 255, 16: 65_535, 32: 2**32 - 1, 64: 2**64 - 1}
+    columns = {f"u{bits}": pa.array([n], f"uint{bits}") for bits, n in largest.items()}
+    at = pa.array([0], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"user": ["a"], "at": at, **columns}), tmp_path / "a.parquet")
+    firsts = ", ".join(f"{name}: first({name})" for name in columns)
+    (tmp_path / "job.yaml").write_text(
+        f"""
+source: {{path: a.parquet, format: parquet}}
+events: {{key: user, time: at}}
+windows: {{daily: {{tumbling: {{size: 24h}}, aggregates: {{{firsts}}}}}}}
+tables: {{path: out}}
+"""
+    )
+    job = Job.load(tmp_path / "job.yaml")
+    job.run(spark)
+    rows = job.table("daily", spark).select(*columns)
+    assert [each.dataType.simpleString() for each in rows.schema] == [
+        *("smallint", "int", "bigint", "decimal(20,0)")
+    ]
+    assert [*rows.collect()[0]] == [*largest.values()]
+
+
+@on_sail
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pa.array(["a"]).dictionary_encode(), r"cannot be read: Dictionary\(Int32, Utf8\)\."),
+        (pa.array([[1]], pa.large_list(pa.int32())), "value: the column's type, LargeList"),
+    ],
+)
+def test_types_of_arrow_that_are_not_read(
+    spark: SparkSession, tmp_path: Path, column: pa.Array, told: str
+) -> None:
+    pq.write_table(pa.table({"value": column}), tmp_path / "a.parquet")
+    source = SourceOptions(path=str(tmp_path), format="parquet")
+    with pytest.raises(SourceError, match=told):
+        open_source(spark, source)
+
+
+@on_sail
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("1 / id", "division by zero"),
+        ("1 % id", "division by zero"),
+        ("cast(text as int)", r"the value 'abc' of type \"STRING\" cannot be cast to Int32"),
+        ("cast(text as boolean)", "'abc' .* cannot be cast to Boolean"),
+        ("to_timestamp(text)", '\'abc\' of type "STRING" cannot be cast to "TIMESTAMP"'),
+        ("cast(id + 3000000000 as int)", "too large for its type"),
+        ("cast(id + 1000 as decimal(2, 0))", "too large for its type"),
+    ],
+)
+def test_errors_in_expressions(spark: SparkSession, expression: str, told: str) -> None:
+    found = spark.range(1).withColumn("text", F.lit("abc"))
+    with pytest.raises(ColumnError, match=told), spark_errors():
+        found.selectExpr(expression).collect()
+
+
+@on_sail
 def test_rows_of_a_file_are_in_its_order(spark: SparkSession, tmp_path: Path) -> None:
     """Where nothing else says which row of a window is the last, over many groups of rows."""
     for part in range(3):
@@ -281,7 +342,7 @@ def test_the_session_that_is_there_is_used_again(spark: SparkSession, samples: P
     assert session() is session(runtime="sail") is spark
     job = Job.load(samples / "job.yaml")
     job.run()
-    assert all(found.ok for found in job.validate())
+    assert all(found.success for found in job.validate())
 
 
 def test_a_server_has_a_runtime_of_its_own() -> None:
