@@ -109,6 +109,7 @@ def session(
         return _with_settings(active, conf)
     if runtime == "sail" and active is None:
         started = _start({**_EVERYWHERE, **_AT_START, **conf, "spark.remote": sail.address()})
+        sail.settle(started)
         is_of_this_process(started)
         return started
     if remote is not None:

@@ -61,7 +61,7 @@ class DecimalMean(Mean):
         up = F.when(F.abs(left) * 2 >= n, F.signum(units)).otherwise(F.lit(0.0))
         digits = (F.round((units - left) / n) + up).cast(T.DecimalType(more + 1, 0))
         places = scale + more
-        # At most one of the values' last digit. Spark would take it for longer, and cut off the sum.
+        # At most one of the values' last digit. As a longer type it would cut off the sum.
         part = (digits * _last_digit(places)).cast(T.DecimalType(places + 1, places))
         return (mean + part).cast(T.DecimalType(self.precision + more, places))
 

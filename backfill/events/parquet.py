@@ -16,7 +16,6 @@ from backfill.events.files import local_path
 from backfill.events.model import InputFile
 from backfill.runtimes.differences import nullable
 
-
 _UNSIGNED = re.compile(r"Int\(bitWidth=(\d+), isSigned=false\)")
 #: By the width of whole numbers without a sign, in bits.
 _WIDER = {8: T.ShortType(), 16: T.IntegerType(), 32: T.LongType(), 64: T.DecimalType(20, 0)}

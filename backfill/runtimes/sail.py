@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
 from functools import cache
 from typing import Any
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from backfill.errors import SetupError
 from backfill.runtimes import memory
@@ -25,6 +28,20 @@ def address() -> str:
         SetupError: the package is missing, or it does not understand this version of pyspark.
     """
     return f"sc://127.0.0.1:{_server()[1]}"
+
+
+def settle(spark: SparkSession) -> None:
+    """Makes a session of this process's server, which has answered, one that can be interrupted.
+
+    The server would end on SIGINT, which is for what runs on it: a command, or a cell of a
+    notebook. And where it does not answer, it does not come back within ten minutes.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # In the place of the server's.
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=3)])
 
 
 @cache

@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -707,6 +709,33 @@ def test_what_is_too_large_for_memory_is_in_files() -> None:
     # A join keeps one side in memory, whatever it may take. Sail 0.7.2 can wait for ever for what
     # it sorts, where it may take only this much.
     assert "more memory is needed than the 20.0 MB that Sail may take" in done(JOINED, 20).stderr
+
+
+INTERRUPTED = """
+from backfill.spark import session
+
+spark = session(runtime="sail")
+print("begun", flush=True)
+try:
+    spark.range(10**11).selectExpr("sum(id % 7)").collect()
+except KeyboardInterrupt:
+    print(spark.range(3).count())
+"""
+
+
+@on_sail
+def test_what_is_interrupted_ends_and_the_session_goes_on() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)  # In the middle of the query, which takes minutes.
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.communicate(timeout=60)[0] == "3\n"
+        finally:
+            process.kill()
 
 
 @on_sail
