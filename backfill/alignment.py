@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from backfill.engines import PLAIN, Rules
 from backfill.time.durations import DAY_US, Calendar, Duration, Fixed
+from backfill.time.epoch import MICROSECOND, micros_of, moment_of
 from backfill.windows import Aligned, CumulatingWindow, HoppingWindow
 
 #: The windows that hold an instant, as (start, end), the earliest start or end first.
@@ -21,9 +22,7 @@ Assigner = Callable[[int], list[tuple[int, int]]]
 
 _FIRST_MONDAY = 4 * DAY_US
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _ZERO = dt.datetime(1970, 1, 1)
-_US = dt.timedelta(microseconds=1)
 
 
 def in_zone(span: Duration, zone: str) -> Duration:
@@ -124,8 +123,8 @@ class _Calendar:
 
     def index(self, at: int) -> int:
         """The number of the span that holds the instant; it grows with time."""
-        wall = (_EPOCH + at * _US).astimezone(self.zone).replace(tzinfo=dt.timezone.utc)
-        local = (wall - _EPOCH) // _US - self.offset
+        wall = moment_of(at).astimezone(self.zone).replace(tzinfo=None)
+        local = micros_of(wall) - self.offset
         near = self._local_index(local)
         # Where clocks go back over a boundary, the wall clock reads as before it once more.
         while at >= self.start(near + 1):
@@ -138,19 +137,19 @@ class _Calendar:
         """What the wall clock shows as a span begins, without the offset."""
         if self.every.unit == "month":
             return _months(_ZERO, index * self.every.count + self.phase)
-        return _ZERO + (first_start(self.every) + index * self.every.local_us) * _US
+        return _ZERO + (first_start(self.every) + index * self.every.local_us) * MICROSECOND
 
     def begins(self, local: dt.datetime) -> int:
         """The instant at which the wall clock shows that: the earlier of two, or moved forward."""
-        wall = local + self.offset * _US
-        return (wall.replace(tzinfo=self.zone).astimezone(dt.timezone.utc) - _EPOCH) // _US
+        wall = local + self.offset * MICROSECOND
+        return micros_of(wall.replace(tzinfo=self.zone))
 
     def _start(self, index: int) -> int:
         return self.begins(self.local(index))
 
     def _local_index(self, local: int) -> int:
         if self.every.unit == "month":
-            date = _ZERO + local * _US
+            date = _ZERO + local * MICROSECOND
             return ((date.year - 1970) * 12 + date.month - 1 - self.phase) // self.every.count
         return (local - first_start(self.every)) // self.every.local_us
 
@@ -197,7 +196,7 @@ def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
 def _later(local: dt.datetime, span: Calendar) -> dt.datetime:
     if span.unit == "month":
         return _months(local, span.count)
-    return local + span.local_us * _US
+    return local + span.local_us * MICROSECOND
 
 
 def _months(local: dt.datetime, months: int) -> dt.datetime:

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from backfill.printable import not_finite, printable
+from backfill.time.epoch import moment_of
 
 _WIDEST_CELL = 40
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def print_json(document: Mapping[str, Any], **lists: Iterable[Any]) -> None:
@@ -107,7 +107,7 @@ def cell(value: Any, zone: dt.tzinfo) -> str:
 
 def iso_utc(us: int) -> str:
     """Microseconds since the epoch as ISO 8601 in UTC, with six decimals."""
-    return _iso(_EPOCH + dt.timedelta(microseconds=us))
+    return _iso(moment_of(us))
 
 
 def _iso(moment: dt.datetime) -> str:

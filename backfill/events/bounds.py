@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time
 from fractions import Fraction
 from math import ceil, floor, isfinite
 from typing import Any
@@ -28,16 +28,16 @@ from backfill.events.model import Source
 from backfill.events.normalise import EventRules
 from backfill.events.numbers import DOUBLE_ERROR_US
 from backfill.events.times import MAX_US, MIN_US, UNITS
+from backfill.time.durations import DAY_US
+from backfill.time.epoch import micros_of
 from backfill.time.zones import from_local, least_from, most_until
 
 Bounds = tuple[int, int]
 """The least and the largest time, both inclusive; µs since the epoch."""
 
-_DAY_US = 86_400_000_000
-_EPOCH = datetime(1970, 1, 1)
-_YEAR_1900_US = -25_567 * _DAY_US
+_YEAR_1900_US = -25_567 * DAY_US
 # Spark reads the times before 1900 of old versions' files by another calendar and other clocks.
-_OLD_CALENDAR_US = 14 * _DAY_US
+_OLD_CALENDAR_US = 14 * DAY_US
 
 
 def time_bounds(
@@ -102,22 +102,16 @@ def _logged_extent(least: Any, largest: Any) -> Extent | None:
     """The extent of values from the log of a Delta table."""
     if isinstance(least, datetime):
         # There times are cut to milliseconds.
-        end = _micros_of(largest)
-        return Extent(_micros_of(least), end - end % 1_000 + 999, True)
+        end = micros_of(largest)
+        return Extent(micros_of(least), end - end % 1_000 + 999, True)
     if isinstance(least, date):
         return Extent(_midnight(least), _midnight(largest), True)
     # Decimals are left out: JSON has them as doubles.
     return Extent(least, largest, False) if isinstance(least, int | float) else None
 
 
-def _micros_of(moment: datetime) -> int:
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
 def _midnight(day: date) -> int:
-    return (day - _EPOCH.date()).days * _DAY_US
+    return micros_of(datetime.combine(day, time()))
 
 
 def _micros(extent: Extent | None, type_: DataType, unit: int | None) -> Bounds | None:
@@ -147,7 +141,7 @@ def _day(source: Source, date_column: str | None, path: str) -> Bounds | None:
         start = _midnight(date.fromisoformat(text))
     except ValueError:
         return None
-    return start, start + _DAY_US - 1
+    return start, start + DAY_US - 1
 
 
 def _instants(

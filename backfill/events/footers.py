@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_DAY_US = 86_400_000_000
+from backfill.time.durations import DAY_US
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ def _unit_us(logical: Any) -> int | None:
     """The µs in one of the integers that stand for times of this type; None for other types."""
     if logical.type == "TIMESTAMP":
         return 1_000 if "milliseconds" in str(logical) else 1
-    return _DAY_US if logical.type == "DATE" else None
+    return DAY_US if logical.type == "DATE" else None

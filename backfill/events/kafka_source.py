@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from backfill.errors import SourceError
+from backfill.events.json_lines import OBJECT, with_object
 from backfill.events.model import CORRUPT, FILE, OURS, SOURCE, InputFile, Source, refuse_our_names
 from backfill.events.text import reading, with_corrupt
 
@@ -19,7 +20,6 @@ _OF_RECORD = {
     "offset": "offset",
     "timestamp": "kafka_timestamp",
 }
-_PARSED = "_parsed"
 
 
 def of_records(records: Source, schema: StructType, timezone: str) -> Source:
@@ -51,18 +51,12 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
     options = {**reading("json", {}), "timeZone": timezone}
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
-        text = F.col("value").cast("string")
-        valid = F.when(F.is_valid_utf8(text), text)
-        rows = records.read(files, None)
-        rows = rows.select("*", F.from_json(valid, given, options).alias(_PARSED))
-        # Nothing, and what is no text, is parsed to NULL.
-        shown = F.coalesce(F.make_valid_utf8(text), F.lit(""))
-        corrupt = F.when(F.col(_PARSED).isNull(), shown)
+        rows = with_object(records.read(files, None), F.col("value"), given, options)
         found = rows.select(
-            *(F.col(_PARSED).getField(name).alias(name) for name in schema.names),
+            *(F.col(OBJECT).getField(name).alias(name) for name in schema.names),
             _text_or_hex("key").alias(_OF_RECORD["key"]),
             *(F.col(part).alias(name) for part, name in _OF_RECORD.items() if part != "key"),
-            F.coalesce(corrupt, F.col(_PARSED).getField(CORRUPT)).alias(CORRUPT),
+            CORRUPT,
             F.concat_ws(":", SOURCE, "partition", "offset").alias(SOURCE),
             F.col(SOURCE).alias(FILE),
         )

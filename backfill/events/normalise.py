@@ -25,6 +25,7 @@ from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT
 from backfill.events.times import read_time
 from backfill.runtimes.differences import floats_need_spark
+from backfill.time.durations import DAY_US
 from backfill.time.zones import to_local
 
 REASONS = (
@@ -41,7 +42,6 @@ REASONS = (
 
 #: An event time as it was read, before it is judged.
 _RAW = "_raw_time"
-_DAY_US = 86_400_000_000
 _PLAIN = (
     StringType,
     NumericType,
@@ -145,9 +145,9 @@ def _tests(timed: DataFrame, rules: EventRules) -> Iterable[tuple[str, Column]]:
         yield "future", time > rules.now_us + rules.max_future_us
     if rules.date_column is not None:
         local = to_local(time, rules.timezone)
-        midnight = local - F.pmod(local, F.lit(_DAY_US))
+        midnight = local - F.pmod(local, F.lit(DAY_US))
         given = F.unix_date(column(rules.date_column).try_cast("date")).cast("bigint")
-        yield "wrong_date", ~(given * _DAY_US).eqNullSafe(midnight)
+        yield "wrong_date", ~(given * DAY_US).eqNullSafe(midnight)
 
 
 def _check_columns(frame: DataFrame, rules: EventRules) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 from backfill.columns import column
 from backfill.errors import SourceError
 from backfill.events.files import for_spark, place
+from backfill.events.json_lines import in_utf8, longer_lines
 from backfill.events.model import CORRUPT, SOURCE, InputFile
 
 _UNPARSED = "_line that did not parse"  # no field of a source is called this
@@ -110,11 +111,13 @@ def read_text(
         options: from text_options.
         settings: of every format: basePath, timeZone and so on.
     """
-    wanted = with_corrupt(schema)
-    reader = spark.read.schema(wanted).options(**reading(format, options)).options(**settings)
-    paths = for_spark(files)
+    paths, own, wanted = for_spark(files), reading(format, options), with_corrupt(schema)
+    reader = spark.read.schema(wanted).options(**own).options(**settings)
     rows = reader.csv(paths) if format == "csv" else reader.json(paths)
-    return checked(rows, schema.names, place().alias(SOURCE))
+    rows = checked(rows, schema.names, place().alias(SOURCE))
+    if format == "csv" or not in_utf8(options):
+        return rows
+    return rows.unionAll(longer_lines(rows, paths, wanted, {**settings, **own}, settings))
 
 
 def with_corrupt(schema: StructType) -> StructType:

@@ -28,6 +28,7 @@ from backfill.columns import column
 from backfill.errors import ColumnError
 from backfill.events.numbers import decimal_micros, double_micros, integer_micros, text_micros
 from backfill.events.patterns import check_pattern, has_zone
+from backfill.time.durations import DAY_US
 from backfill.time.zone_names import check_zone
 from backfill.time.zones import from_local
 
@@ -40,7 +41,6 @@ MAX_US = 253_370_764_799_999_999
 UNITS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 """Microseconds in one of each unit of `time_format`."""
 
-_DAY_US = 86_400_000_000
 _WAY_OUT = "Allowed: iso, epoch_s, epoch_ms, epoch_us, or a pattern of Spark"
 
 _ISO = (
@@ -138,7 +138,7 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
         micros = F.call_function("div", since, F.expr("INTERVAL '0.000001' SECOND"))
         return from_local(micros, timezone)
     if isinstance(type_, DateType):
-        return from_local(F.unix_date(value).cast("bigint") * _DAY_US, timezone)
+        return from_local(F.unix_date(value).cast("bigint") * DAY_US, timezone)
     kind = "numbers" if isinstance(type_, IntegralType | DecimalType | DoubleType) else "text"
     if kind == "text" and not isinstance(type_, StringType):
         raise ColumnError(
@@ -209,7 +209,7 @@ def iso(value: Column, timezone: str) -> Column:
     seconds = part(12) * 3600 + part(15) * 60 + number(r"^.\d\d:\d\d:(\d\d)")
     fraction = F.rpad(found(r"[.,](\d{1,6})"), 6, "0").try_cast("bigint")
     days = F.unix_date(text.substr(1, 10).try_cast("date")).cast("bigint")
-    local = days * _DAY_US + seconds * 1_000_000 + fraction
+    local = days * DAY_US + seconds * 1_000_000 + fraction
     hours, minutes = number(r"[+-](\d\d)"), number(r"[+-]\d\d:?(\d\d)$")
     offset = (hours * 3600 + minutes * 60) * 1_000_000
     shifted = F.when(clock.contains("-"), local + offset).otherwise(local - offset)

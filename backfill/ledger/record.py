@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from backfill.errors import TableError
-from backfill.time.dates import ALL, NONE, Dates, date_of
+from backfill.time.dates import ALL, DAY, NONE, Dates, date_of
 
 _FORM = 1
-_DAY = dt.timedelta(days=1)
 # No file's path ends like this.
 _FORMER = "/"
 
@@ -56,7 +54,7 @@ class Input:
         if self.bounds is None:
             return self.counted
         low, high = (date_of(each, zone) for each in self.bounds)
-        return self.counted & Dates.between(low, high + _DAY)
+        return self.counted & Dates.between(low, high + DAY)
 
 
 @dataclass(frozen=True, kw_only=True)

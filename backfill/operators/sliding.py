@@ -28,6 +28,7 @@ from backfill.aggregates.bound import Bound, Part
 from backfill.columns import EVENTS, TIME
 from backfill.operators.grids import floor_to
 from backfill.operators.last_seen import begins, ends, last_seen, with_distances
+from backfill.time.durations import DAY_US
 from backfill.windows import SlidingWindow
 
 #: The instant at which a row of a window's key counts, leaves, or asks; µs.
@@ -36,8 +37,6 @@ _KIND, _SLICE, _GROUP = "_kind", "_slice", "_group"
 #: In this order at the same instant: an event is not part of what came before it. A span in which a
 #: value is present ends a tick after its last event has left.
 _ENDS, _ASKS, _COUNTS, _BOTH, _LEAVES = -1, 0, 1, 2, 3
-#: The slices of windows that have no start.
-_DAY = 86_400_000_000
 
 
 # The columns of a window's parts: the prefixes of their names.
@@ -133,7 +132,7 @@ def sliding(
 def _slices(total: int | None, about: int) -> tuple[int, int]:
     """The width of slices, and how many a window has; they divide it, or there is one."""
     if total is None:
-        return _DAY, 0
+        return DAY_US, 0
     counts = [each for each in range(about // 2, 2 * about + 1) if total % each == 0]
     count = min(counts, key=lambda each: abs(each - about), default=1)
     return total // count, count

@@ -9,9 +9,7 @@ from backfill.ledger.changed_inputs import Replaced, dates_of
 from backfill.ledger.state import State
 from backfill.planning.stages import DateState
 from backfill.printable import shown
-from backfill.time.dates import NONE, Dates
-
-_DAY = dt.timedelta(days=1)
+from backfill.time.dates import DAY, NONE, Dates
 
 
 def date_states(
@@ -51,12 +49,12 @@ def date_states(
             detail = _why([each for each in inputs if date in each.dates])
         if run is not None and (run.state, run.detail, run.dates[1]) == (here, detail, date):
             run = DateState(
-                (run.dates[0], date + _DAY), here, run.events + events, run.late + new, detail
+                (run.dates[0], date + DAY), here, run.events + events, run.late + new, detail
             )
             continue
         if run is not None:
             yield run
-        run = DateState((date, date + _DAY), here, events, new, detail)
+        run = DateState((date, date + DAY), here, events, new, detail)
     if run is not None:
         yield run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 
 from backfill.errors import JobFileError
@@ -10,9 +9,7 @@ from backfill.kinds import times_of
 from backfill.ledger.state import State
 from backfill.planning.stages import ExpireStage
 from backfill.spec import JobSpec
-from backfill.time.dates import NONE, Dates
-
-_DAY = dt.timedelta(days=1)
+from backfill.time.dates import DAY, NONE, Dates
 
 
 def plan_expiry(spec: JobSpec, tables: Iterable[State]) -> list[ExpireStage]:
@@ -55,5 +52,5 @@ def _stage(state: State, limit: int, times: tuple[str, str]) -> ExpireStage:
         limit=limit,
         whole=tuple(each.path for each in old if each.path not in mixed),
         mixed=tuple(each.path for each in old if each.path in mixed),
-        closure=Dates.of((each, each + _DAY) for each in days) if days else NONE,
+        closure=Dates.of((each, each + DAY) for each in days) if days else NONE,
     )

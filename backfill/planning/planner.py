@@ -24,11 +24,10 @@ from backfill.planning.slicing import with_combining
 from backfill.planning.stages import FullStage, Plan, RangeStage
 from backfill.planning.time_spans import first_start, last_date, metrics_reach
 from backfill.store import Commit
-from backfill.time.dates import ALL, NONE, Dates, Range, date_of
+from backfill.time.dates import ALL, DAY, NONE, Dates, Range, date_of
 from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import SessionWindow, by_place
 
-_DAY = dt.timedelta(days=1)
 _Counts = dict[dt.date, int]
 
 
@@ -155,7 +154,7 @@ def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     horizon = context.latest_event
     if horizon is None:
         return with_events
-    end = date_of(horizon, context.spec.timezone) + _DAY
+    end = date_of(horizon, context.spec.timezone) + DAY
     reached = Dates.of(
         (low, high + further if further < end - high else end) for low, high in known.ranges
     )
@@ -179,10 +178,10 @@ def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: boo
         return ALL
     aligned = first_start(context, (limit - tick, limit + 1), definitions)
     first = date_of(min([aligned, *(limit - tick - each.gap.us for each in sessions)]), zone)
-    near = Dates.between(first, date_of(limit, zone) + _DAY) & with_events
+    near = Dates.between(first, date_of(limit, zone) + DAY) & with_events
     before = with_events - Dates.between(first, dt.date.max)
     # Where the last date before is covered, an earlier run has found where they start.
-    uncovered = bool(before) and before.ranges[-1][1] - _DAY not in covered
+    uncovered = bool(before) and before.ranges[-1][1] - DAY not in covered
     if followed and sessions and near and uncovered:
         began = first_reaching(context, near)
         first = first if began is None else min(first, date_of(began, zone))
@@ -240,7 +239,7 @@ def _ranges(
 
 def _chunks(dates: Range, days: int | None) -> Iterable[Range]:
     low, high = dates
-    step = high - low if days is None else min(days, (high - low).days) * _DAY
+    step = high - low if days is None else min(days, (high - low).days) * DAY
     while low < high:
         yield low, min(high, low + step)
         low += step
@@ -295,7 +294,7 @@ def _refusal(states: Iterable[State]) -> TableError | None:
 
 
 def _alike(counts: Mapping[dt.date, int]) -> Dates:
-    return Dates.of((each, each + _DAY) for each in counts)
+    return Dates.of((each, each + DAY) for each in counts)
 
 
 def _common(states: Iterable[State]) -> Dates:

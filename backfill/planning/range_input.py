@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,11 +28,10 @@ from backfill.planning.time_spans import first_start, last_date, metrics_reach, 
 from backfill.planning.whole_sessions import dates_of_numbers
 from backfill.rows.compute import Built, Sliced
 from backfill.runtimes.differences import computed_once
-from backfill.time.dates import Dates, date_of, midnight
+from backfill.time.dates import DAY, Dates, date_of, midnight
 from backfill.time.spans import Span
 from backfill.windows import SessionWindow
 
-_DAY = dt.timedelta(days=1)
 #: The dates of slices, of each from its first event to its last one.
 _DATES = "_dates"
 
@@ -189,13 +187,13 @@ def covered_after(
     before, new = Dates() if record is None else record.covered, Dates()
     if here:
         low, earliest = min(here), date_of(part.begins, zone)
-        if further is not None and low > earliest and low - _DAY not in dates:
+        if further is not None and low > earliest and low - DAY not in dates:
             before |= last_date(context, earliest, low, further=further)
-        while low > earliest and low - _DAY not in dates:
-            if further is not None and before & Dates.between(low - _DAY - further, low):
+        while low > earliest and low - DAY not in dates:
+            if further is not None and before & Dates.between(low - DAY - further, low):
                 break
-            low -= _DAY
-        new = Dates.between(low, max(here) + _DAY)
+            low -= DAY
+        new = Dates.between(low, max(here) + DAY)
     if further is not None:
         new |= part.dates
     return {

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from backfill.errors import JobFileError
-from backfill.time.dates import Range
+from backfill.time.dates import DAY, Range
 from backfill.time.instants import date_named
 
-_DAY = dt.timedelta(days=1)
 # As an error names them, to those who call and to those who type.
 _START, _END, _DATE, _CHUNK = "start (--from)", "end (--to)", "date (--date)", "chunk (--chunk)"
 
@@ -66,7 +65,7 @@ def selected(
         one = _read(date, _DATE, zone)
         if one == dt.date.max:
             raise JobFileError("is the end of all dates", field=_DATE, value=str(one))
-        dates = (one, one + _DAY)
+        dates = (one, one + DAY)
     elif start is not None and end is not None:
         dates = (_read(start, _START, zone), _read(end, _END, zone))
         if dates[0] >= dates[1]:

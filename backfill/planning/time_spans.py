@@ -15,12 +15,10 @@ from backfill.columns import START, TIME
 from backfill.kinds import reach
 from backfill.planning.context import Context
 from backfill.rows.definition import Definition
-from backfill.time.dates import ALL, NONE, Dates, date_of
+from backfill.time.dates import ALL, DAY, NONE, Dates, date_of
 from backfill.time.durations import DAY_US
 from backfill.time.spans import Span, inside_span
 from backfill.windows import AnyWindow, EventWindow, SessionWindow, SlidingWindow, TableWindow
-
-_DAY = dt.timedelta(days=1)
 
 
 def widened(
@@ -77,7 +75,7 @@ def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.time
     if latest is None:
         return NONE
     date = date_of(latest, zone)
-    return Dates.between(date, date + _DAY)
+    return Dates.between(date, date + DAY)
 
 
 def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:
@@ -103,7 +101,7 @@ def needed(context: Context, span: tuple[int, int], definitions: Sequence[Defini
 
 def dates_between(first: int, last: int, zone: str) -> Dates:
     """The dates from one instant (µs) to another, both inclusive."""
-    return Dates.between(date_of(first, zone), date_of(last, zone) + _DAY)
+    return Dates.between(date_of(first, zone), date_of(last, zone) + DAY)
 
 
 def dates_looked_at(bounds: tuple[int, int] | None, window: AnyWindow, zone: str) -> Dates:
@@ -121,7 +119,7 @@ def dates_of_span(span: Span, zone: str) -> Dates:
     low, high = span
     return Dates.between(
         dt.date.min if low is None else date_of(low, zone),
-        dt.date.max if high is None else date_of(high - 1, zone) + _DAY,
+        dt.date.max if high is None else date_of(high - 1, zone) + DAY,
     )
 
 

@@ -17,11 +17,10 @@ from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.rows.compute import Key
 from backfill.runtimes.differences import computed_once, stacked
-from backfill.time.dates import Dates, date_of
+from backfill.time.dates import DAY, Dates, date_of
 from backfill.windows import SessionWindow
 
 _EPOCH = dt.date(1970, 1, 1)
-_DAY = dt.timedelta(days=1)
 _OURS, _FROM, _TO, _WANTED_FROM, _WANTED_TO = "_ours", "_from", "_to", "_low", "_high"
 _UNTIL, _SINCE, _ON = "_until", "_since", "_on"
 #: No date has such a number.
@@ -163,7 +162,7 @@ def _wanted(name: str) -> Column:
 def dates_of_numbers(numbers: Iterable[int]) -> Dates:
     """The dates that have these numbers, from 1970 on."""
     days = [_EPOCH + dt.timedelta(days=each) for each in numbers]
-    return Dates.of((each, each + _DAY) for each in days)
+    return Dates.of((each, each + DAY) for each in days)
 
 
 def _number(date: dt.date) -> int:

@@ -28,14 +28,12 @@ from backfill.errors import ColumnError, did_you_mean
 from backfill.events.times import instant
 from backfill.quality.utc import with_times_of_utc
 from backfill.time.durations import fixed
+from backfill.time.epoch import micros_of
 
 TOO_NEAR = "sessions.too_near"
 EVENTS_SUM = "column.events_sum"
 # Beside the session's own columns in an example: the end that it is too near to.
 PREVIOUS_END = "previous_end"
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class SessionsTooNear(TableMetricProvider):
@@ -191,5 +189,4 @@ def _us(value: Any) -> int:
         return int(value)
     if isinstance(value, pd.Timestamp):
         value = value.to_pydatetime(warn=False)
-    moment: dt.datetime = value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)
-    return (moment - _EPOCH) // _MICROSECOND
+    return micros_of(value)

@@ -25,6 +25,7 @@ from backfill.stream import streaming_aggregation as windows
 from backfill.stream.checkpoints import Checkpoint
 from backfill.stream.streaming_join import joined
 from backfill.time.durations import Fixed
+from backfill.time.epoch import micros_of
 from backfill.windows.join_window import JoinWindow
 
 _CONF = {
@@ -34,7 +35,6 @@ _CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _POLL_S = 1
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # What the queries count of each batch.
 _EVENTS, _WINDOWS = "events", "windows"
 
@@ -169,7 +169,7 @@ def _batch(progress: StreamingQueryProgress) -> Streamed:
         unusable=unusable,
         rows=rows,
         batches=1,
-        watermark_us=(watermark - _EPOCH) // dt.timedelta(microseconds=1),
+        watermark_us=micros_of(watermark),
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-_DAY = dt.timedelta(days=1)
+from backfill.time.epoch import micros_of, moment_of
+
+DAY = dt.timedelta(days=1)
 
 Range = tuple[dt.date, dt.date]
 
@@ -78,7 +79,7 @@ class Dates:
         """Each date; only for sets with bounds."""
         for low, high in self.ranges:
             for number in range((high - low).days):
-                yield low + number * _DAY
+                yield low + number * DAY
 
     def spans(self, zone: str) -> list[tuple[int | None, int | None]]:
         """The instants of each range, [from, to) in µs; None where there is no bound."""
@@ -96,17 +97,15 @@ def midnight(date: dt.date, zone: str) -> int | None:
     """
     if date in (dt.date.min, dt.date.max):
         return None
-    moment = dt.datetime.combine(date, dt.time(), ZoneInfo(zone))
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros_of(dt.datetime.combine(date, dt.time(), ZoneInfo(zone)))
 
 
 def date_of(instant: int, zone: str) -> dt.date:
     """The zone's date at an instant (µs); `date.min` or `date.max` beyond the calendar."""
     try:
-        moment = _EPOCH + dt.timedelta(microseconds=instant)
-        local = moment.astimezone(ZoneInfo(zone)).date()
+        local = moment_of(instant).astimezone(ZoneInfo(zone)).date()
         # Where clocks go back over midnight, a date has begun and is left once more.
-        begins = midnight(local + _DAY, zone)
+        begins = midnight(local + DAY, zone)
     except OverflowError:
         return dt.date.min if instant < 0 else dt.date.max
-    return local + _DAY if begins is not None and instant >= begins else local
+    return local + DAY if begins is not None and instant >= begins else local

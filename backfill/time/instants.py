@@ -7,8 +7,8 @@ import re
 from zoneinfo import ZoneInfo
 
 from backfill.errors import JobFileError
+from backfill.time.epoch import micros_of
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _DAYS_BACK = {"today": 0, "yesterday": 1}
 
 
@@ -38,7 +38,7 @@ def instant_us(given: str | dt.date, zone: ZoneInfo, *, option: str) -> int:
             way_out="Write it like 2026-01-31, 2026-01-31T12:00, today or yesterday",
         )
     # With fold=0, Python's own rule for the zone is the one above.
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros_of(moment)
 
 
 def date_named(text: str, zone: ZoneInfo) -> dt.date | None:
