@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import EVENTS, column
+from backfill.columns import EVENTS
+from backfill.execution.published_types import as_published
 from backfill.execution.staging import Staging
 from backfill.ledger.state import State
 from backfill.planning.context import Context
@@ -73,7 +74,8 @@ def rewrite_files(
         like = state.table.read(context.spark, sorted(rewritten))
         bounded = with_bounds(like, built.definition, built.sliced)
         rest = _remaining(bounded, built, old_windows, horizon)
-        everything = _as_published(new, like).unionByName(_as_published(rest, like))
+        rest = as_published(rest, like, state.name)
+        everything = as_published(new, like, state.name).unionByName(rest)
     staged = staging.windows(state.name, everything, task_bytes=_TASK)
     # Spark may observe nothing of a frame that it finds to be empty.
     rows, events = counted().values() if staged.rows else (0, 0)
@@ -87,16 +89,3 @@ def _remaining(
     kept = rows if old_windows.span is None else rows.where(~overlaps(built, old_windows.span))
     kept = match_rows(kept, built, old_windows, "left_anti")
     return kept.withColumn("is_open", built.kind.is_open(horizon))
-
-
-def _as_published(new: DataFrame, like: DataFrame) -> DataFrame:
-    """The rows with the columns and types that the table has."""
-    own = {field.name: field.dataType for field in new.schema.fields}
-    return new.select(
-        *(
-            column(each.name)
-            if own[each.name] == each.dataType
-            else column(each.name).cast(each.dataType).alias(each.name)
-            for each in like.schema.fields
-        )
-    )
