@@ -30,8 +30,13 @@ def carried_over(
             continue
         for path in rewrite.removed:
             del inputs[path]
+        bounds = [each.bounds for each in old if each.bounds is not None]
+        held = None
+        if bounds and len(bounds) == len(old):
+            held = min(low for low, _ in bounds), max(high for _, high in bounds)
         for path in rewrite.added:
-            now = current.get(path, Input(0, 0, None, None))
+            # One that is gone again held what the old ones did.
+            now = current.get(path, Input(0, 0, None, held))
             # What has been deleted of it since is a change.
             inputs[path] = replace(now, counted=old[0].counted, deletions=None)
     return replace(record, inputs=inputs)

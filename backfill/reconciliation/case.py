@@ -8,7 +8,7 @@ then one fault of its output, its settings or its input; then faults of two of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -95,10 +95,30 @@ class Case:
         return one.bounds == other.bounds and same_rows(one, other, self.doubles)
 
     def gives(self, made: Sequence[Row], hull: tuple[int, int]) -> bool:
-        """Whether these rows are the stream's, as far as they meet a span of time."""
-        ours = sorted((r for r in made if self.meets(r, hull)), key=_by_bounds)
-        theirs = sorted((r for r in self.stream if self.meets(r, hull)), key=_by_bounds)
+        """Whether these rows are the stream's about a difference: those that meet its span.
+
+        But for other windows that differ, which have faults of their own.
+        """
+        apart = self.once("apart", self._apart)
+
+        def counts(row: Row) -> bool:
+            return self.meets(row, hull) and (row.bounds == hull or row.bounds not in apart)
+
+        return self._alike(filter(counts, made), filter(counts, self.stream))
+
+    def gives_all(self, made: Sequence[Row]) -> bool:
+        """Whether these rows are all that the stream has of the key."""
+        return self._alike(made, self.stream)
+
+    def _alike(self, made: Iterable[Row], stream: Iterable[Row]) -> bool:
+        ours, theirs = (sorted(rows, key=_by_bounds) for rows in (made, stream))
         return len(ours) == len(theirs) and all(map(self.same, ours, theirs))
+
+    def _apart(self) -> frozenset[tuple[int, int]]:
+        """The bounds of all windows that differ; not of sessions, which differ together."""
+        if self.sessions:
+            return frozenset()
+        return frozenset(row.bounds for d in self.differences for row in (*d.batch, *d.stream))
 
     def meets(self, row: Row, hull: tuple[int, int]) -> bool:
         """Whether a row has an instant of a span; windows that only touch share none."""

@@ -41,7 +41,7 @@ def explain(case: Case) -> list[Explanation]:
     case = _renumbered(case)
     base = case.operator.replay(case.events)
     rows = case.operator.written(base)
-    settled = not case.stream or not case.tries or _gives_all(case, rows)
+    settled = not case.stream or not case.tries or case.gives_all(rows)
     plain = Hypothesis((), rows, base)
     everywhere = None if settled else _one_for_all(case, plain)
     moved = None if settled or everywhere is not None else _moved(case, plain)
@@ -67,16 +67,16 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
         tuple(row for each in case.differences for row in each.stream),
     )
     for first in (plain, *of_settings(case, widest)):
-        if first.causes and _gives_all(case, first.rows):
+        if first.causes and case.gives_all(first.rows):
             return first
         if len(first.rows) != len(case.stream):
             # No fault of the output makes more rows of them, or fewer.
             continue
         for second in of_output(case, widest, first.rows):
-            if _gives_all(case, second.rows):
+            if case.gives_all(second.rows):
                 return _both(first, second)
             for third in of_output(case, widest, second.rows):
-                if third.causes != second.causes and _gives_all(case, third.rows):
+                if third.causes != second.causes and case.gives_all(third.rows):
                     return _both(_both(first, second), third)
     return None
 
@@ -162,11 +162,14 @@ def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
             (e.time or 0, repr(sorted((e.value or {}).items()))) for e in events
         )
 
+    def events_of(each: Hypothesis) -> int:
+        return len(each.evidence.get("left_out", (0,)))
+
+    fewest = min(holding, key=events_of)
     whole = [each for each in holding if each.evidence.get("all_of_a_window")]
-    if whole:
-        return min(whole, key=lambda each: len(each.evidence["left_out"]))
+    if whole and min(map(events_of, whole)) <= events_of(fewest):
+        return min(whole, key=events_of)
     different = {repr(rows_of(each)) for each in holding}
-    fewest = min(holding, key=lambda each: len(each.evidence.get("left_out", (0,))))
     evidence = {**fewest.evidence, "explanations": len(different)}
     return replace(fewest, proved=fewest.proved and len(different) == 1, evidence=evidence)
 
@@ -212,7 +215,9 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
         )
         cause = "float_order" if ordered else "missing_in_batch"
         return Explanation((cause,), True, evidence, rows)
-    if difference.status == "value_differs":
+    theirs = {row.bounds: row for row in rows}
+    alike = all(each.bounds in theirs and case.same(each, theirs[each.bounds]) for each in made)
+    if difference.status == "value_differs" and alike:
         # The values that differ are not among those that are replayed.
         return Explanation(("missing_in_batch",), True, evidence, rows)
     return Explanation((_convention(case),), True, evidence, rows)
@@ -308,13 +313,6 @@ def _in_batch(case: Case) -> list[Row]:
         if each.arrival not in case.copies
     ]
     return batch.rows(batch.replay(events).final)
-
-
-def _gives_all(case: Case, rows: Sequence[Row]) -> bool:
-    every = [*rows, *case.stream]
-    if not every:
-        return True
-    return case.gives(rows, (min(r.start for r in every), max(r.end for r in every)))
 
 
 def _both(first: Hypothesis, second: Hypothesis) -> Hypothesis:

@@ -43,7 +43,7 @@ def test_types(spark: SparkSession, table: str, new: str, held: bool) -> None:
     if held:
         assert as_published(rows, like, "w").schema.simpleString() == like.schema.simpleString()
         return
-    with pytest.raises(TableError, match="w, column x: is .* in the table, and would be"):
+    with pytest.raises(TableError, match=r"w, column x: is .* in the table, and would be"):
         as_published(rows, like, "w")
 
 
@@ -59,7 +59,7 @@ def test_a_column_of_the_source_has_another_type(spark: SparkSession, tmp_path: 
     write(pa.array([1, 2, 3], pa.int64()))
     job.run(spark)
     write(pa.array([1.5, 2.5, 3.5]))
-    with pytest.raises(TableError, match="sessions, column total: is bigint .* double now"):
+    with pytest.raises(TableError, match=r"sessions, column total: is bigint .* double now"):
         job.run(spark, start="2026-01-01", end="2026-01-04")
     assert job.fetch("sessions").column("total").to_pylist() == [1, 2, 3]
     job.run(spark)

@@ -208,6 +208,40 @@ def test_a_window_that_looks_like_another_has_not_been_shifted() -> None:
     assert [names for names, _ in causes(found)] == [("missing_in_stream",), ("zone_shift",)]
 
 
+def test_windows_that_overlap_have_causes_of_their_own() -> None:
+    window = HoppingWindow(size="20s", advance="10s")
+    events = [event(100, 0), event(205, 1), event(300, 2), event(215, 3)]
+    # The stream has not received the second event, and has dropped the last one.
+    received = [events[0], *events[2:]]
+    operator, stream = stream_of(received, window, grace="0s", retention="1d")
+    found = explained(operator, events, batch_of(events, window), stream)
+    assert causes(found) == [
+        (("missing_in_stream",), True),
+        (("missing_in_stream", "late"), True),
+        (("late",), True),
+    ]
+    assert [each.evidence.get("left_out") for each in found] == [[2], [2], None]
+
+
+def test_an_event_that_is_lost_beside_one_that_is_late() -> None:
+    window = TumblingWindow(size="20s")
+    events = [event(5, 0), event(100, 1), event(10, 2)]
+    operator, stream = stream_of(events[1:], window, grace="0s", retention="1d")
+    found = explained(operator, events, batch_of(events, window), stream)
+    # Both may be lost.
+    assert causes(found) == [(("missing_in_stream", "late"), False)]
+    assert found[0].evidence["left_out"] == [0]
+    assert [each["arrival"] for each in found[0].evidence["dropped"]] == [4]
+
+
+def test_an_event_at_the_end_that_is_inclusive() -> None:
+    window = TumblingWindow(size="20s")
+    events = [event(seconds, i) for i, seconds in enumerate((10, 20, 30, 45, 100))]
+    operator, stream = stream_of(events, window, "storm", watermark_delay="0s")
+    found = explained(operator, events, batch_of(events, window)[:2], stream[:2])
+    assert causes(found) == [(("end_convention",), True)] * 2
+
+
 @pytest.mark.parametrize(("gap", "bounds"), [("15s", (10, 20)), ("25s", (20, 30))])
 def test_a_wrong_gap(gap: str, bounds: tuple[int, int]) -> None:
     operator, _ = stream_of(visits(), grace="10s", retention="1d")

@@ -216,6 +216,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
     from decimal import Decimal
 
     wanted = {("ü", 7, 10_000, 20_000): (3, Decimal("1.50"), ["a", "b'"])}
+    empty = {("z", 1, 10_000, 20_000): (None, None, None)}
 
     # JSON in bytes; a field that is no number, one object without fields of ours, no JSON at all.
     both = [
@@ -226,6 +227,12 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         record(json.dumps({"user": "x", "shop.id": 1}).encode() + window, b'{"other": 3}', 3),
         record(json.dumps({"user": "x", "shop.id": 2**40}).encode() + window, b'{"events": 3}', 4),
         record(b"user,1" + window, b'{"events": 3}', 5),
+        # A window without a value is one.
+        record(
+            json.dumps({"user": "z", "shop.id": 1}).encode() + window,
+            b'{"events": null, "other": 1}',
+            6,
+        ),
     ]
     path = write_rows(tmp_path / "json.parquet", both, RAW)
     found = stream(
@@ -238,7 +245,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         key_format="json",
         value_format="json",
     )
-    assert final(found) == wanted
+    assert final(found) == wanted | empty
     assert reasons(found) == {
         "events is not of type bigint": 1,
         "the value is not JSON with a field of events, total`s, pages (value_format, bytes)": 1,

@@ -212,11 +212,14 @@ def _json(
     needs_spark(steps.frame, "JSON is decoded", field=f"stream.{what}_format")
     fields = json_fields(text, names, steps.once)
     found = [each.column.isNotNull() for each in fields.values()]
-    none = ~reduce(Column.__or__, found, F.lit(False))
+    # A field can be there, and NULL.
+    there = F.arrays_overlap(F.json_object_keys(text), F.array(*map(F.lit, names)))
+    there = F.coalesce(there, F.lit(False))
+    none = ~reduce(Column.__or__, found, there)
     if len(names) == 1:
         alone = F.when(~F.ltrim(text).startswith("{"), json_scalar(text))
         value = steps.once(F.coalesce(fields[names[0]].column, alone))
-        fields, none = {names[0]: Value(value, T.StringType())}, value.isNull()
+        fields, none = {names[0]: Value(value, T.StringType())}, value.isNull() & ~there
     known = ", ".join(names)
     reason = f"the {what} is not JSON with a field of {known} ({what}_format, bytes)"
     return fields, failing(none, reason)
