@@ -8,7 +8,8 @@ single difference, and only so many of these are made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
@@ -58,7 +59,10 @@ class SharedReplay:
                 self._whole = _by_key(_together(operator, self._events), self._events)
             return self._whole[key]
         self._spent += self._count
-        together = _together(operator, {**self._events, key: events})
+        every = {**self._events, key: events}
+        kept = {each.arrival for each in events}
+        gone = {each.arrival for each in self._events.get(key, ())} - kept
+        together = _together(_at_others(operator, gone, every) if gone else operator, every)
         return _by_key(together, {key: events})[key]
 
 
@@ -81,6 +85,22 @@ class SharedKey:
 
 def _together(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Replayed:
     return operator.replay(list(merge(*events.values(), key=attrgetter("arrival"))))
+
+
+def _at_others(
+    operator: Operator, gone: Collection[Any], events: Mapping[Any, Sequence[Event]]
+) -> Operator:
+    """An operator that restarts before, and commits after, events that are not left out."""
+    arrivals = sorted(each.arrival for own in events.values() for each in own)
+    settings = dict(operator.settings)
+    for name, later in (("restarts", 0), ("commits", -1)):
+        given = settings.get(name)
+        if isinstance(given, list | tuple | Set):
+            kept = [place for place in given if place not in gone]
+            moved = (bisect_left(arrivals, place) + later for place in given if place in gone)
+            near = [arrivals[at] for at in moved if 0 <= at < len(arrivals)]
+            settings[name] = tuple(dict.fromkeys([*kept, *near]))
+    return replace(operator, settings=settings)
 
 
 def _by_key(made: Replayed, events: Mapping[Any, Sequence[Event]]) -> dict[Any, Replayed]:

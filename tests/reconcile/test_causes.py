@@ -21,6 +21,7 @@ from backfill.reconciliation.explain import explain
 from backfill.reconciliation.matching import match
 from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.rows import Row, same_values
+from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event, Replayed, replay
 from backfill.windows import AnyWindow
 
@@ -232,6 +233,27 @@ def test_an_event_that_is_lost_beside_one_that_is_late() -> None:
     assert causes(found) == [(("missing_in_stream", "late"), False)]
     assert found[0].evidence["left_out"] == [0]
     assert [each["arrival"] for each in found[0].evidence["dropped"]] == [4]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"restarts": (2,)}, {"caching": True, "commits": (2,)}, {"restarts": (2, 4)}]
+)
+def test_an_event_is_lost_where_the_operator_restarted(settings: dict[str, Any]) -> None:
+    window = TumblingWindow(size="20s")
+    keys = {"a": [event(0, 0), event(5, 2, 3)], "b": [event(100, 4, key="b")]}
+    operator = Operator(
+        window=window,
+        engine=engine("kafka-streams"),
+        aggregates=AGGREGATES,
+        settings={"retention": "1d", **settings},
+    )
+    shared = SharedReplay(operator, keys)
+    operator = replace(operator, among=SharedKey(shared, "a"))
+    found = explained(
+        operator, keys["a"], batch_of(keys["a"], window), batch_of(keys["a"][:1], window)
+    )
+    assert causes(found) == [(("missing_in_stream",), True)]
+    assert found[0].evidence["left_out"] == [2]
 
 
 def test_an_event_at_the_end_that_is_inclusive() -> None:
