@@ -33,7 +33,7 @@ from backfill.reconciliation.rows import Row, only
 from backfill.reconciliation.same_time import at_their_time, interchangeable, numbered_again
 from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event
-from backfill.windows import CountWindow, SessionWindow, is_distinct
+from backfill.windows import SessionWindow, is_distinct
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class KeyExplainer:
             "both" if sessions or is_distinct(operator.window) else rules.closed,
             operator.back_us if single else 0,
         )
-        if isinstance(operator.window, CountWindow):
+        if single:
             batch, stream = numbered_again(batch, known), numbered_again(stream, known)
         matched, differences = match(
             batch, stream, lambda one, other: same_rows(one, other, doubles), sessions=sessions
