@@ -181,6 +181,7 @@ class _Reconciling:
             and early_trigger(resolved) is None
         )
         self._check_places()
+        self._check_ticks()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
     def of(self, stream: DataFrame, sample: float | None, few: bool) -> Reconciled:
@@ -222,6 +223,17 @@ class _Reconciling:
                     way_out="Name the events' columns, events.arrival: [partition, offset], "
                     "or leave it out",
                 )
+
+    def _check_ticks(self) -> None:
+        own, theirs = self.spec.engine.tick_us, self.system.tick_us
+        if is_distinct(self.window) and own != theirs:
+            raise JobFileError(
+                "distinct sliding windows begin a tick after an event, which is another one in the "
+                "stream's engine: the windows cannot be told from each other",
+                field="engine",
+                value=self.spec.engine.name,
+                way_out=f"Publish them as the stream has them: engine: {self.system.name}",
+            )
 
     def _told_by(self, checkpoint: str) -> Batches | None:
         found = read_checkpoint(checkpoint)
