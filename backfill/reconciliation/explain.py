@@ -169,9 +169,20 @@ def _only_one(case: Case, holding: Sequence[Hypothesis]) -> Hypothesis:
     whole = [each for each in holding if each.evidence.get("all_of_a_window")]
     if whole and min(map(events_of, whole)) <= events_of(fewest):
         return min(whole, key=events_of)
-    different = {repr(rows_of(each)) for each in holding}
+    different = {repr(rows_of(each)) for each in holding if not _says_more(each, fewest)}
     evidence = {**fewest.evidence, "explanations": len(different)}
     return replace(fewest, proved=fewest.proved and len(different) == 1, evidence=evidence)
+
+
+def _says_more(one: Hypothesis, other: Hypothesis) -> bool:
+    """Whether one leaves out what another does, and further events, which may be missing as well.
+
+    But not those that the operator drops under the other: they were late, or are missing.
+    """
+    left_out, fewer = ({*each.evidence.get("left_out", ())} for each in (one, other))
+    assert other.replayed is not None
+    dropped = {each.arrival for each in other.replayed.dropped}
+    return bool(fewer) and fewer < left_out and not (left_out - fewer) & dropped
 
 
 def _not_replayed(case: Case, difference: Difference) -> Explanation:
