@@ -26,10 +26,8 @@ from backfill import aggregates as agg
 from backfill.windows import AnyWindow
 from tests.on_sail import ON_SAIL
 
-_COUNTED = {"n": agg.count(), "mean": agg.mean("value")}
-_METRICS = [
-    Metric(name, each, by=["key"], windows=["1h"], step="1h") for name, each in _COUNTED.items()
-]
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 #: Of these many events a mean can lie between two numbers of the type, 1/32 = 0.03125.
 SIZES = (1, 2, 3, 7, 19, 32)
 TYPES = [
@@ -38,6 +36,12 @@ TYPES = [
 ]
 #: Sail's sums may have more digits than there can be, without an error.
 LONG = [(33, 3), (36, 18), (37, 6), (38, 2), (38, 18), (38, 30)]
+#: A column of each type, by its name: one plan computes the means of all.
+COLUMNS = {f"of_{p}_{s}": (p, s) for p, s in (TYPES if ON_SAIL else [*TYPES, *LONG])}
+_MEANS = {"n": agg.count(), **{name: agg.mean(name) for name in COLUMNS}}
+_METRICS = [
+    Metric(name, each, by=["key"], windows=["1h"], step="1h") for name, each in _MEANS.items()
+]
 
 
 def _in(window: AnyWindow) -> Callable[[DataFrame], DataFrame]:
@@ -47,7 +51,7 @@ def _in(window: AnyWindow) -> Callable[[DataFrame], DataFrame]:
         key="key",
         time="time",
         time_format="epoch_us",
-        aggregates=_COUNTED,
+        aggregates=_MEANS,
     )
 
 
@@ -57,7 +61,7 @@ def _at_steps(events: DataFrame) -> DataFrame:
 
 def _as_of_each(events: DataFrame) -> DataFrame:
     found = metrics_at(events, _METRICS, time="time", time_format="epoch_us")
-    return found.select("key", F.col("n_1h").alias("n"), F.col("mean_1h").alias("mean"))
+    return found.select("key", *(F.col(f"{name}_1h").alias(name) for name in _MEANS))
 
 
 KINDS = {
@@ -102,26 +106,32 @@ def _drawn(precision: int, scale: int) -> dict[str, list[Decimal]]:
         return {key: [Decimal(n).scaleb(-scale) for n in own] for key, own in whole.items()}
 
 
+@pytest.fixture(scope="module")
+def given() -> dict[str, dict[str, list[Decimal]]]:
+    """By column and key, the values in order."""
+    return {name: _drawn(*size) for name, size in COLUMNS.items()}
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession, given: dict[str, dict[str, list[Decimal]]]) -> DataFrame:
+    rows = [
+        (key, place * 1_000_000, *(own[key][place] for own in given.values()))
+        for key, values in next(iter(given.values())).items()
+        for place in range(len(values))
+    ]
+    types = ", ".join(f"{name} decimal({p}, {s})" for name, (p, s) in COLUMNS.items())
+    return spark.createDataFrame(rows, f"key string, time bigint, {types}")
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_means_of_decimals(spark: SparkSession, kind: str) -> None:
-    for precision, scale in TYPES if ON_SAIL else [*TYPES, *LONG]:
-        given = _drawn(precision, scale)
-        rows = [
-            (key, i * 1_000_000, value) for key, own in given.items() for i, value in enumerate(own)
-        ]
-        events = spark.createDataFrame(
-            rows, f"key string, time bigint, value decimal({precision}, {scale})"
-        )
-        found = KINDS[kind](events)
+def test_means_of_decimals(
+    events: DataFrame, given: dict[str, dict[str, list[Decimal]]], kind: str
+) -> None:
+    found = KINDS[kind](events)
+    # Windows that hold all events of a key.
+    rows = [row for row in found.collect() if row["n"] == int(row["key"].split("-")[1])]
+    for name, (precision, scale) in COLUMNS.items():
         more = min(4, max(37 - precision, 0))
-        assert found.schema["mean"].dataType == T.DecimalType(precision + more, scale + more)
-        # Windows that hold all events of a key.
-        means = {
-            row["key"]: row["mean"]
-            for row in found.collect()
-            if row["n"] == int(row["key"].split("-")[1])
-        }
-        assert means == {key: _mean(own, scale + more) for key, own in given.items()}, (
-            precision,
-            scale,
-        )
+        assert found.schema[name].dataType == T.DecimalType(precision + more, scale + more)
+        means = {key: _mean(values, scale + more) for key, values in given[name].items()}
+        assert {row["key"]: row[name] for row in rows} == means, name
