@@ -23,11 +23,10 @@ from backfill.jvm import class_archive, java
 from backfill.jvm.launch import LaunchOutput, telling_line
 from backfill.jvm.object_stores import with_object_stores
 from backfill.runtimes import RUNTIMES, memory, sail
-from backfill.runtimes.differences import is_of_this_process
+from backfill.runtimes.differences import is_of_this_process, of_connect
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
-_CONNECT = "pyspark.sql.connect"
 _CONNECT_PORT = 15002
 
 # A run ends before most of Spark's code repays being compiled by C2, which competes with the tasks
@@ -105,7 +104,7 @@ def session(
             way_out="Leave out the runtime, or the address of the server (remote)",
         )
     active = SparkSession.getActiveSession()
-    if active is not None and remote is None and type(active).__module__.startswith(_CONNECT):
+    if active is not None and remote is None and of_connect(active):
         return _with_settings(active, conf)
     if runtime == "sail" and active is None:
         started = _start({**_EVERYWHERE, **_AT_START, **conf, "spark.remote": sail.address()})

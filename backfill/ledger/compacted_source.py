@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from backfill.events import Rewrite
-from backfill.ledger.record import Input, Record
+from backfill.ledger.record import Input, Record, bounds_of
 
 
 def carried_over(
@@ -30,13 +30,9 @@ def carried_over(
             continue
         for path in rewrite.removed:
             del inputs[path]
-        bounds = [each.bounds for each in old if each.bounds is not None]
-        held = None
-        if bounds and len(bounds) == len(old):
-            held = min(low for low, _ in bounds), max(high for _, high in bounds)
         for path in rewrite.added:
             # One that is gone again held what the old ones did.
-            now = current.get(path, Input(0, 0, None, held))
+            now = current.get(path, Input(0, 0, None, bounds_of(old)))
             # What has been deleted of it since is a change.
             inputs[path] = replace(now, counted=old[0].counted, deletions=None)
     return replace(record, inputs=inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -272,11 +272,15 @@ def _both(one: Input, other: Input | None, zone: str) -> Input:
     """What a file held at two times, as one input."""
     if other is None:
         return one
-    bounds = None
-    if one.bounds is not None and other.bounds is not None:
-        (low, high), (first, last) = one.bounds, other.bounds
-        bounds = min(low, first), max(high, last)
-    return replace(one, bounds=bounds, counted=one.held(zone) | other.held(zone))
+    return replace(one, bounds=bounds_of([one, other]), counted=one.held(zone) | other.held(zone))
+
+
+def bounds_of(inputs: Collection[Input]) -> tuple[int, int] | None:
+    """The least and the largest event time of some inputs; None where one's are not known."""
+    known = [each.bounds for each in inputs if each.bounds is not None]
+    if not known or len(known) < len(inputs):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def late_of(value: Mapping[str, Any], home: Path) -> tuple[str, ...]:

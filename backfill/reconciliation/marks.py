@@ -17,7 +17,17 @@ OF_ALL_KEYS = (*PLACES, "emit_interval")
 
 def names_places(settings: Mapping[str, Any], name: str) -> bool:
     """Whether the setting is given, and as places."""
-    return name in settings and not isinstance(settings[name], str)
+    return name in settings and not isinstance(settings[name], str | int)
+
+
+def nearest(name: str, ordered: Sequence[int], mark: int) -> int | None:
+    """Which of these marks a commit comes after, or a restart before; None where there is none.
+
+    A commit comes after the last one at or before its own, a restart before the first one at or
+    after it.
+    """
+    at = bisect_right(ordered, mark) - 1 if name == "commits" else bisect_left(ordered, mark)
+    return at if 0 <= at < len(ordered) else None
 
 
 def by_arrival(
@@ -25,8 +35,7 @@ def by_arrival(
 ) -> dict[str, Any]:
     """The settings, with arrivals in place of offsets.
 
-    A commit comes after the last event at or before its offset, a restart before the first one at
-    or after it: offsets of records that are no events here count like others.
+    Offsets of records that are no events here count like others.
 
     Args:
         settings: of the operator.
@@ -41,12 +50,10 @@ def by_arrival(
     found = dict(settings)
     for name in PLACES:
         if names_places(settings, name):
-            after = name == "commits"
             marks = []
             for partition, offset in settings[name]:
-                own = offsets.get(str(partition), [])
-                at = bisect_right(own, offset) - 1 if after else bisect_left(own, offset)
-                if 0 <= at < len(own):
+                at = nearest(name, offsets.get(str(partition), []), offset)
+                if at is not None:
                     marks.append(places[str(partition)][at])
             found[name] = tuple(marks)
     return found

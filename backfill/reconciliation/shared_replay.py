@@ -8,13 +8,13 @@ single difference, and only so many of these are made.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from operator import attrgetter
 from typing import Any
 
+from backfill.reconciliation.marks import PLACES, names_places, nearest
 from backfill.reconciliation.operator import Operator
 from backfill.replay import Event, Replayed
 
@@ -60,9 +60,7 @@ class SharedReplay:
             return self._whole[key]
         self._spent += self._count
         every = {**self._events, key: events}
-        kept = {each.arrival for each in events}
-        gone = {each.arrival for each in self._events.get(key, ())} - kept
-        together = _together(_at_others(operator, gone, every) if gone else operator, every)
+        together = _together(_at_these(operator, every), every)
         return _by_key(together, {key: events})[key]
 
 
@@ -87,19 +85,14 @@ def _together(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Repl
     return operator.replay(list(merge(*events.values(), key=attrgetter("arrival"))))
 
 
-def _at_others(
-    operator: Operator, gone: Collection[Any], events: Mapping[Any, Sequence[Event]]
-) -> Operator:
-    """An operator that restarts before, and commits after, events that are not left out."""
-    arrivals = sorted(each.arrival for own in events.values() for each in own)
+def _at_these(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Operator:
+    """An operator that restarts and commits where events are, though some are left out."""
     settings = dict(operator.settings)
-    for name, later in (("restarts", 0), ("commits", -1)):
-        given = settings.get(name)
-        if isinstance(given, list | tuple | Set):
-            kept = [place for place in given if place not in gone]
-            moved = (bisect_left(arrivals, place) + later for place in given if place in gone)
-            near = [arrivals[at] for at in moved if 0 <= at < len(arrivals)]
-            settings[name] = tuple(dict.fromkeys([*kept, *near]))
+    named = [name for name in PLACES if names_places(settings, name)]
+    arrivals = sorted(each.arrival for own in events.values() for each in own) if named else []
+    for name in named:
+        found = (nearest(name, arrivals, place) for place in settings[name])
+        settings[name] = tuple({arrivals[at] for at in found if at is not None})
     return replace(operator, settings=settings)
 
 

@@ -69,13 +69,18 @@ def is_of_this_process(spark: SparkSession) -> None:
         _KNOWN[spark] = _asked(spark)
 
 
+def of_connect(spark: SparkSession) -> bool:
+    """Whether a session is of Spark Connect: of a server, whichever that is."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def runtime_of(spark: SparkSession) -> Runtime:
     """What the runtime of a session has.
 
     Raises:
         SetupError: it is a server elsewhere that is not Spark.
     """
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+    if not of_connect(spark):
         return SPARK
     found = _KNOWN.get(spark)
     if found is None:

@@ -146,7 +146,7 @@ def test_times_in_another_unit_are_beyond_the_calendar(spark: SparkSession, tmp_
         source = opened(spark, "parquet", tmp_path)
         paths = [each.path for each in source.snapshot.inputs]
         [bounds] = time_bounds(source, rules, paths).values()
-        assert bounds == (MAX_US, MAX_US) if least > 0 else (MIN_US, MAX_US)
+        assert bounds == (MAX_US if least > 0 else MIN_US, MAX_US)
 
 
 def test_only_the_inputs_that_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
 from backfill.execution.published_types import as_published
+from backfill.time.epoch import moment_of
+from tests.execution.world import at
+from tests.files import write_rows
 from tests.rebuilt import job_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -48,17 +49,17 @@ def test_types(spark: SparkSession, table: str, new: str, held: bool) -> None:
 
 
 def test_a_column_of_the_source_has_another_type(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-
-    def write(values: pa.Array) -> None:
-        at = pa.array([1_767_225_600_000_000 + n * 86_400_000_000 for n in range(3)])
-        columns = {"user": ["a"] * 3, "at": at.cast(pa.timestamp("us", "UTC")), "value": values}
-        pq.write_table(pa.table(columns), tmp_path / "src" / "a.parquet")
+    def write(values: list[float]) -> None:
+        rows = [
+            {"user": "a", "at": moment_of(at(day)), "value": each}
+            for day, each in enumerate(values)
+        ]
+        write_rows(tmp_path / "src" / "a.parquet", rows)
 
     job = job_of(tmp_path, "path: src, format: parquet")
-    write(pa.array([1, 2, 3], pa.int64()))
+    write([1, 2, 3])
     job.run(spark)
-    write(pa.array([1.5, 2.5, 3.5]))
+    write([1.5, 2.5, 3.5])
     with pytest.raises(TableError, match=r"sessions, column total: is bigint .* double now"):
         job.run(spark, start="2026-01-01", end="2026-01-04")
     assert job.fetch("sessions").column("total").to_pylist() == [1, 2, 3]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
@@ -19,8 +18,10 @@ from backfill.planning.context import Context
 from backfill.planning.range_input import RangeInput
 from backfill.planning.stages import DateState
 from backfill.time.dates import Dates
+from backfill.time.epoch import moment_of
 from tests import reference
 from tests.execution.world import HOUR, World, at, day
+from tests.files import write_rows
 from tests.rebuilt import caught_up, job_of, same_as_rebuilt
 from tests.reference import Event
 
@@ -176,14 +177,9 @@ def test_a_run_that_would_lose_events_fails(
 
 def test_dates_on_which_nothing_is_left_can_be_run(spark: SparkSession, tmp_path: Path) -> None:
     def write(name: str, *days: int) -> None:
-        made = {
-            "user": ["a"] * len(days),
-            "at": pa.array([at(each, 12) for each in days], pa.timestamp("us", "UTC")),
-            "value": list(days),
-        }
-        pq.write_table(pa.table(made), tmp_path / "src" / f"{name}.parquet")
+        rows = [{"user": "a", "at": moment_of(at(each, 12)), "value": each} for each in days]
+        write_rows(tmp_path / "src" / f"{name}.parquet", rows)
 
-    (tmp_path / "src").mkdir()
     source = "path: src, format: parquet"
     made = job_of(tmp_path, source)
     # All four days count, and only the first is covered.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,25 +11,22 @@ from backfill import Job, SlidingWindow
 from backfill import aggregates as agg
 from backfill.errors import JobFileError
 from backfill.replay import Event, replay
+from backfill.time.epoch import moment_of
+from tests.files import write_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 SECOND = 1_000_000
-TIME = pa.timestamp("us", "UTC")
 #: The last but one is of the time of the second one; in between Flink clears the key's state.
 EVENTS = [("a", 18, 1), ("a", 20, 8), ("b", 100, 0), ("b", 120, 0), ("a", 20, 3), ("b", 130, 0)]
 
 
-def _write(path: Path, **columns: list[Any]) -> None:
-    times = {"at", "event_time", "window_start", "window_end"}
-    arrays = {name: pa.array(c, TIME if name in times else None) for name, c in columns.items()}
-    pq.write_table(pa.table(arrays), path)
-
-
 def _job(folder: Path, engine: str, window: str, aggregates: str) -> Job:
-    keys, seconds, values = map(list, zip(*EVENTS, strict=True))
-    at, places = [each * SECOND for each in seconds], list(range(len(EVENTS)))
-    _write(folder / "events.parquet", user=keys, at=at, value=values, place=places)
+    rows = [
+        {"user": key, "at": moment_of(second * SECOND), "value": value, "place": place}
+        for place, (key, second, value) in enumerate(EVENTS)
+    ]
+    write_rows(folder / "events.parquet", rows)
     (folder / "job.yaml").write_text(f"""
 source: {{path: events.parquet, format: parquet}}
 events: {{key: user, time: at, arrival: place}}
@@ -58,11 +52,11 @@ def test_names_of_aggregates_decide_nothing(
     made = replay(
         events, SlidingWindow(size="5s"), engine="flink", api="sql", aggregates=aggregates
     )
-    sent = made.emissions
-    values = {name: [each.values[name] for each in sent if each.values] for name in aggregates}
-    stream = tmp_path / "stream.parquet"
-    times = [each.end for each in sent]
-    _write(stream, user=[each.key for each in sent], event_time=times, **values)
+    rows = [
+        {"user": each.key, "event_time": moment_of(each.end), **(each.values or {})}
+        for each in made.emissions
+    ]
+    stream = write_rows(tmp_path / "stream.parquet", rows)
     found = job.reconcile("w", spark, stream=str(stream), format="flink", api="sql")
     told = [(each.explanation.causes, each.explanation.proved) for each in found.differences]
     assert (found.matched, told) == (4, [(("engine_loss",), True)] * 2)
@@ -73,11 +67,10 @@ def test_windows_that_begin_a_tick_later_are_of_the_streams_engine(
 ) -> None:
     job = _job(tmp_path, "plain", "size: 5s, distinct: true", "n: count")
     job.run(spark)
-    stream = tmp_path / "stream.parquet"
-    of_key = pa.struct([("user", pa.string()), ("window_start", TIME), ("window_end", TIME)])
-    key = pa.array([{"user": "a", "window_start": 0, "window_end": 5 * SECOND}], of_key)
-    value = pa.array([{"n": 1}])
-    pq.write_table(pa.table({"partition": [0], "offset": [0], "key": key, "value": value}), stream)
+    start, end = (moment_of(each * SECOND) for each in (0, 5))
+    key = {"user": "a", "window_start": start, "window_end": end}
+    row = {"partition": 0, "offset": 0, "key": key, "value": {"n": 1}}
+    stream = write_rows(tmp_path / "stream.parquet", [row])
     given = {"key_format": "struct", "value_format": "struct"}
     with pytest.raises(JobFileError, match="begin a tick after an event") as caught:
         job.reconcile("w", spark, stream=str(stream), format="kafka-streams", **given)
