@@ -20,6 +20,8 @@ _MEDIAN_STEP_S = 25.0
 _STEP_SIGMA = 1.2
 _LATE_MEAN = 12 * _HOUR
 _LATE_MOST = 7 * _DAY
+#: Of anything: what is computed with such numbers fits a BIGINT.
+_MOST = 10**12
 # Spark's default, INT96, leaves files without statistics of their times.
 _WRITE_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
@@ -87,8 +89,8 @@ def generate(
         "keys": keys,
         "per_session": per_session,
     }.items():
-        if number < 1:
-            raise JobFileError("must be 1 or more", field=name, value=number)
+        if not 1 <= number <= _MOST:
+            raise JobFileError(f"must be from 1 to {_MOST:,}", field=name, value=number)
     for name, share in {"late": late, "duplicates": duplicates, "hot_key": hot_key}.items():
         if not 0 <= share <= 1:
             raise JobFileError("must be a share from 0 to 1", field=name, value=share)

@@ -139,7 +139,8 @@ def test_a_visit_has_some_twelve_events_half_a_minute_apart(
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"), [("events", 0), ("days", 0), ("keys", -1), ("late", 1.5)]
+    ("argument", "value"),
+    [("events", 0), ("events", 10**24), ("days", 0), ("keys", -1), ("keys", 10**20), ("late", 1.5)],
 )
 def test_numbers_without_sense_are_refused(
     spark: SparkSession, tmp_path: Path, argument: str, value: float

@@ -52,9 +52,8 @@ def test_the_wheel_holds_all_and_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert str(metadata.get_payload()).startswith("# backfill")
 
     def printed(*arguments: str) -> str:
-        code = "import sys; from backfill.cli import main; sys.exit(main(sys.argv[1:]))"
         return subprocess.run(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-m", "backfill", *arguments],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(tmp_path / "unpacked")},
             capture_output=True,

@@ -46,6 +46,13 @@ def generate(
     if path.exists():
         way_out = "Choose another path or remove it"
         raise TableError("already exists", field=str(path), way_out=way_out)
+    try:
+        path.mkdir(parents=True)
+        path.rmdir()
+    except OSError as error:
+        raise TableError(
+            f"can't be made: {error.strerror}", field=str(path), way_out="Choose another path"
+        ) from error
     from backfill import generate as generator
 
     written = generator.generate(

@@ -71,14 +71,22 @@ class Sides:
             has = self.columns[side == RIGHT]
             for name in arrival:
                 check_has(f"the {side} side", has, name, field="arrival")
-                types = {each[name].simpleString() for each in self.columns if name in each}
-                if not sortable(has[name]) or (len(sides) > 1 and len(types) > 1):
+                if not sortable(has[name]):
                     raise ColumnError(
-                        f"is {' and '.join(sorted(types))}, by which events can't be ordered",
+                        f"is {has[name].simpleString()}, by which events can't be ordered",
                         field="arrival",
                         value=name,
                         way_out="Use numbers, or times",
                     )
+        for name in arrival if len(sides) > 1 else ():
+            mine, theirs = (each[name].simpleString() for each in self.columns)
+            if mine != theirs:
+                raise ColumnError(
+                    f"is {mine} and {theirs} on the two sides, which are put in one order by it",
+                    field="arrival",
+                    value=name,
+                    way_out="Cast it to one type on both sides",
+                )
 
     def added(self) -> list[tuple[str, str]]:
         """The right side's columns but those of `on`, with their names in the result.

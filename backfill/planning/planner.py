@@ -96,7 +96,9 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     if explain:
         plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
     holes = _hull(with_events | known) if selection.dates is None else wanted
-    plan = replace(plan, without_input=(holes & kept) - with_rows - known - changed)
+    # A covered date is computed also where it has rows of windows only, without events.
+    computed = NONE if selection.everything else todo
+    plan = replace(plan, without_input=(holes & kept) - with_rows - known - changed - computed)
     if not shown:
         return plan
     late = _late(context, span)

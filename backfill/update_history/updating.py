@@ -14,6 +14,7 @@ from backfill.aggregates.base import Aggregate
 from backfill.columns import names_of
 from backfill.engines import engine as engine_named
 from backfill.errors import ReplayError, WindowError, did_you_mean
+from backfill.frames.arguments import check_frame, check_window, given_aggregates
 from backfill.replay.apart import Apart
 from backfill.replay.replaying import SETTINGS
 from backfill.runtimes.differences import needs_spark
@@ -34,7 +35,7 @@ def updates(
     key: str | Sequence[str],
     time: str,
     arrival: str,
-    aggregates: Mapping[str, Aggregate],
+    aggregates: Mapping[str, Aggregate | str],
     engine: str,
     partition: str | None = None,
     batch: str | None = None,
@@ -62,8 +63,8 @@ def updates(
         arrival: the column that orders the events as they arrived, of each partition where there
             are partitions: a whole number or a timestamp. Those of equal arrival are put in order
             by their time, key and what is aggregated.
-        aggregates: the result's columns by name, from `backfill.aggregates`, those that have a form
-            in plain Python.
+        aggregates: the result's columns by name, from `backfill.aggregates` or as a job file has
+            them ("sum(amount)"), those that have a form in plain Python.
         engine: kafka-streams, spark, flink, beam or samza, whose rules decide; also plain, to which
             nothing is late, and which sends all at the end.
         partition: the column of the partition, for Kafka Streams, where each has a clock.
@@ -122,6 +123,9 @@ def updates(
         4 on_time 3
         5 late 4
     """
+    check_frame(events)
+    check_window(window, example="SessionWindow(gap='30m')")
+    aggregates = given_aggregates(aggregates)
     needs_spark(events, "the history of updates is computed")
     for name, value in settings.items():
         if name in _INSTEAD or (name not in SETTINGS and name != "api"):
@@ -140,6 +144,13 @@ def updates(
         )
     system = engine_named(engine)
     apart = Apart.of(window, system, timezone, settings)
+    if watermark is not None and "watermark_delay" in settings:
+        raise ReplayError(
+            "means nothing where events have the watermark: it is behind already",
+            field="watermark_delay",
+            value=settings["watermark_delay"],
+            way_out="Give the delay or the column of the watermark, not both",
+        )
     _check_columns(apart, partition=partition, batch=batch, watermark=watermark)
     history = History(
         events, apart, names_of(key), time, arrival, aggregates, partition, batch, watermark,

@@ -21,6 +21,7 @@ CASES = [
     (["show", "missing.yaml", "sessions", "--limit", "0"], "'--limit'"),
     (["generate", "x", "--events", "many", "--days", "1", "--keys", "1"], "'--events'"),
     (["generate", ".", "--events", "1", "--days", "1", "--keys", "1"], "already exists"),
+    (["generate", "/dev/null/x", "--events", "1", "--days", "1", "--keys", "1"], "can't be made"),
 ]
 
 

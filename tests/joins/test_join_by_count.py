@@ -95,7 +95,8 @@ def test_the_text_of_a_number(spark: SparkSession) -> None:
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": "0 messages"}, WindowError, "must be a whole number of messages, at least 1"),
     ({"arrival": "rank"}, ColumnError, "arrival: the right side has no such column"),
-    ({"arrival": "tags"}, ColumnError, "arrival: is int and map<int,int>, by which events can't"),
+    ({"arrival": "tags"}, ColumnError, "arrival: is map<int,int>, by which events can't"),
+    ({"arrival": "part"}, ColumnError, "arrival: is int and bigint on the two sides, which are"),
     ({"within": "5m", "arrival": "id"}, WindowError, "arrival: has no meaning where within is not"),
 ]
 
@@ -104,7 +105,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    left = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, 1 tags, 1 rank, 1 id")
-    right = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, map(1, 2) tags, 1 id")
+    left = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, 1 tags, 1 rank, 1 part, 1 id")
+    right = spark.sql("SELECT 1 AS user, timestamp_seconds(0) at, map(1, 2) tags, 1L part, 1 id")
     with pytest.raises(error, match=message):
         join(left, right, **{"on": "user", "time": "at", "within": messages(1), **given})

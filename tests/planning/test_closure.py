@@ -94,6 +94,16 @@ def test_ranges_without_input_are_skipped(world: World) -> None:
         world.job.table("sessions", world.spark)
 
 
+def test_a_date_with_windows_only_is_computed_and_not_skipped(world: World) -> None:
+    world.write("a", [Event("a", at(1, 0, 30), 1)])
+    world.run_all()
+    # Three hours' windows that begin before midnight hold it, too.
+    assert world.job.plan(world.spark, date=day(0)).without_input.ranges == ()
+    result = world.job.run(world.spark, date=day(0))
+    assert (result.skipped, len(result.chunks)) == ((), 1)
+    world.check()
+
+
 @pytest.mark.spark_only
 def test_the_plan_tells_what_is_read_across_the_edges(
     world: World, capsys: pytest.CaptureFixture[str]

@@ -99,7 +99,7 @@ CASES = {
     "spark": Case("spark", {"watermark_delay": "9ms"}, ("batch",), no_time=True),
     "spark, idle": Case(
         "spark",
-        {"watermark_delay": "9ms", "idle_batches": True, "allow_multiple": False},
+        {"idle_batches": True, "allow_multiple": False},
         ("batch", "watermark"),
         no_time=True,
     ),
@@ -301,7 +301,7 @@ class TestResults:
     def test_none_and_one(self, spark: SparkSession) -> None:
         schema = "key string, time bigint, arrival bigint"
         assert one(spark, schema=schema).collect() == []
-        (row,) = one(spark, ("a", -1, 5), schema=schema, emit="on_close").collect()
+        (row,) = one(spark, ("a", -1, 5), schema=schema, emit="on_close", aggregates={"n": "count"}).collect()
         assert (row.arrival, row.number, row.op, row.n) == (None, 1, "on_time", 1)
         assert row.is_retraction is False
 
@@ -460,12 +460,17 @@ class TestRefused:
             (ReplayError, "batch: is missing", {"engine": "spark", **BARE}),
             (ReplayError, "batch: flink has no batches", {"batch": "arrival"}),
             (ReplayError, "watermark: kafka-streams has no", {"watermark": "time", **KAFKA}),
+            (ReplayError, "watermark_delay: means nothing where", {"watermark": "time"}),
             (ReplayError, "partition: under flink", {"partition": "name"}),
             (ReplayError, "batch_size: there is no such setting here", {"batch_size": 3}),
             (ReplayError, "earli: there is no such setting here", {"earli": 3}),
             (ReplayError, "grace: the engine flink has no such", {"grace": "1s"}),
             (ColumnError, "name: the arrival has to be a whole number", {"arrival": "name"}),
-            (ColumnError, "events: no such column", {"watermark": "mark"}),
+            (
+                ColumnError,
+                "events: no such column",
+                {"watermark": "mark", **BARE, "engine": "beam"},
+            ),
             (ColumnError, "no such column", {"arrival": "none"}),
             (
                 AggregateError,
@@ -477,6 +482,7 @@ class TestRefused:
                 "aggregates.op: the result has another column",
                 {"aggregates": {"op": agg.count()}},
             ),
+            (AggregateError, "aggregates.n: must be an aggregate", {"aggregates": {"n": 3}}),
             (JobFileError, "timezone", {"timezone": "Mars/Base"}),
         ],
     )
@@ -488,6 +494,10 @@ class TestRefused:
 
     def test_windows_and_bundles(self, spark: SparkSession) -> None:
         frame = spark.createDataFrame([("a", 1, 1, "x")], self.SCHEMA)
+        with pytest.raises(ColumnError, match="must be a DataFrame of Spark"):
+            updates([], GAP, engine="beam", **COMMON, arrival="arrival", aggregates={})  # type: ignore[arg-type]
+        with pytest.raises(WindowError, match=r"must be a window.*gap='30m'"):
+            updates(frame, "30m", engine="beam", **COMMON, arrival="arrival", aggregates={})  # type: ignore[arg-type]
         common: dict[str, Any] = {**COMMON, "arrival": "arrival", "aggregates": {"n": agg.count()}}
         with pytest.raises(WindowError, match="each row of such windows is sent once"):
             updates(frame, CountWindow(size=3), engine="flink", **common)

@@ -1,0 +1,7 @@
+"""The command `backfill`, for `python -m backfill`."""
+
+import sys
+
+from backfill.cli import main
+
+sys.exit(main())
