@@ -301,7 +301,9 @@ class TestResults:
     def test_none_and_one(self, spark: SparkSession) -> None:
         schema = "key string, time bigint, arrival bigint"
         assert one(spark, schema=schema).collect() == []
-        (row,) = one(spark, ("a", -1, 5), schema=schema, emit="on_close", aggregates={"n": "count"}).collect()
+        (row,) = one(
+            spark, ("a", -1, 5), schema=schema, emit="on_close", aggregates={"n": "count"}
+        ).collect()
         assert (row.arrival, row.number, row.op, row.n) == (None, 1, "on_time", 1)
         assert row.is_retraction is False
 
