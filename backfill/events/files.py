@@ -79,6 +79,13 @@ def place() -> Column:
 
 def _listed(local: str, path: str) -> tuple[InputFile, ...]:
     if os.path.exists(local):
+        if os.path.isfile(local) and _hidden(os.path.basename(local)):
+            raise SourceError(
+                "is a hidden file by its name, and Spark reads none",
+                field="source.path",
+                value=shown(path),
+                way_out="Let it begin with something other than a dot or an underscore",
+            )
         roots = [local]
     else:
         roots = sorted(r for r in glob.glob(local) if not _hidden(os.path.basename(r)))
@@ -110,7 +117,9 @@ def _walk(root: str) -> Iterator[str]:
 
 
 def _hidden(name: str) -> bool:
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+    # The end is that of a file that Hadoop's command for copying has not finished.
+    hidden = name.startswith("_") and "=" not in name
+    return hidden or name.startswith(".") or name.endswith("._COPYING_")
 
 
 def _listed_by_spark(spark: SparkSession, path: str) -> tuple[InputFile, ...]:

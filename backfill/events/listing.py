@@ -97,7 +97,8 @@ def _late_files(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
             f"{error.problem}, where late events are",
             field="late",
             value=shown(path),
-            way_out="Check the path. Events that were given before must stay where they were; if "
+            way_out=error.way_out
+            or "Check the path. Events that were given before must stay where they were; if "
             "they are gone for good, put a file of that format without events in their place, and "
             "run their dates",
         ) from error

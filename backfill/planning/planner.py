@@ -185,7 +185,7 @@ def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: boo
     # Where the last date before is covered, an earlier run has found where they start.
     uncovered = bool(before) and before.ranges[-1][1] - DAY not in covered
     if followed and sessions and near and uncovered:
-        began = first_reaching(context, near)
+        began = first_reaching(context, _hull(near))
         first = first if began is None else min(first, date_of(began, zone))
     return Dates.between(first, dt.date.max)
 

@@ -80,7 +80,7 @@ def first_reaching(context: Context, dates: Dates) -> int | None:
 
     Args:
         context: of the job.
-        dates: some that have events.
+        dates: one range.
     """
     starts = []
     for part in range_inputs(context, dates):

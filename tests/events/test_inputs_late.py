@@ -102,7 +102,12 @@ def test_access_logs(spark: SparkSession, tmp_path: Path) -> None:
 def test_missing(spark: SparkSession, tmp_path: Path, format: str) -> None:
     write(tmp_path, format, "events/a", [{"u": "a"}])
     (tmp_path / "empty").mkdir()
-    for name, problem in (("gone", "nothing is there"), ("empty", "there are no files here")):
+    (tmp_path / "_file").write_text("x")
+    for name, problem in (
+        ("gone", "nothing is there"),
+        ("empty", "there are no files here"),
+        ("_file", "is a hidden file by its name, and Spark reads none"),
+    ):
         with pytest.raises(SourceError, match=f"late: {problem}, where late events") as e:
             opened(spark, format, tmp_path / "events", (tmp_path / name,))
         assert str(tmp_path / name) in str(e.value)

@@ -48,6 +48,7 @@ def test_parquet_in_folders(spark: SparkSession, tmp_path: Path) -> None:
         pq.write_table(table(a=[day]), folder / "x+y%.parquet")
     write(tmp_path / "ev ents" / "_SUCCESS", "x")
     write(tmp_path / "ev ents" / ".hidden" / "y.parquet", "x")
+    write(tmp_path / "ev ents" / "y.parquet._COPYING_", "x")
     source = opened(spark, "parquet", tmp_path / "ev ents")
     rows = source.frame.orderBy("a").collect()
     assert [(row.a, row.day, row._corrupt) for row in rows] == [
@@ -254,6 +255,9 @@ def test_nothing_to_read(spark: SparkSession, tmp_path: Path, format: str) -> No
         opened(spark, format, tmp_path / "*.csv")
     with pytest.raises(SourceError, match=r"source.path: there are no files here"):
         opened(spark, format, tmp_path)
+    write(tmp_path / "_hidden", "x")
+    with pytest.raises(SourceError, match=r"source.path: is a hidden file by its name"):
+        opened(spark, format, tmp_path / "_hidden")
     write(tmp_path / "empty", "")
     with pytest.raises(SourceError, match=r"source.path: every file here is empty"):
         opened(spark, format, tmp_path)
