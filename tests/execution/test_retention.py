@@ -218,9 +218,9 @@ checks: {builtin: {quarantined_share: off}}
             ("w: {session: {gap: 72h}, %s}", [("a", 10, 12, 1), ("a", 12, 12, 2)], 10),
             # A date without events near the limit.
             (
-                "w: {session: {gap: 40h}, %s}",
-                [("a", 9, 10, 0), ("a", 10, 22, 1), ("a", 12, 10, 2)],
-                9,
+                "w: {session: {gap: 72h}, %s}",
+                [("b", 2, 1, 0), ("a", 7, 23, 1), ("a", 10, 20, 2), ("a", 12, 10, 3)],
+                7,
             ),
             (
                 "w: {session: {gap: 20h}, %s}",
@@ -233,7 +233,7 @@ checks: {builtin: {quarantined_share: off}}
             ),
             ("w: {session: {gap: 2 messages}, %s}", [("a", 8, 1, 1), ("a", 12, 12, 2)], 8),
         ],
-        ids=["tumbling", "hopping", "session", "session over a day", "long session", "messages"],
+        ids=["tumbling", "hopping", "session", "session with a free day", "long session", "messages"],
     )
     def test_of_missing_dates(
         self,
