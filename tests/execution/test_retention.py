@@ -233,7 +233,14 @@ checks: {builtin: {quarantined_share: off}}
             ),
             ("w: {session: {gap: 2 messages}, %s}", [("a", 8, 1, 1), ("a", 12, 12, 2)], 8),
         ],
-        ids=["tumbling", "hopping", "session", "session with a free day", "long session", "messages"],
+        ids=[
+            "tumbling",
+            "hopping",
+            "session",
+            "session with a free day",
+            "long session",
+            "messages",
+        ],
     )
     def test_of_missing_dates(
         self,
