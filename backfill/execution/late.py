@@ -174,6 +174,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
                 frame,
                 dates=dates_over(windows.closure, horizon, context.spec.timezone),
                 horizon=horizon,
+                first=sums.first,
                 facts=facts,
                 changed=windows.rewrite.rows,
                 computed=_computed(context, state, windows.rewrite.staged.rows, frame, few),

@@ -91,6 +91,8 @@ def publish(
                 counted=each.counted,
                 covered=each.covered,
                 horizon=each.horizon,
+                first=each.first,
+                anew=each.closure is None,
             ),
         )
     # The quarantine last: whatever was counted before it, a rerun finds what it lacks.
@@ -215,6 +217,8 @@ def _recorded(
     counted: Dates = ALL,
     covered: Dates = NONE,
     horizon: int | None,
+    first: int | None = None,
+    anew: bool = False,
     inputs: Mapping[str, Input] | None = None,
     bots: str | None = None,
 ) -> Callable[[dict[str, Any] | None], dict[str, Any]]:
@@ -226,6 +230,8 @@ def _recorded(
         counted: the dates on which the run counted all inputs.
         covered: the dates that it computed.
         horizon: µs.
+        first: the least event time that it counted, µs.
+        anew: whether it has counted everything.
         inputs: what it looked at in addition; None: every file of the snapshot, and no other.
         bots: of the quarantine, which counted events its bots are of.
     """
@@ -245,6 +251,7 @@ def _recorded(
             covered=covered,
             late=context.late,
             horizon=horizon,
+            first=first if before is None or anew else _least(base.first, first),
             schema=snapshot.schema,
             version=snapshot.version,
             settings=own,
@@ -258,6 +265,11 @@ def _recorded(
         return after.json(home)
 
     return record
+
+
+def _least(known: int | None, new: int | None) -> int | None:
+    """The least event time that was ever counted; unknown stays unknown."""
+    return known if known is None or new is None else min(known, new)
 
 
 def _check_further(state: State, newest: Record, after: Record, zone: str) -> None:

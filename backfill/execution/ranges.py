@@ -165,6 +165,7 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
             context.store.read_staged(context.spark, computed[state.name].rewrite.staged),
             dates=dates_over(part.dates, horizon, context.spec.timezone),
             horizon=horizon,
+            first=sums.first,
             facts=facts,
             counted=part.dates,
             covered=covered[state.name],

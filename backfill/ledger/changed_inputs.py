@@ -17,7 +17,8 @@ class Replaced:
         path: of the file.
         gone: the file does not exist now; otherwise it has changed.
         dates: on which its events can be in windows. To run these dates puts it right.
-        bounds: between which times they lie, µs, inclusive; None where that is not known.
+        bounds: between which times those lie that count, µs, inclusive; None where that is not
+            known.
     """
 
     path: str
@@ -34,11 +35,14 @@ def replaced(record: Record | None, inputs: Mapping[str, Input], zone: str) -> l
         inputs: as they are now.
         zone: of dates.
     """
-    found = []
-    for name, before in {} if record is None else record.inputs.items():
+    found: list[Replaced] = []
+    if record is None:
+        return found
+    for name, before in record.inputs.items():
         now = inputs.get(name)
         if now is not None and before.same_content(now):
             continue
+        before = record.bounded(before)
         dates = before.held(zone)
         if dates:
             path = known_as(name)

@@ -73,6 +73,7 @@ class Record:
         inputs: files by path.
         late: paths that `recompute --late` was given: inputs ever since.
         horizon: the largest event time of all inputs, µs; None before the first event.
+        first: the least event time that was counted, µs; None where that is not known.
         schema: DDL of the source.
         version: of a Delta source.
         expired: windows that ended before this instant (µs) are not held any more.
@@ -84,6 +85,7 @@ class Record:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     late: tuple[str, ...] = ()
     horizon: int | None = None
+    first: int | None = None
     schema: str = ""
     version: int | None = None
     expired: int | None = None
@@ -102,6 +104,7 @@ class Record:
             "covered": self.covered.json(),
             "late": [_near(path, home) for path in self.late],
             "horizon": self.horizon,
+            "first": self.first,
             "schema": self.schema,
             "version": self.version,
             "expired": self.expired,
@@ -139,6 +142,7 @@ class Record:
             covered=Dates.from_json(value["covered"]),
             late=late_of(value, home),
             horizon=value["horizon"],
+            first=value.get("first"),
             schema=value["schema"],
             version=value["version"],
             expired=value.get("expired"),
@@ -173,6 +177,7 @@ class Record:
         covered: Dates,
         late: tuple[str, ...],
         horizon: int | None,
+        first: int | None,
         schema: str,
         version: int | None,
         settings: Mapping[str, str],
@@ -193,6 +198,7 @@ class Record:
             covered: the dates that the run computed.
             late: as in Record, and so are the following.
             horizon: µs.
+            first: µs.
             schema: DDL.
             version: of the source.
             settings: of the job file.
@@ -213,8 +219,11 @@ class Record:
                 seen[path] = replace(each, counted=on | self._counted(path))
                 continue
             seen[path] = replace(each, counted=on)
-            gone[former(path)] = _both(before, gone.get(former(path)), zone)
-        gone = {path: replace(each, counted=each.counted - on) for path, each in gone.items()}
+            gone[former(path)] = _both(self.bounded(before), gone.get(former(path)), zone)
+        gone = {
+            path: replace(self.bounded(each), counted=each.counted - on)
+            for path, each in gone.items()
+        }
         return replace(
             self,
             covered=self.covered | covered,
@@ -225,6 +234,7 @@ class Record:
             },
             late=tuple(dict.fromkeys([*self.late, *late])),
             horizon=horizon,
+            first=first,
             schema=schema,
             version=version,
             settings=settings,
@@ -233,6 +243,12 @@ class Record:
             ),
             bots=bots,
         )
+
+    def bounded(self, input: Input) -> Input:
+        """One of the inputs, with bounds of what is counted of it where its own are not known."""
+        if input.bounds is not None or self.first is None or self.horizon is None:
+            return input
+        return replace(input, bounds=(self.first, self.horizon))
 
     def _counted(self, path: str) -> Dates:
         return self.inputs[path].counted if path in self.inputs else Dates()

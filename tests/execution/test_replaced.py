@@ -192,3 +192,25 @@ def test_dates_on_which_nothing_is_left_can_be_run(spark: SparkSession, tmp_path
     made.run(spark, missing=True)
     assert made.recompute(spark) is None
     same_as_rebuilt(made, spark, source)
+
+
+@pytest.mark.spark_only
+def test_a_log_that_grows_and_is_rotated(spark: SparkSession, tmp_path: Path) -> None:
+    """What a text file held is known no closer than what the tables have counted."""
+    source = "path: src, format: csv, schema: 'user string, at timestamp, value int'"
+    made = job_of(tmp_path, source)
+    log, first = tmp_path / "src" / "a.csv", "user,at,value\na,2026-01-10T10:00:00Z,1\n"
+    log.parent.mkdir()
+    log.write_text(first)
+    made.run(spark)
+    log.write_text(f"{first}b,2026-01-11T09:00:00Z,2\n")
+    assert caught_up(made, spark) == ("2026-01-10", "2026-01-11")
+    made.run(spark, missing=True)
+    log.rename(log.with_name("a.csv.1"))
+    log.write_text("user,at,value\na,2026-01-12T10:00:00Z,1\n")
+    assert caught_up(made, spark) == ("2026-01-10", "2026-01-12")
+    made.run(spark, missing=True)
+    log.with_name("b.csv").write_text("user,at,value\nb,2026-01-11T08:00:00Z,2\n")
+    made.recompute(spark)
+    assert made.recompute(spark) is None
+    same_as_rebuilt(made, spark, source)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -142,6 +143,7 @@ class World:
     Attributes:
         gate: runs pass the built-in checks before they publish, which takes as long again as a
             window.
+        texts: times are text, so that it takes reading a file to know which it has.
         bots: rules for bots as in a job file; `where` is `value = -3`.
         store: of the tables; None: Delta's, at the root.
         root: the folder or URL that the source and the tables are in; None: the folder.
@@ -156,6 +158,7 @@ class World:
     windows: tuple[str, ...] = ("sessions", "hopping")
     retention: str | None = None
     gate: bool = False
+    texts: bool = False
     bots: str | None = None
     store: Store | None = None
     root: str | None = None
@@ -186,7 +189,8 @@ class World:
         """Writes the job file, and loads it."""
         text = JOB % (
             ", id: id" if self.with_id else "",
-            ", arrival: offset" if self.placed else "",
+            (", arrival: offset" if self.placed else "")
+            + (", time_format: iso" if self.texts else ""),
             f", bots: {self.bots}" if self.bots else "",
             "{quarantined_share: off}" if self.gate else "off",
             f"retention: {self.retention}" if self.retention else "",
@@ -213,7 +217,7 @@ class World:
             self._forget(name)
         self.files[name] = events
         place = self.place("src")
-        table = _table_of(events)
+        table = self._table_of(events)
         pq.write_table(table, place.path(f"{name}.parquet"), filesystem=place.filesystem)
 
     def remove(self, name: str) -> None:
@@ -225,12 +229,21 @@ class World:
     def _forget(self, name: str) -> None:
         if self.counted is not None and name in self.counted:
             days = [day_of(e) for e in self.files[name]]
+            if self.texts:
+                # What a file held is known no closer than what all did.
+                days = [(each - START) // DAY for each in self._counted_between()]
             held = set(range(min(days), max(days) + 1)) if days else set()
             self.old |= self.counted.pop(name) & held
 
+    def _counted_between(self) -> tuple[int, int]:
+        """The bounds of the event times that the tables say they have counted."""
+        records = [self._record(name) for name in self.windows]
+        assert {each.first is None for each in records} == {False}
+        return min(each.first or 0 for each in records), max(each.horizon or 0 for each in records)
+
     def write_to(self, path: Path, events: list[Event]) -> None:
         """A file of events on the disk."""
-        pq.write_table(_table_of(events), path)
+        pq.write_table(self._table_of(events), path)
 
     def write_alike(self, name: str, events: list[Event]) -> None:
         """Writes a file in which copies of events are alike, those of earlier files too.
@@ -316,10 +329,13 @@ class World:
         return found
 
     def covered(self, name: str = "sessions") -> Dates:
+        return self._record(name).covered
+
+    def _record(self, name: str) -> Record:
         table = self.job.store.open(name)
         assert table is not None
         assert table.record is not None
-        return Record.from_json(table.record, self.folder).covered
+        return Record.from_json(table.record, self.folder)
 
     def counting(self, days: set[int]) -> list[Event]:
         """The events that count, each once: of each file on its counted days, and on others."""
@@ -514,6 +530,18 @@ class World:
         columns = [_plain(table[each]) for each in table.column_names if each not in hidden]
         return list(zip(*columns, strict=True))
 
+    def _table_of(self, events: list[Event]) -> pa.Table:
+        times = pa.array([e.time for e in events], pa.timestamp("us", "UTC"))
+        return pa.table(
+            {
+                "user": pa.array([e.key for e in events], pa.string()),
+                "at": pc.strftime(times, "%Y-%m-%dT%H:%M:%SZ") if self.texts else times,
+                "value": pa.array([e.value for e in events], pa.int64()),
+                "id": pa.array([e.id for e in events], pa.string()),
+                "offset": pa.array([offset_of(e) for e in events], pa.int64()),
+            }
+        )
+
     def _table(self, name: str) -> pa.Table:
         if self.store is None:
             place = self.place("out") / name
@@ -530,18 +558,6 @@ class World:
             if parts
             else pa.table({each: [] for each in table.schema.names})
         )
-
-
-def _table_of(events: list[Event]) -> pa.Table:
-    return pa.table(
-        {
-            "user": pa.array([e.key for e in events], pa.string()),
-            "at": pa.array([e.time for e in events], pa.timestamp("us", "UTC")),
-            "value": pa.array([e.value for e in events], pa.int64()),
-            "id": pa.array([e.id for e in events], pa.string()),
-            "offset": pa.array([offset_of(e) for e in events], pa.int64()),
-        }
-    )
 
 
 def offset_of(event: Event) -> int:
