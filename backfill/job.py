@@ -31,7 +31,7 @@ from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
 from backfill.reconciliation.stream_description import described
 from backfill.runtimes.differences import needs_spark
-from backfill.spec import JobSpec, names
+from backfill.spec import JobSpec
 from backfill.spec.stream import lateness
 from backfill.stream import Streamed, stream
 from backfill.windows import JoinWindow
@@ -332,7 +332,7 @@ of this format is read where it is (got 'csv')
         return stream(
             self.spec,
             session,
-            Path(names.check_folder(str(to))).absolute(),
+            _output_folder(to),
             files_per_batch=files_per_batch,
             watermark_delay=delay,
             progress=progress,
@@ -430,6 +430,14 @@ def _reason(given: str | None) -> str | None:
     if given is not None and not (isinstance(given, str) and given.strip()):
         raise JobFileError("must be a reason, not empty", field="publish_anyway", value=given)
     return given
+
+
+def _output_folder(to: str | Path) -> Path:
+    path = Path(to).absolute()
+    # An empty path would be the current folder.
+    if not str(to).strip() or is_url(str(to)) or (path.exists() and not path.is_dir()):
+        raise JobFileError("must be a local folder", field="to", value=str(to))
+    return path
 
 
 def _late_paths(late: str | Path | None) -> list[str]:

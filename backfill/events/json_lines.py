@@ -19,6 +19,7 @@ OBJECT = "_object in JSON"
 _TEXT = "_text in JSON"
 #: A line, as Spark's reader of text calls it.
 _LINE = "value"
+_ENCODING = ("encoding", "charset")
 _ANY = T.StructType().add("no field", T.StringType())
 
 
@@ -49,7 +50,8 @@ def with_object(
 
 def in_utf8(options: Mapping[str, str]) -> bool:
     """Whether texts are in UTF-8; Spark's own reader of JSON alone knows others."""
-    return not {"encoding", "charset"} & {name.lower() for name in options}
+    named = {text.lower() for name, text in options.items() if name.lower() in _ENCODING}
+    return named <= {"utf-8"}
 
 
 def longer_lines(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
 from backfill.errors import SourceError
-from backfill.folders import Folder
+from backfill.folders import Folder, same_scheme
 from backfill.printable import shown
 
 CORRUPT = "_corrupt"
@@ -62,11 +63,16 @@ class SourceOptions:
             return any(each.inferred for each in self.parts.values())
         return self.format in ("csv", "json") and self.schema is None
 
-    def holds(self, folder: Folder) -> bool:
-        """Whether what is written to a folder would be read as events."""
+    def meets(self, folder: Folder) -> bool:
+        """Whether what is written to a folder would be read as events, or events are inside it."""
         if self.parts:
-            return any(each.holds(folder) for each in self.parts.values())
-        return self.format not in NAMED and folder.is_within(self.path)
+            return any(each.meets(folder) for each in self.parts.values())
+        if self.format in NAMED:
+            return False
+        parts, own = (same_scheme(each).rstrip("/").split("/") for each in (self.path, str(folder)))
+        # One is inside the other where they are alike as far as both go; a path may be a glob.
+        pairs = zip(own, parts, strict=False)
+        return all(one == each or fnmatchcase(one, each) for one, each in pairs)
 
 
 @dataclass(frozen=True)

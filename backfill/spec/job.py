@@ -122,14 +122,20 @@ class JobSpec:
             check_order(spec.sort_by, spec.key, own)
         except JobFileError as error:
             raise error.within(document.where(("tables", "sort_by"))) from None
-        if spec.source.holds(spec.tables):
-            raise JobFileError(
-                "the tables would be written into the folder that events are read from",
-                field=document.where(("tables", "path")),
-                value=file.tables.path,
-                way_out="Choose a folder outside the source",
-            )
+        for each in spec.table_folders():
+            if spec.source.meets(each):
+                raise JobFileError(
+                    "the tables would be written into the folder that events are read from: "
+                    f"{each}",
+                    field=document.where(("tables", "path")),
+                    value=file.tables.path,
+                    way_out="Choose a folder outside the source",
+                )
         return spec
+
+    def table_folders(self) -> list[Folder]:
+        """Where the tables are if they are in the folder, and not in a catalog."""
+        return [self.tables / name for name in (*self.windows, "quarantine")]
 
     def store(self) -> Store:
         """The tables.

@@ -115,13 +115,6 @@ def check_distinct(names: Iterable[str]) -> None:
         seen[name.lower()] = name
 
 
-def check_folder(path: str) -> str:
-    """A folder on this machine."""
-    if is_url(path):
-        raise JobFileError("must be a local folder, not a URL")
-    return path
-
-
 def check_tables(path: str) -> str:
     """A folder on this machine, or in an object store."""
     if is_url(path):

@@ -65,13 +65,22 @@ class Checkpoint:
                 file or the source's types have changed since the query began; or the output is
                 gone.
         """
-        if self.spec.source.holds(LocalFolder(self.output)):
+        output = LocalFolder(self.output)
+        if self.spec.source.meets(output):
             raise TableError(
                 "the output would be written into the folder that events are read from",
                 field="to",
                 value=str(self.to),
                 way_out="Choose a folder outside the source",
             )
+        for each in self.spec.table_folders():
+            if output.is_within(str(each)) or each.is_within(str(output)):
+                raise TableError(
+                    f"the output would be written into the folder of a table of the job: {each}",
+                    field="to",
+                    value=str(self.to),
+                    way_out=_ANOTHER,
+                )
         if not self._record.exists():
             for taken in (self.output, self.folder):
                 if taken.exists() and any(taken.iterdir()):

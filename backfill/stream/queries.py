@@ -72,8 +72,10 @@ def stream(
     Returns:
         By window.
     """
-    if files_per_batch is not None and files_per_batch < 1:
-        raise JobFileError("must be at least 1", field="files_per_batch", value=files_per_batch)
+    limited = files_per_batch is not None
+    if limited and (type(files_per_batch) is not int or files_per_batch < 1):
+        problem = "must be a whole number, at least 1"
+        raise JobFileError(problem, field="files_per_batch", value=files_per_batch)
     delay = watermark_delay or spec.stream.watermark_delay or Fixed(0)
     delays = delay, spec.stream.right_watermark_delay or delay
     reading.check_streamed(spec.source)

@@ -157,6 +157,8 @@ def test_columns_from_folders(spark: SparkSession, tmp_path: Path) -> None:
         ({"multiLine": "true"}, b'[\n {"s": "a"}\n]\n'),
         ({"encoding": "UTF-16LE", "lineSep": "\n"}, '{"s":"a"}\n'.encode("utf-16-le")),
         ({"lineSep": "|"}, b'{"s":"a"}|{"s":"b"}{"s":"c"}|'),
+        ({"lineSep": "|", "Encoding": "utf-8"}, b'{"s":"a"}|{"s":"b"}{"s":"c"}|'),
+        ({"lineSep": "|", "charset": "UTF-8"}, b'{"s":"a"}|{"s":"b"}{"s":"c"}|'),
         ({"allowComments": "true"}, b'{"s":"a", "st":{"a":1} /* } { */}\n'),
     ],
 )

@@ -173,8 +173,8 @@ def test_several_sources(tmp_path: Path) -> None:
     assert spec.source.parts["buys"].path == str(tmp_path / "b")
     assert spec.source.inferred
     assert settings(spec, "sold")["sources"] == "buys, clicks"
-    assert spec.source.holds(LocalFolder(tmp_path / "b" / "out"))
-    assert not spec.source.holds(LocalFolder(tmp_path / "out"))
+    assert spec.source.meets(LocalFolder(tmp_path / "b" / "out"))
+    assert not spec.source.meets(LocalFolder(tmp_path / "out"))
     window = spec.windows["sold"].window
     assert isinstance(window, JoinWindow)
     assert (window.left, window.right) == ("source = 'clicks'", "kind = 'buy'")

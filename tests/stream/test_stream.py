@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
-from backfill.errors import BackfillError, ColumnError
+from backfill.errors import BackfillError, ColumnError, TableError
 from backfill.stream import Streamed
 from backfill.stream.checkpoints import Checkpoint
 from backfill.time.durations import Fixed
@@ -175,12 +175,12 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     for first, files in ((1, FILES), (len(FILES) + 1, LATER), (0, [])):
         for number, events in enumerate(files, first):
             write(folder / "events", number, events, *(UNUSABLE if number == 1 else ()))
-        to = folder / "out"
+        to = folder / "streamed"
         done = job.stream(spark, to=to, files_per_batch=1, progress=world.told.append)
         world.done.append(done)
         world.found.append({name: streamed(spark, to, name) for name in done})
     world.conf.append(spark.conf.get(provider, None))
-    offsets = (folder / "out/_checkpoints/sessions/offsets/0").read_text()
+    offsets = (folder / "streamed/_checkpoints/sessions/offsets/0").read_text()
     world.conf.append("RocksDB" if "RocksDBStateStoreProvider" in offsets else offsets)
     return world
 
@@ -349,12 +349,15 @@ def test_what_can_not_be_streamed_is_refused_by_name(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({"files_per_batch": 0}, "files_per_batch: must be at least 1"),
+        ({"files_per_batch": 0}, "files_per_batch: must be a whole number, at least 1"),
+        ({"files_per_batch": True}, "files_per_batch: must be a whole number, at least 1"),
         ({"watermark_delay": "1 day"}, "watermark_delay: can't be a calendar span"),
         ({"watermark_delay": "-1s"}, "watermark_delay: must not be negative"),
         ({"watermark_delay": "10"}, "watermark_delay: a bare number has no unit"),
         ({"watermark_delay": "1us"}, "watermark_delay: must be whole milliseconds"),
-        ({"to": "s3a://bucket/x"}, "must be a local folder"),
+        ({"to": "s3a://bucket/x"}, "to: must be a local folder"),
+        ({"to": ""}, "to: must be a local folder"),
+        ({"to": __file__}, "to: must be a local folder"),
     ],
     ids=str,
 )
@@ -365,6 +368,15 @@ def test_wrong_arguments(
     with pytest.raises(BackfillError) as caught:
         Job.load(tmp_path / "job.yaml").stream(spark, **{"to": tmp_path / "stream", **arguments})
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("to", ["out", "out/sessions", "out/quarantine/more"])
+def test_output_is_not_written_into_tables(spark: SparkSession, tmp_path: Path, to: str) -> None:
+    write(tmp_path / "events", 1, [event("a", 1)])
+    (tmp_path / "job.yaml").write_text(SMALL)
+    with pytest.raises(TableError, match=r"to: the output would be .* of a table of the job"):
+        Job.load(tmp_path / "job.yaml").stream(spark, to=tmp_path / to)
+    assert not (tmp_path / "out").exists()
 
 
 def begun(spark: SparkSession, folder: Path) -> Path:
