@@ -63,6 +63,8 @@ class Case:
         copies: for each event (by arrival) that is a copy of an earlier one, that one's arrival.
         expired: what ended before it is past the batch's retention, µs.
         batch: what the batch does, as an operator to which nothing is late; None: as `plain`.
+        complete: of windows that end later it is not sure that the operator's clock completed them,
+            for events that move it may be lost; µs. None: all were written.
         made: what has been replayed of the key, by what it was replayed under: a key with many
             differences is replayed once for each fault that is tried, and not for each difference.
     """
@@ -75,6 +77,7 @@ class Case:
     copies: Mapping[Any, Any] = field(default_factory=dict)
     expired: int | None = None
     batch: Operator | None = None
+    complete: int | None = None
     made: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:

@@ -28,7 +28,7 @@ class Doubles:
     """The doubles of one key that are added up.
 
     Args:
-        events: of the key, each once.
+        events: of the key, each once; or with copies, where rows can hold them.
         aggregates: those of doubles, by name.
         tick: the resolution of the windows' bounds, µs.
         closed: which of a window's bounds can be the time of an event in it.

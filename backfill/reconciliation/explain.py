@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from backfill.causes import CAUSES, UNEXPLAINED
@@ -26,6 +27,9 @@ from backfill.windows import SlidingWindow, is_distinct
 _SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
 _OF_ORDER = {name for name, each in CAUSES.items() if each.of_order}
 
+#: So many replays are made to see whether a fault can be done without.
+_FEW_TRIES = 200
+
 #: What it is called that the replay dropped an event. Where an engine's time begins at the epoch
 #: is a convention of its own.
 _DROPPED = {
@@ -44,7 +48,13 @@ def explain(case: Case) -> list[Explanation]:
     settled = not case.stream or not case.tries or case.gives_all(rows)
     plain = Hypothesis((), rows, base)
     everywhere = None if settled else _one_for_all(case, plain)
+    if everywhere is not None:
+        needed = _is_needed(case, case.differences, base)
+        everywhere = everywhere if needed else _in_doubt(everywhere)
     moved = None if settled or everywhere is not None else _moved(case, plain)
+    if moved is not None:
+        of_it = [each for each in case.differences if _is_moved(case, each, rows, moved)]
+        moved = moved if _is_needed(case, of_it, base) else None
     found = []
     for difference in case.differences:
         if case.gives(rows, difference.hull):
@@ -120,6 +130,8 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
     for kind in kinds:
         for each in kind:
             if case.gives(each.rows, difference.hull):
+                needed = not each.proved or _is_needed(case, [difference], base)
+                each = each if needed else _in_doubt(each)
                 return _shown(case, difference, _both(plain, each))
     holding = [
         each for each in of_input(case, difference, base) if case.gives(each.rows, difference.hull)
@@ -131,6 +143,37 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
             if case.gives(second.rows, difference.hull):
                 return _shown(case, difference, _both(first, second))
     return _not_replayed(case, difference)
+
+
+def _is_needed(case: Case, differences: Sequence[Difference], base: Replayed) -> bool:
+    """Whether events that were lost or came twice cannot explain some of the differences.
+
+    One fault explains all of these; so where one of them needs it, the others have it, too.
+    """
+    rows = case.operator.written(base)
+    counts = (
+        name
+        for name, each in case.operator.aggregates.items()
+        if each.python == "count" and each.expression is None and each.where is None
+    )
+    name = next(counts, None)
+    if name is not None and _counted(name, rows) == _counted(name, case.stream):
+        return True
+
+    def without_it(difference: Difference) -> bool:
+        few = islice(of_input(case, difference, base), _FEW_TRIES)
+        return any(case.gives(each.rows, difference.hull) for each in few)
+
+    return not all(map(without_it, differences))
+
+
+def _counted(name: str, rows: Iterable[Row]) -> int:
+    return sum(row.values[name] or 0 for row in rows)
+
+
+def _in_doubt(found: Hypothesis) -> Hypothesis:
+    """A fault that is not the only explanation."""
+    return replace(found, proved=False, evidence={**found.evidence, "explanations": 2})
 
 
 def _of_its_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
@@ -209,6 +252,8 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
     if causes:
         # What an unknown order of arrival decides, another order may decide otherwise.
         sure = case.operator.ordered or not case.operator.drops or not _OF_ORDER & {*causes}
+        if "missing_in_stream" in causes and _may_wait(case, difference):
+            sure, evidence = False, {**evidence, "explanations": 2}
         return Explanation(causes, found.proved and sure, evidence, rows)
     # The operator, fed with the source's events, gives what the stream has: so it is the batch's
     # conventions that are others, or the order in which it adds, or its events.
@@ -232,6 +277,13 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
         # The values that differ are not among those that are replayed.
         return Explanation(("missing_in_batch",), True, evidence, rows)
     return Explanation((_convention(case),), True, evidence, rows)
+
+
+def _may_wait(case: Case, difference: Difference) -> bool:
+    """Whether windows that the stream lacks may not be complete, for lack of other events."""
+    last = max((row.end for row in difference.batch), default=None)
+    lacks = case.complete is not None and not difference.stream
+    return lacks and last is not None and last > (case.complete or 0)
 
 
 def _convention(case: Case) -> str:

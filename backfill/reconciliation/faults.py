@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from typing import Any
 
 from backfill.reconciliation.case import Case, Hypothesis
@@ -152,24 +152,31 @@ def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hyp
     near = [each for each in case.events if case.within(each, difference.hull)]
     name = "missing_in_stream" if case.operator.ordered or not case.operator.drops else "late"
     sure = case.operator.ordered or not case.operator.drops
-    tried, most = 0, case.tries
-    groups: list[list[Event]] = [near, list(case.events)] if near else []
+    most = case.tries
+    # Of a window that the stream has not at all, all events are missing.
+    bounds = {row.bounds for row in case.stream}
+    groups: list[tuple[list[Event], bool]] = []
+    if near:
+        groups = [(near, not difference.stream), (list(case.events), not case.stream)]
     rows = [row for row in case.operator.written(base) if case.meets(row, difference.hull)]
-    groups += [[each for each in near if case.within(each, row.bounds)] for row in rows]
-    for group in groups:
+    groups += [
+        ([each for each in near if case.within(each, row.bounds)], row.bounds not in bounds)
+        for row in rows
+    ]
+    for group, gone in groups:
         found = _without(case, group, name, sure)
-        yield replace(found, evidence={**found.evidence, "all_of_a_window": True})
-    for many in range(1, _MOST_LEFT_OUT + 1):
-        for few in combinations(near, many):
-            tried += 1
-            if tried > most:
-                return
-            yield _without(case, few, name, sure)
+        evidence = {**found.evidence, "all_of_a_window": True} if gone else found.evidence
+        yield replace(found, evidence=evidence)
+    for event in near[:most]:
+        yield _without(case, [event], name, sure)
     for event in near[:most]:
         again = replace(event, arrival=event.arrival + 1)
         events = sorted([*case.events, again], key=lambda each: each.arrival)
         evidence = {"repeated": [event.arrival]}
         yield _replayed(case.operator, events, "redelivered", evidence)
+    more = (few for many in range(2, _MOST_LEFT_OUT + 1) for few in combinations(near, many))
+    for few in islice(more, max(most - len(near), 0)):
+        yield _without(case, few, name, sure)
 
 
 def _without(case: Case, left_out: Sequence[Event], name: str, sure: bool) -> Hypothesis:

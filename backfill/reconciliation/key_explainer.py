@@ -19,7 +19,7 @@ from backfill.reconciliation.arrow_rows import (
     windows_of,
 )
 from backfill.reconciliation.case import Case
-from backfill.reconciliation.clocks import END_CLOCK
+from backfill.reconciliation.clocks import BEGINNING, END_CLOCK
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.evidence import with_events
 from backfill.reconciliation.explain import explain
@@ -42,7 +42,6 @@ class KeyExplainer:
 
     Attributes:
         operator: of aggregates that have a form in Python, over fields of the events.
-        joint: the operator's keys depend on each other, so events of all of them are given.
         batch: what the batch does, as an operator to which nothing is late.
         others: the names of the aggregates that have no such form.
         columns: the fields of the events that these are over.
@@ -51,6 +50,10 @@ class KeyExplainer:
         expired: what ended before it is past the batch's retention, µs.
         latest: when the last window that the stream has was complete, µs; if the clock had not come
             so far, the end of the input completed it. None if the settings say whether it did.
+        waits: each window is written when it is complete, and not before.
+        last: where the last window ends that the stream has, µs; None where other keys' windows do
+            not tell what is complete.
+        joint: the operator's keys depend on each other, so events of all of them are given.
     """
 
     operator: Operator
@@ -61,6 +64,8 @@ class KeyExplainer:
     keys: tuple[str, ...]
     expired: int | None
     latest: int | None
+    waits: bool
+    last: int | None
     joint: bool = False
 
     def explained(self, windows: pa.Table, events: pa.Table) -> Part:
@@ -140,6 +145,15 @@ class KeyExplainer:
             return operator
         return replace(operator, settings={**operator.settings, "drained": self.latest > clock})
 
+    def _complete(self, operator: Operator, stream: Sequence[Row]) -> int | None:
+        """Up to which end windows were complete for sure; None: all were written."""
+        flushed = any(each.flushes for each in operator.engine.streaming.values())
+        drained = flushed and operator.settings.get("drained", True)
+        if drained or not self.waits or interchangeable(operator.window):
+            return None
+        own = max((each.end for each in stream), default=BEGINNING)
+        return own if self.last is None else self.last
+
     def _told(self, key: Key) -> Key | None:
         """The key as the operator sees it."""
         null = bool(key) and all(each is None for each in key)
@@ -158,13 +172,17 @@ class KeyExplainer:
         sessions = isinstance(operator.window, SessionWindow)
         rules = operator.engine.rules_for(operator.window)
         single = interchangeable(operator.window)
-        doubles = Doubles(
-            [each for each in events if each.arrival not in copies],
-            {name: known[name] for name in self.doubles},
-            operator.engine.tick_us,
-            "both" if sessions or is_distinct(operator.window) else rules.closed,
-            operator.back_us if single else 0,
-        )
+
+        def doubles_of(events: Sequence[Event]) -> Doubles:
+            return Doubles(
+                events,
+                {name: known[name] for name in self.doubles},
+                operator.engine.tick_us,
+                "both" if sessions or is_distinct(operator.window) else rules.closed,
+                operator.back_us if single else 0,
+            )
+
+        doubles = doubles_of([each for each in events if each.arrival not in copies])
         if single:
             batch, stream = numbered_again(batch, known), numbered_again(stream, known)
         matched, differences = match(
@@ -183,10 +201,12 @@ class KeyExplainer:
                 )
                 for each in differences
             ],
-            doubles=doubles,
+            # The operator may have counted copies, and added them up.
+            doubles=doubles_of(events) if copies else doubles,
             copies=copies,
             expired=self.expired,
             batch=self.batch,
+            complete=self._complete(operator, stream),
         )
         found = explain(case)
         if single:

@@ -52,6 +52,8 @@ FEW_EVENTS = 100_000
 MOST_EVENTS = 500_000
 #: So many are in a part: workers have less memory than the driver. At least so many parts are made.
 _IN_PART, _FEWEST_PARTS = 25_000, 16
+#: The policies of emission by which a window is written when it is complete.
+_WHEN_COMPLETE = ("on_close", "suppressed", "append")
 
 
 def compare_with(
@@ -180,6 +182,10 @@ class _Reconciling:
             and "drained" not in self.settings
             and early_trigger(resolved) is None
         )
+        #: Each window is written when it is complete, and not before.
+        self.waits = self.streaming.clock != "none" and resolved.emit in _WHEN_COMPLETE
+        #: Kafka's partitions have clocks of their own.
+        self.one_clock = self.streaming.clock in ("watermark", "batches")
         self._check_places()
         self._check_ticks()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
@@ -203,8 +209,8 @@ class _Reconciling:
             if off.keys:
                 off = replace(off, windows=self._held(off.windows))
                 received = self._received()
-                latest = self._latest(stream) if self.shows_its_end else None
-                parts, ordered = self._parts(sides, off, received, latest)
+                last = self._last(stream) if self.shows_its_end or self.waits else None
+                parts, ordered = self._parts(sides, off, received, last)
                 bound = {name: received.bound[each] for name, each in self.others.items()}
                 found = recounted(self.context.spark, parts, bound)
         alike = totals.batch + sum(each.matched - each.windows for each in parts)
@@ -270,16 +276,17 @@ class _Reconciling:
             batch, theirs = (sampled(each, keys, sample) for each in (batch, theirs))
         return Sides(batch, theirs, keys, values)
 
-    def _latest(self, stream: DataFrame) -> int:
-        """When the last window that the stream has was complete, µs."""
-        window, single = self.window, interchangeable(self.window)
-        (last,) = stream.agg(F.max(START if single else END)).collect()[0]
-        if last is None:
-            return BEGINNING
-        if single:
-            return int(last)
-        gap = window.gap.us if isinstance(window, SessionWindow) else 0
-        return int(last) + gap + self.streaming.complete_ticks * self.system.tick_us
+    def _last(self, stream: DataFrame) -> int:
+        """Where the last window ends that the stream has, µs."""
+        (last,) = stream.agg(F.max(START if interchangeable(self.window) else END)).collect()[0]
+        return BEGINNING if last is None else int(last)
+
+    def _complete(self, end: int) -> int:
+        """When a window that ends there is complete, µs."""
+        if end == BEGINNING or interchangeable(self.window):
+            return end
+        gap = self.window.gap.us if isinstance(self.window, SessionWindow) else 0
+        return end + gap + self.streaming.complete_ticks * self.system.tick_us
 
     def _received(self) -> Received:
         """All events, as the operator received them."""
@@ -296,7 +303,7 @@ class _Reconciling:
         )
 
     def _parts(
-        self, sides: Sides, off: Found, received: Received, latest: int | None
+        self, sides: Sides, off: Found, received: Received, last: int | None
     ) -> tuple[list[Part], bool]:
         """What came of the keys that differ, and whether the order of their events counted."""
         every, ordered = received.frame, received.ordered
@@ -305,10 +312,10 @@ class _Reconciling:
             tables = _gathered(MOST_EVENTS, off, every) if ordered else None
             if tables is not None:
                 self.progress(f"replaying {tables[1].num_rows:,} events of all keys together")
-                together = self._keyed(sides, latest, ordered=True, joint=True)
+                together = self._keyed(sides, last, ordered=True, joint=True)
                 return [together.explained(*tables)], True
             ordered = False
-        keyed = self._keyed(sides, latest, ordered=ordered, joint=False)
+        keyed = self._keyed(sides, last, ordered=ordered, joint=False)
         events = of_keys(every, off.differing, sides.keys, "left_semi")
         tables = _gathered(FEW_EVENTS, off, events)
         if tables is not None:
@@ -326,9 +333,7 @@ class _Reconciling:
             self.progress(f"replaying them in this process, since {error.problem}")
             return [keyed.explained(windows.toArrow(), events.toArrow())], ordered
 
-    def _keyed(
-        self, sides: Sides, latest: int | None, *, ordered: bool, joint: bool
-    ) -> KeyExplainer:
+    def _keyed(self, sides: Sides, last: int | None, *, ordered: bool, joint: bool) -> KeyExplainer:
         record = self.context.tables[self.name].record
         operator = Operator(
             window=self.window,
@@ -354,7 +359,9 @@ class _Reconciling:
             ),
             keys=tuple(sides.keys),
             expired=self.context.limit(None if record is None else record.horizon),
-            latest=latest,
+            latest=self._complete(last) if last is not None and self.shows_its_end else None,
+            waits=self.waits,
+            last=last if self.one_clock else None,
             joint=joint,
         )
 

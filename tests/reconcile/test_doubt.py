@@ -1,0 +1,147 @@
+"""Faults that explain a difference, where lost events do as well: neither is proved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill import Job
+from backfill.reconciliation.case import Explanation
+from backfill.time.epoch import moment_of
+from tests.files import write_rows
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+SECOND = 1_000_000
+JOB = """
+source: {path: src, format: parquet}
+events: {key: user, time: at, id: id, arrival: place}
+engine: kafka-streams
+windows:
+  w: {%s, aggregates: {value: %s}}
+tables: {path: out}
+checks: {builtin: off}
+"""
+MINUTE = "tumbling: {size: 60s}"
+#: So that all other windows of the stream are complete, in events and in rows.
+LAST, LAST_ROW = ("z", 90_000, 1.0), ("z", 90_000, 90_060, 1.0)
+Told = dict[tuple[str, int], Explanation]
+
+
+def told(
+    spark: SparkSession,
+    folder: Path,
+    window: str,
+    value: str,
+    events: list[tuple[str, int, float]],
+    stream: list[tuple[str, int, int, float]],
+    **settings: Any,
+) -> Told:
+    """By key and start (s) what each difference is said to come from.
+
+    Args:
+        events: key, second and amount of each; one that is the same again is a copy.
+        stream: key, bounds (s) and value of each window.
+    """
+    (folder / "job.yaml").write_text(JOB % (window, value))
+    rows = [
+        {"user": key, "at": moment_of(at * SECOND), "amount": n, "id": f"{key}{at}", "place": place}
+        for place, (key, at, n) in enumerate(events)
+    ]
+    write_rows(folder / "src" / "a.parquet", rows)
+    whole = value in ("count", "max(int(amount))")
+    windows = [
+        {
+            "user": key,
+            "window_start": moment_of(start * SECOND),
+            "window_end": moment_of(end * SECOND),
+            "value": int(n) if whole else n,
+        }
+        for key, start, end, n in stream
+    ]
+    write_rows(folder / "stream" / "a.parquet", windows)
+    job = Job.load(folder / "job.yaml")
+    job.run(spark)
+    given = {"stream": str(folder / "stream"), "format": "table", "retention": "30d", **settings}
+    found = job.reconcile("w", spark, **given)
+    return {
+        (each.key[0], each.difference.hull[0] // SECOND): each.explanation
+        for each in found.differences
+    }
+
+
+def causes(found: Told) -> dict[tuple[str, int], tuple[str, bool]]:
+    """The causes, and whether they are proved."""
+    return {name: (" ".join(each.causes), each.proved) for name, each in found.items()}
+
+
+def test_a_value_that_may_be_rounded_or_lack_an_event(spark: SparkSession, tmp_path: Path) -> None:
+    events = [("a", 10, 3.0), ("a", 20, 0.25), ("b", 10, 3.0), ("b", 20, 0.125), LAST]
+    stream = [("a", 0, 60, 3.0), ("b", 0, 60, 3.12), LAST_ROW]
+    found = told(spark, tmp_path, MINUTE, "sum(amount)", events, stream, grace="1h")
+    # 3.125 is not 3.12 without any event, or with one of them twice.
+    assert causes(found) == {("a", 0): ("rounded", False), ("b", 0): ("rounded", True)}
+
+
+def test_an_end_that_may_be_another_or_lack_an_event(spark: SparkSession, tmp_path: Path) -> None:
+    session = "session: {gap: 60s}"
+    events = [("a", 0, 5.0), ("a", 60, 1.0), ("b", 0, 1.0), ("b", 60, 5.0), LAST]
+    stream = [("a", 0, 0, 5.0), ("b", 0, 0, 5.0), ("z", 90_000, 90_000, 1.0)]
+    found = told(spark, tmp_path, session, "max(int(amount))", events, stream, grace="1h")
+    assert causes(found) == {
+        ("a", 0): ("end_convention", False),
+        ("b", 0): ("end_convention", True),
+    }
+
+
+def test_windows_that_may_be_shifted_or_lack_events(spark: SparkSession, tmp_path: Path) -> None:
+    hour = 3_600
+    times = [hour + 1, hour + 2, 2 * hour + 1]
+    events = [(key, at, 1.0) for key in "ab" for at in times] + [("z", 90_000, 1.0)]
+    last = ("z", 90_000, 93_600, 1)
+    # Of b, nothing that was lost makes a window where no event is.
+    stream = [("a", hour, 2 * hour, 1), ("b", 0, hour, 2), ("b", hour, 2 * hour, 1), last]
+    found = told(spark, tmp_path, "tumbling: {size: 1h}", "count", events, stream, grace="100h")
+    seen = causes(found)
+    assert {each for (key, _), each in seen.items() if key == "b"} == {("zone_shift", True)}
+    assert seen["a", hour][1] is False
+    assert seen["a", 2 * hour] == ("missing_in_stream", True)
+
+
+def test_which_event_overlapping_windows_lack(spark: SparkSession, tmp_path: Path) -> None:
+    hopping = "hopping: {size: 120s, advance: 30s}"
+    events = [("a", at, 1.0) for at in (1020, 1040, 1140)] + [("z", 90_000, 1.0)]
+    stream = [("a", start, start + 120, 1) for start in (930, 960, 990, 1020)]
+    stream += [("z", start, start + 120, 1) for start in (89_910, 89_940, 89_970, 90_000)]
+    found = told(spark, tmp_path, hopping, "count", events, stream, grace="1h")
+    # The stream has the event of 1040 and no other.
+    assert {each.causes for each in found.values()} == {("missing_in_stream",)}
+    proved = {start: each.evidence["left_out"] for (_, start), each in found.items() if each.proved}
+    lost = {start: [each["time_us"] // SECOND for each in own] for start, own in proved.items()}
+    assert lost == {key: [1140] for key in (1050, 1080, 1110, 1140)}
+    assert {start for _, start in found} - {*lost} == {930, 960, 990, 1020}
+
+
+def test_windows_that_may_be_missing_or_not_complete(spark: SparkSession, tmp_path: Path) -> None:
+    events = [("q", 0, 1.0), ("a", 100_000, 1.0), ("b", 100_200, 1.0), ("b", 195_000, 1.0)]
+    stream = [("q", 0, 60, 1)]
+    found = told(spark, tmp_path, MINUTE, "count", events, stream, grace="1000s", emit="suppressed")
+    # The last event would have completed the windows before it, and may be the only one lost.
+    assert causes(found) == {
+        ("a", 99_960): ("missing_in_stream", False),
+        ("b", 100_200): ("missing_in_stream", False),
+        ("b", 195_000): ("pending", True),
+    }
+
+
+def test_the_order_of_additions_with_copies(spark: SparkSession, tmp_path: Path) -> None:
+    one, two = 0.13, 8.515
+    orders = one + two + two, two + two + one
+    assert orders[0] != orders[1]
+    events = [(key, at, n) for key in "ab" for at, n in ((10, one), (20, two), (20, two))]
+    stream = [*((key, 0, 60, n) for key, n in zip("ab", orders, strict=True)), LAST_ROW]
+    found = told(spark, tmp_path, MINUTE, "sum(amount)", [*events, LAST], stream, grace="1h")
+    assert causes(found) == {(key, 0): ("redelivered", True) for key in "ab"}
