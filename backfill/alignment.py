@@ -10,6 +10,7 @@ import datetime as dt
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from backfill.engines import PLAIN, Rules
@@ -23,6 +24,7 @@ Assigner = Callable[[int], list[tuple[int, int]]]
 _FIRST_MONDAY = 4 * DAY_US
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
 _ZERO = dt.datetime(1970, 1, 1)
+_DAY, _NONE = dt.timedelta(days=1), dt.timedelta(0)
 
 
 def in_zone(span: Duration, zone: str) -> Duration:
@@ -154,8 +156,32 @@ class _Calendar:
         return (local - first_start(self.every)) // self.every.local_us
 
 
+def steps_back(size: Calendar, every: Calendar, zone: str) -> int:
+    """How many steps before the one that holds an instant a window can begin that holds it, too.
+
+    Args:
+        size: of the windows.
+        every: the step.
+        zone: the time zone's name.
+    """
+    further = 0
+    if every.shortest_us < DAY_US:
+        # Clocks go through the steps that they leave out at once.
+        further = max(0, _longest_skip_us(zone) - every.shortest_us)
+    return (size.longest_us + further) // every.shortest_us + 1
+
+
+@lru_cache
+def _longest_skip_us(zone: str) -> int:
+    """How far the zone's clocks have gone forward at once; a day where a date was left out."""
+    first, days = dt.datetime(1800, 1, 1, tzinfo=dt.timezone.utc), 146_000
+    local = ZoneInfo(zone)
+    offsets = [(first + n * _DAY).astimezone(local).utcoffset() or _NONE for n in range(days)]
+    return max((late - early for early, late in pairwise(offsets)), default=_NONE) // MICROSECOND
+
+
 def _calendar_hopping(size: Calendar, calendar: _Calendar) -> Assigner:
-    before = size.longest_us // calendar.every.shortest_us + 1
+    before = steps_back(size, calendar.every, calendar.zone.key)
 
     @lru_cache(maxsize=4096)
     def window(index: int) -> tuple[int, int]:
@@ -164,9 +190,13 @@ def _calendar_hopping(size: Calendar, calendar: _Calendar) -> Assigner:
     def windows(at: int) -> list[tuple[int, int]]:
         last = calendar.index(at)
         near = (window(index) for index in range(last - before, last + 1))
-        return [(start, end) for start, end in near if start <= at < end]
+        # Of the times that clocks leave out, two may be one instant.
+        return [*dict.fromkeys((start, end) for start, end in near if start <= at < end)]
 
-    return windows
+    def tumbling(at: int) -> list[tuple[int, int]]:
+        return [window(calendar.index(at))]
+
+    return tumbling if size == calendar.every else windows
 
 
 def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:

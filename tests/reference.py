@@ -163,7 +163,8 @@ def local_hours(
             (local(zone, zero, begin + offset), local(zone, zero, begin + size * HOUR + offset))
             for begin in (n * every * HOUR for n in range(near - reach, near + reach))
         )
-        return [(start, end) for start, end in bounds if start <= t < end]
+        # Of the times that clocks leave out, two may be one instant.
+        return [*dict.fromkeys((start, end) for start, end in bounds if start <= t < end)]
 
     return windows
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.errors import AggregateError
+from backfill.repeatable import CHANGES, INSTEAD, changing_function
 
 States = Mapping[str, Column]
 
@@ -30,10 +31,12 @@ def expression(value: str | Column | None) -> Expression:
     """Keeps SQL text as text, so that equal aggregates are seen to be equal.
 
     Raises:
-        AggregateError: it is neither text nor a column.
+        AggregateError: it is neither text nor a column, or is another value each time.
     """
     if value is not None and not isinstance(value, str | Column):
         raise AggregateError("must be Spark SQL or a column", value=value)
+    if isinstance(value, str) and (name := changing_function(value)):
+        raise AggregateError(CHANGES.format(name), value=value, way_out=INSTEAD)
     return value if value is None or isinstance(value, str) else Given(value)
 
 

@@ -158,8 +158,19 @@ def _file(raised: _Raised) -> BackfillError:
             field=path,
             way_out="Fetch it again, or remove it from the source",
         )
+    # Univocity's, which has no condition either: Spark's parser of CSV.
+    if "TextParsingException" in raised.text:
+        return SourceError(
+            "a line has more or longer fields than maxColumns and maxCharsPerColumn in "
+            "source.options allow (20,480 columns, if it is not set)",
+            field=path,
+            way_out="Raise them, or correct the file",
+        )
+    # A stream's error does not say whether it was that.
+    header = snapshot is not None and snapshot.format == "csv" and "STREAM_FAILED" in raised.text
+    more = ", or its header differs from the schema" if header else ""
     return SourceError(
-        "the file cannot be read: it is not of this format, truncated or corrupt",
+        f"the file cannot be read: it is not of this format, truncated or corrupt{more}",
         field=path,
         way_out="Fetch it again, or remove it from the source",
     )

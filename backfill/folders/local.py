@@ -71,7 +71,11 @@ class LocalFolder:
     def make(self) -> None:
         """As `Folder` has it."""
         with self.answering():
-            self.local.mkdir(parents=True, exist_ok=True)
+            try:
+                self.local.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError as error:
+                # Some file systems, such as /proc, say so of what can't be made there.
+                raise TableError("can't be made", field=shown(str(self))) from error
 
     def names(self) -> list[str]:
         """As `Folder` has it."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.alignment import first_start
+from backfill.alignment import first_start, steps_back
 from backfill.columns import END, START
 from backfill.operators.grids import Cutting, floor_to
 from backfill.time.durations import DAY_US, Calendar, Duration, Fixed
@@ -108,10 +108,15 @@ class CalendarWindows:
 
     def windows(self, at: Column) -> Column:
         """An array of the windows that hold the instant, as structs of start and end."""
-        before = self.size.longest_us // self.clock.every.shortest_us + 1
+        if self.one_each:
+            return F.transform(F.array(self.clock.cut(at)), self._struct)
+        every = self.clock.every
+        before = steps_back(self.size, every, self.clock.zone)
         indexes = _let(self.clock.cut(at), lambda last: F.sequence(last - before, last))
         near = F.transform(indexes, self._struct)
-        return F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
+        found = F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
+        # Of the times that clocks leave out, two may be one instant.
+        return F.array_distinct(found) if before > steps_back(self.size, every, "UTC") else found
 
     def count(self, at: Column) -> Column:
         """How many windows hold the instant."""

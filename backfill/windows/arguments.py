@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TypeVar
 
 from backfill.errors import WindowError, did_you_mean
+from backfill.repeatable import CHANGES, INSTEAD, changing_function
 from backfill.time.durations import Duration, Fixed, fixed
 
 D = TypeVar("D", Fixed, Duration)
@@ -78,6 +79,8 @@ def choice(value: object, choices: tuple[str, ...], *, field: str) -> str:
 
 def predicate_text(value: object, *, field: str, example: str) -> str | None:
     """The predicate in Spark SQL, if it has text; None where there is none."""
+    if isinstance(value, str) and (name := changing_function(value)):
+        raise WindowError(CHANGES.format(name), field=field, value=value, way_out=INSTEAD)
     if value is None or (isinstance(value, str) and value.strip()):
         return value
     raise WindowError(

@@ -62,6 +62,12 @@ def test_paths_with_blanks_are_told_whole(spark: SparkSession, tmp_path: Path) -
             "/a/b c.parquet: the file cannot be read",
         ),
         (
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/b.csv. "
+            "SQLSTATE: KD001\nCaused by: com.univocity.parsers.common.TextParsingException: Length "
+            "of parsed input (4) exceeds the maximum number of characters",
+            "/a/b.csv: a line has more or longer fields than maxColumns and maxCharsPerColumn",
+        ),
+        (
             "[STREAM_FAILED] Query terminated with exception: [CAST_INVALID_INPUT] The value 'abc' "
             'of the type "STRING" cannot be cast to "INT" because it is malformed.',
             'the value \'abc\' of type "STRING" cannot be cast to "INT"',

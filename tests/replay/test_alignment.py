@@ -72,6 +72,9 @@ ZONES = {
     "Australia/Lord_Howe": [dt.date(2024, 4, 7), dt.date(2024, 10, 6)],
     "America/Sao_Paulo": [dt.date(2018, 11, 4), dt.date(2018, 2, 18)],
     "Europe/Berlin": [dt.date(2024, 3, 31), dt.date(2024, 10, 27), dt.date(1969, 12, 31)],
+    # Two hours at once, and a date that was left out.
+    "Antarctica/Troll": [dt.date(2023, 3, 26), dt.date(2023, 10, 29)],
+    "Pacific/Apia": [dt.date(2011, 12, 29), dt.date(2011, 12, 31)],
     "UTC": [dt.date(1970, 1, 1)],
 }
 CALENDARS: dict[str, tuple[Any, Callable[[str], Windows]]] = {

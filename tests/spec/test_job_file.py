@@ -384,6 +384,12 @@ BAD = [
         "is_open: count}",
         ["windows.sessions.aggregates.is_open: is a name reserved"],
     ),
+    (
+        "events: count}",
+        "events: count where rand() < 1}",
+        ["8: windows.sessions.aggregates.events: calls rand, by which the same event gives"],
+    ),
+    ("gap: 30m}", "gap: 30m, start_when: at > Now ()}", ["start_when: calls Now, by which"]),
     ("events: count}", "Session_Id: count}", ["is a name reserved for the tables"]),
     ("events: count}", "_n: count}", ["is a name reserved for the tables"]),
     ("events: count}", "a b: count}", ["can't be used as a column name", "letters, digits"]),

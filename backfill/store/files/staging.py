@@ -150,6 +150,8 @@ def write_files(
         conf["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = str(layout.task_bytes)
     if layout.codec is not None:
         conf["spark.sql.parquet.compression.codec"] = layout.codec
+    # What can't be made is a TableError here, and on a runtime whatever that says of it.
+    (table_folder / STAGING).make()
     try:
         with session_conf(frame.sparkSession, conf):
             (writer.partitionBy(*folders) if folders else writer).parquet(folder.uri)
