@@ -76,9 +76,8 @@ class Batches:
         clock = apart.batches(marked=marked)
         idle = apart.settings.idle_batches
         before, after = [], []
-        for (number, _, _, most), following in zip(
-            rows, [*(each[0] for each in rows[1:]), None], strict=True
-        ):
+        followers = [*(each[0] for each in rows[1:]), *([None] if rows else [])]
+        for (number, _, _, most), following in zip(rows, followers, strict=True):
             before.append(clock.late)
             if most is not None:
                 time = None if marked else most

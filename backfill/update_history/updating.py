@@ -144,7 +144,7 @@ def updates(
         )
     system = engine_named(engine)
     apart = Apart.of(window, system, timezone, settings)
-    if watermark is not None and "watermark_delay" in settings:
+    if watermark is not None and settings.get("watermark_delay") is not None:
         raise ReplayError(
             "means nothing where events have the watermark: it is behind already",
             field="watermark_delay",

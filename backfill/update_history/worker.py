@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from backfill.columns import END, START, TIME
+from backfill.errors import AggregateError
 from backfill.replay import Aggregated, Event, replay
 from backfill.replay.apart import Apart
 from backfill.replay.forms import hashable
@@ -155,10 +156,11 @@ class Replaying:
             *(value_name(i) for i in range(len(self.aggregates))),
         ]
         columns = list(zip(*rows, strict=True)) or [()] * len(types)
+        own = dict(zip(names[-len(self.aggregates) :], self.aggregates, strict=True))
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([_fitting(value, type) for value in column], type)
-                for column, type in zip(columns, types, strict=True)
+                _column(column, type, own.get(name, name))
+                for column, type, name in zip(columns, types, names, strict=True)
             ],
             names,
         )
@@ -308,6 +310,17 @@ def _keys(columns: Mapping[str, Sequence[Any]], keys: Sequence[str]) -> Iterable
 
 def _is_instant(type: pa.DataType) -> bool:
     return pa.types.is_timestamp(type) and type.tz is not None
+
+
+def _column(values: Iterable[Any], type: pa.DataType, name: str) -> pa.Array:
+    try:
+        return pa.array([_fitting(value, type) for value in values], type)
+    except (OverflowError, pa.ArrowInvalid) as error:
+        raise AggregateError(
+            f"a value is too large for the type {type}",
+            field=f"aggregates.{name}",
+            way_out="Cast to a wider type first, such as decimal(38, 0)",
+        ) from error
 
 
 def _fitting(value: Any, type: pa.DataType) -> Any:

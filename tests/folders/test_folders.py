@@ -70,7 +70,7 @@ def test_what_the_disk_refuses_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="Linux has it")
 def test_a_folder_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(TableError, match="^/proc/x/y: can't be made"):
+    with pytest.raises(TableError, match=r"^/proc/x/y: can't be made"):
         LocalFolder(Path("/proc/x/y")).make()
 
 

@@ -301,11 +301,25 @@ class TestResults:
     def test_none_and_one(self, spark: SparkSession) -> None:
         schema = "key string, time bigint, arrival bigint"
         assert one(spark, schema=schema).collect() == []
+        batches = {**BARE, "engine": "spark", "batch": "arrival"}
+        assert one(spark, schema=schema, **batches).collect() == []
         (row,) = one(
             spark, ("a", -1, 5), schema=schema, emit="on_close", aggregates={"n": "count"}
         ).collect()
         assert (row.arrival, row.number, row.op, row.n) == (None, 1, "on_time", 1)
         assert row.is_retraction is False
+
+    def test_a_sum_that_is_too_large(self, spark: SparkSession) -> None:
+        schema = "key string, time bigint, arrival bigint"
+        sent = one(
+            spark,
+            ("a", 1, 1),
+            ("a", 1, 2),
+            schema=schema,
+            aggregates={"sum": f"sum({2**63 - 1})"},
+        )
+        with pytest.raises(Exception, match=r"aggregates.sum: a value is too large for the type"):
+            sent.collect()
 
     def test_columns(self, spark: SparkSession) -> None:
         found = one(spark, ("a", 1, 5), schema="key string, time bigint, arrival int")
