@@ -2,7 +2,7 @@
 
     spark-submit jobs/nightly_backfill.py job.yaml [--date yesterday]
 
-As `backfill run job.yaml --missing --chunk 7d`, with the same exit codes. Every night at two:
+As `backfill run job.yaml --missing --chunk 7d`, with the same exit codes and options. Every night at two:
 
     0 2 * * *  spark-submit /srv/jobs/nightly_backfill.py /srv/job.yaml --date yesterday
 """
@@ -12,5 +12,8 @@ import sys
 from backfill.cli import main
 
 if __name__ == "__main__":
-    selected = {"--date", "--from", "--missing"} & set(sys.argv)
-    sys.exit(main(["run", *sys.argv[1:], *([] if selected else ["--missing", "--chunk", "7d"])]))
+    # Options may be written with their values, as --date=yesterday.
+    given = {each.partition("=")[0] for each in sys.argv[1:]}
+    missing = [] if given & {"--date", "--from", "--missing"} else ["--missing"]
+    chunk = ["--chunk", "7d"] if missing and "--chunk" not in given else []
+    sys.exit(main(["run", *sys.argv[1:], *missing, *chunk]))

@@ -62,9 +62,9 @@ def test_nightly_and_late(
         assert code == 0, document
         return document
 
-    def again(script: str) -> dict[str, Any]:
+    def again(script: str, *options: str) -> dict[str, Any]:
         """The same script once more, in this process: spark-submit has been tried by then."""
-        monkeypatch.setattr(sys, "argv", [script, str(samples / "job.yaml"), "--json"])
+        monkeypatch.setattr(sys, "argv", [script, str(samples / "job.yaml"), "--json", *options])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(ROOT / "jobs" / script), run_name="__main__")
@@ -75,6 +75,7 @@ def test_nightly_and_late(
     assert nightly["ok"]
     assert nightly["windows"]["hourly"]["events"] == 5000
     assert not again("nightly_backfill.py")["runs"]
+    assert again("nightly_backfill.py", "--date=2026-01-10")["accepted"] > 0
     one = next((samples / "events").rglob("*.parquet"))
     late = one.with_name("late.parquet")
     table = pq.read_table(one).slice(0, 1)

@@ -24,7 +24,8 @@ _QUARANTINE = "quarantine"
 def show(
     job: JobFile,
     window: Annotated[
-        str, typer.Argument(metavar="WINDOW", help="The window's name in the job file.")
+        str,
+        typer.Argument(metavar="WINDOW", help="The window's name in the job file, or quarantine."),
     ],
     key: Annotated[
         list[str] | None,
@@ -62,7 +63,7 @@ def show(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Look up published windows by key and time.
+    """Look up published windows by key and time, or what is in the quarantine.
 
     Dates and times are in the job's zone.
     """
@@ -71,7 +72,7 @@ def show(
     from backfill.store import look_up
 
     spec = JobSpec.load(job)
-    tables = [*spec.windows, *([_QUARANTINE] if run is not None else [])]
+    tables = [*spec.windows, _QUARANTINE]
     if window not in tables:
         way_out = did_you_mean(window, tables)
         raise JobFileError("no such window in the job", value=window, way_out=way_out)
@@ -106,7 +107,8 @@ def show(
         return
     texts = ([cell(value, zone) for value in row.values()] for row in rows)
     print_table(found.column_names, texts, right=_numbers(found))
-    shown = f"\n{len(rows)} window{'' if len(rows) == 1 else 's'}, times in {spec.timezone}"
+    what = "row" if table is None else "window"
+    shown = f"\n{len(rows)} {what}{'' if len(rows) == 1 else 's'}, times in {spec.timezone}"
     print_line(f"{shown}; there are more (--limit {limit})" if more else shown)
 
 

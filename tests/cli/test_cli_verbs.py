@@ -124,6 +124,14 @@ def test_by_an_instant(call: Call, job: Path, option: list[str], starts: list[st
     assert [row["window_start"][8:16] for row in rows] == starts
 
 
+def test_what_is_in_the_quarantine(call: Call, job: Path) -> None:
+    rows = call("show", job, "quarantine", "--json").document["rows"]
+    assert sorted(row["reason"] for row in rows) == ["no_key", "no_time", "unreadable_time"]
+    assert call("show", job, "quarantine", "--limit", "1").out.endswith(
+        "\n1 row, times in Europe/Oslo; there are more (--limit 1)\n"
+    )
+
+
 def test_the_largest(call: Call, job: Path) -> None:
     document = call("show", job, "sessions", "--top", "total", "--limit", "2", "--json").document
     assert [row["total"] for row in document["rows"]] == [1e300, 3.75]
