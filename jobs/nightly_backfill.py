@@ -2,7 +2,8 @@
 
     spark-submit jobs/nightly_backfill.py job.yaml [--date yesterday]
 
-As `backfill run job.yaml --missing --chunk 7d`, with the same exit codes and options. Every night at two:
+As `backfill run job.yaml --missing --chunk 7d`, with the same exit codes and options. Every night
+at two:
 
     0 2 * * *  spark-submit /srv/jobs/nightly_backfill.py /srv/job.yaml --date yesterday
 """

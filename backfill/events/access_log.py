@@ -21,7 +21,8 @@ _END = r'(?<=(?<!\\)(?:\\\\){0,9})"'
 # In Java's form with comments: a blank counts only after a backslash. Atomic groups
 # (?>…): each part ends at the first place where what must follow it follows, so that a line which
 # does not parse, however long, is not tried in every other way.
-_LINE = rf"""(?x)
+# Lines end at \n only, so that is not what a dot has to leave out: paths may hold U+2028.
+_LINE = rf"""(?sx)
 ^(\S++)\ (\S++)\                        # host, ident
 (?>(-(?=\ \[)|(?!-\ ).+?)\              # user, perhaps with blanks; "- x" is a field too many
   \[(\d{{2}}/[A-Za-z]{{3}}/\d{{4}}:\d{{2}}:\d{{2}}:\d{{2}}\ [+-]\d{{4}})\]\ )  # time

@@ -53,6 +53,15 @@ def test_fields(spark: SparkSession, tmp_path: Path) -> None:
         ('"GET / HTTP/1.1" 200 5 "" ""', {"referer": "", "agent": ""}),
         ('"GET / HTTP/1.1" 200 5 "r" "cut off', {"referer": "r", "agent": "cut off"}),
         ('"GET / HTTP/1.1" - - \r', {"status": None, "bytes": None}),
+        (
+            '"GET /\u2028q HTTP/1.1" 200 1 "r\x85" "a\u2029b\u2028"',
+            {
+                "path": "/\u2028q",
+                "protocol": "HTTP/1.1",
+                "referer": "r\x85",
+                "agent": "a\u2029b\u2028",
+            },
+        ),
     ],
 )
 def test_odd_lines_are_read(
