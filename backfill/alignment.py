@@ -212,7 +212,8 @@ def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
             later = Calendar(steps * step.count, step.unit)
             found.append(min(calendar.begins(_later(local, later)), last))
             steps += 1
-        return found
+        # Of the times that clocks leave out, two may be one instant, and later ones come before.
+        return sorted({*found})
 
     def windows(at: int) -> list[tuple[int, int]]:
         index = calendar.index(at)

@@ -169,6 +169,19 @@ def local_hours(
     return windows
 
 
+def growing_hours(zone: str) -> Callable[[int], list[tuple[int, int]]]:
+    """A day's windows of one, two and more hours on the zone's clocks."""
+    days = calendar(zone, (1, "day"))
+
+    def windows(t: int) -> list[tuple[int, int]]:
+        [(start, last)] = days(t)
+        date = instant(start).astimezone(ZoneInfo(zone)).date()
+        ends = {min(local(zone, date, hours * HOUR), last) for hours in range(1, 25)}
+        return [(start, end) for end in sorted(ends | {last}) if t < end]
+
+    return windows
+
+
 def add_months(date: dt.date, months: int) -> dt.date:
     index = date.year * 12 + date.month - 1 + months
     first = dt.date(index // 12, index % 12 + 1, 1)

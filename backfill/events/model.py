@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from itertools import starmap
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
 from backfill.errors import SourceError
-from backfill.folders import Folder, same_scheme
+from backfill.folders import Folder, matches, same_scheme
 from backfill.printable import shown
 
 CORRUPT = "_corrupt"
@@ -69,10 +70,10 @@ class SourceOptions:
             return any(each.meets(folder) for each in self.parts.values())
         if self.format in NAMED:
             return False
-        parts, own = (same_scheme(each).rstrip("/").split("/") for each in (self.path, str(folder)))
+        path = unquote(urlsplit(self.path).path) if self.path.startswith("file:") else self.path
+        parts, own = (same_scheme(each).rstrip("/").split("/") for each in (path, str(folder)))
         # One is inside the other where they are alike as far as both go; a path may be a glob.
-        pairs = zip(own, parts, strict=False)
-        return all(one == each or fnmatchcase(one, each) for one, each in pairs)
+        return all(starmap(matches, zip(own, parts, strict=False)))
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,8 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     read = sums.rows if read is None else read
     latest = (record.horizon, sums.horizon, None if anew is None else anew.last)
     horizon = max(each for each in latest if each is not None)
+    # Events of bots count as well, for who is one.
+    earliest = (sums.first, None if anew is None else anew.first)
     computed = {}
     for state in states:
         windows = _window(context, staging, state, late.tables, sliced, sums, horizon, went)
@@ -174,7 +176,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
                 frame,
                 dates=dates_over(windows.closure, horizon, context.spec.timezone),
                 horizon=horizon,
-                first=sums.first,
+                first=min((each for each in earliest if each is not None), default=None),
                 facts=facts,
                 changed=windows.rewrite.rows,
                 computed=_computed(context, state, windows.rewrite.staged.rows, frame, few),

@@ -251,7 +251,7 @@ def _recorded(
             covered=covered,
             late=context.late,
             horizon=horizon,
-            first=first if before is None or anew else _least(base.first, first),
+            bounds=_wider(None if before is None or anew else base, first, horizon),
             schema=snapshot.schema,
             version=snapshot.version,
             settings=own,
@@ -267,9 +267,19 @@ def _recorded(
     return record
 
 
-def _least(known: int | None, new: int | None) -> int | None:
-    """The least event time that was ever counted; unknown stays unknown."""
-    return known if known is None or new is None else min(known, new)
+def _wider(before: Record | None, first: int | None, horizon: int | None) -> tuple[int, int] | None:
+    """The bounds of what was ever counted, after a run that has counted events from `first` on.
+
+    Args:
+        before: what was counted before; None: nothing, or all of it has been counted anew.
+        first: µs; None where the run has counted no event.
+        horizon: the largest time of an event, µs.
+    """
+    known = None if before is None else before.bounds
+    if first is None or horizon is None or (before is not None and known is None):
+        return known
+    low, high = (first, horizon) if known is None else known
+    return min(low, first), max(high, horizon)
 
 
 def _check_further(state: State, newest: Record, after: Record, zone: str) -> None:

@@ -149,6 +149,9 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
         windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows computed")
         computed[state.name] = windows
+    # Events of bots count as well, for who is one.
+    of_bots = None if found.bots is None else found.bots.agg(F.min(TIME)).collect()[0][0]
+    first = min((each for each in (sums.first, of_bots) if each is not None), default=None)
     every = {name: each.every for name, each in computed.items()}
     inside = found.events.where(inside_span(F.col(TIME), part.span))
     gone = past_if_any(context, inside, every, sums, horizon)
@@ -165,7 +168,7 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
             context.store.read_staged(context.spark, computed[state.name].rewrite.staged),
             dates=dates_over(part.dates, horizon, context.spec.timezone),
             horizon=horizon,
-            first=sums.first,
+            first=first,
             facts=facts,
             counted=part.dates,
             covered=covered[state.name],

@@ -42,12 +42,18 @@ def replaced(record: Record | None, inputs: Mapping[str, Input], zone: str) -> l
         now = inputs.get(name)
         if now is not None and before.same_content(now):
             continue
-        before = record.bounded(before)
-        dates = before.held(zone)
+        dates = record.held(before, zone)
         if dates:
             path = known_as(name)
-            found.append(Replaced(path, path not in inputs, dates, before.bounds))
+            bounds = before.bounds or _bounds(dates, zone)
+            found.append(Replaced(path, path not in inputs, dates, bounds))
     return found
+
+
+def _bounds(dates: Dates, zone: str) -> tuple[int, int] | None:
+    spans = [*dates.spans(zone)]
+    low, high = spans[0][0], spans[-1][1]
+    return None if low is None or high is None else (low, high - 1)
 
 
 def dates_of(found: Iterable[Replaced]) -> Dates:

@@ -73,7 +73,8 @@ class Record:
         inputs: files by path.
         late: paths that `recompute --late` was given: inputs ever since.
         horizon: the largest event time of all inputs, µs; None before the first event.
-        first: the least event time that was counted, µs; None where that is not known.
+        bounds: the least and the largest event time that was ever counted, µs; None where they are
+            not known.
         schema: DDL of the source.
         version: of a Delta source.
         expired: windows that ended before this instant (µs) are not held any more.
@@ -85,7 +86,7 @@ class Record:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     late: tuple[str, ...] = ()
     horizon: int | None = None
-    first: int | None = None
+    bounds: tuple[int, int] | None = None
     schema: str = ""
     version: int | None = None
     expired: int | None = None
@@ -104,7 +105,7 @@ class Record:
             "covered": self.covered.json(),
             "late": [_near(path, home) for path in self.late],
             "horizon": self.horizon,
-            "first": self.first,
+            "bounds": self.bounds,
             "schema": self.schema,
             "version": self.version,
             "expired": self.expired,
@@ -142,7 +143,7 @@ class Record:
             covered=Dates.from_json(value["covered"]),
             late=late_of(value, home),
             horizon=value["horizon"],
-            first=value.get("first"),
+            bounds=_pair(value.get("bounds")),
             schema=value["schema"],
             version=value["version"],
             expired=value.get("expired"),
@@ -152,9 +153,9 @@ class Record:
                     size,
                     modified_ms,
                     digest,
-                    None if bounds is None else tuple(bounds),
+                    _pair(bounds),
                     Dates.from_json(counted),
-                    None if arrived is None else tuple(arrived),
+                    _pair(arrived),
                     *deletions,
                 )
                 for path, (
@@ -177,7 +178,7 @@ class Record:
         covered: Dates,
         late: tuple[str, ...],
         horizon: int | None,
-        first: int | None,
+        bounds: tuple[int, int] | None,
         schema: str,
         version: int | None,
         settings: Mapping[str, str],
@@ -198,7 +199,7 @@ class Record:
             covered: the dates that the run computed.
             late: as in Record, and so are the following.
             horizon: µs.
-            first: µs.
+            bounds: as in Record.
             schema: DDL.
             version: of the source.
             settings: of the job file.
@@ -219,22 +220,19 @@ class Record:
                 seen[path] = replace(each, counted=on | self._counted(path))
                 continue
             seen[path] = replace(each, counted=on)
-            gone[former(path)] = _both(self.bounded(before), gone.get(former(path)), zone)
-        gone = {
-            path: replace(self.bounded(each), counted=each.counted - on)
-            for path, each in gone.items()
-        }
+            gone[former(path)] = _both(before, gone.get(former(path)), zone)
+        gone = {path: replace(each, counted=each.counted - on) for path, each in gone.items()}
         return replace(
             self,
             covered=self.covered | covered,
             inputs={
                 **others,
-                **{path: each for path, each in gone.items() if each.held(zone)},
+                **{path: each for path, each in gone.items() if self.held(each, zone)},
                 **seen,
             },
             late=tuple(dict.fromkeys([*self.late, *late])),
             horizon=horizon,
-            first=first,
+            bounds=bounds,
             schema=schema,
             version=version,
             settings=settings,
@@ -244,14 +242,19 @@ class Record:
             bots=bots,
         )
 
-    def bounded(self, input: Input) -> Input:
-        """One of the inputs, with bounds of what is counted of it where its own are not known."""
-        if input.bounds is not None or self.first is None or self.horizon is None:
-            return input
-        return replace(input, bounds=(self.first, self.horizon))
+    def held(self, input: Input, zone: str) -> Dates:
+        """The counted dates on which one of the inputs can have events.
+
+        If its own bounds are not known, nothing was counted beyond those of all inputs.
+        """
+        return replace(input, bounds=input.bounds or self.bounds).held(zone)
 
     def _counted(self, path: str) -> Dates:
         return self.inputs[path].counted if path in self.inputs else Dates()
+
+
+def _pair(value: list[Any] | None) -> tuple[Any, Any] | None:
+    return None if value is None else (value[0], value[1])
 
 
 def unlike(inputs: Mapping[str, Input], others: Mapping[str, Input]) -> list[str]:

@@ -38,7 +38,8 @@ class JudgedAnew:
         became: how many rows that were counted before are of bots now, and were not.
         ceased: how many were, and are not.
         gone: how many rows cannot stay in the quarantine as they are.
-        last: the largest time of a new event, µs; None where there is none.
+        first: the least time of a new event, µs; None where there is none.
+        last: the largest one.
     """
 
     frame: DataFrame
@@ -47,6 +48,7 @@ class JudgedAnew:
     became: int
     ceased: int
     gone: int
+    first: int | None
     last: int | None
 
     @property
@@ -146,10 +148,12 @@ def judged_anew(
         F.count_if(_became()).alias("became"),
         F.count_if(_ceased()).alias("ceased"),
         F.count_if(_otherwise()).alias("gone"),
+        F.min(F.when(~F.col(_COUNTED), F.col(TIME))).alias("first"),
         F.max(F.when(~F.col(_COUNTED), F.col(TIME))).alias("last"),
     )
-    numbers = {name: value or 0 for name, value in found.items() if name != "last"}
-    return JudgedAnew(frame, **numbers, last=found["last"])
+    times = {name: found[name] for name in ("first", "last")}
+    numbers = {name: value or 0 for name, value in found.items() if name not in times}
+    return JudgedAnew(frame, **numbers, **times)
 
 
 def _otherwise() -> Column:

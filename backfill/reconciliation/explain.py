@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from backfill.causes import CAUSES, UNEXPLAINED
 from backfill.engines import PLAIN
 from backfill.reconciliation.case import Case, Explanation, Hypothesis
 from backfill.reconciliation.faults import (
     of_input,
+    of_one_event,
     of_output,
     of_restarts,
     of_settings,
@@ -27,8 +28,10 @@ from backfill.windows import SlidingWindow, is_distinct
 _SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
 _OF_ORDER = {name for name, each in CAUSES.items() if each.of_order}
 
-#: So many replays are made to see whether a fault can be done without.
-_FEW_TRIES = 200
+_Found = TypeVar("_Found", Hypothesis, Explanation)
+
+#: So many replays of a key are made to see whether a fault can be done without.
+_FEW_TRIES = 400
 
 #: What it is called that the replay dropped an event. Where an engine's time begins at the epoch
 #: is a convention of its own.
@@ -52,9 +55,12 @@ def explain(case: Case) -> list[Explanation]:
         needed = _is_needed(case, case.differences, base)
         everywhere = everywhere if needed else _in_doubt(everywhere)
     moved = None if settled or everywhere is not None else _moved(case, plain)
+    doubted: list[Difference] = []
     if moved is not None:
         of_it = [each for each in case.differences if _is_moved(case, each, rows, moved)]
-        moved = moved if _is_needed(case, of_it, base) else None
+        if not _is_needed(case, of_it, base):
+            # It explains these, too, and so does what is found for them one by one.
+            moved, doubted = None, of_it
     found = []
     for difference in case.differences:
         if case.gives(rows, difference.hull):
@@ -66,7 +72,8 @@ def explain(case: Case) -> list[Explanation]:
         elif not case.tries:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
-            found.append(_searched(case, difference, plain, base))
+            one = _searched(case, difference, plain, base)
+            found.append(_in_doubt(one) if one.proved and difference in doubted else one)
     return found
 
 
@@ -131,8 +138,8 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
         for each in kind:
             if case.gives(each.rows, difference.hull):
                 needed = not each.proved or _is_needed(case, [difference], base)
-                each = each if needed else _in_doubt(each)
-                return _shown(case, difference, _both(plain, each))
+                found = _both(plain, each)
+                return _shown(case, difference, found if needed else _in_doubt(found))
     holding = [
         each for each in of_input(case, difference, base) if case.gives(each.rows, difference.hull)
     ]
@@ -146,33 +153,43 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
 
 
 def _is_needed(case: Case, differences: Sequence[Difference], base: Replayed) -> bool:
-    """Whether events that were lost or came twice cannot explain some of the differences.
+    """Whether no event that was lost or came twice explains one of the differences.
 
-    One fault explains all of these; so where one of them needs it, the others have it, too.
+    One fault explains all of these; so where one of them needs it, the others have it, too. What is
+    not tried to its end is not ruled out. The key is replayed by itself, so that this takes nothing
+    from what may be tried of others.
     """
-    rows = case.operator.written(base)
+    alone = replace(case, operator=replace(case.operator, among=None))
+    tried = case.once("tried without", itertools.count)
     counts = (
         name
         for name, each in case.operator.aggregates.items()
         if each.python == "count" and each.expression is None and each.where is None
     )
-    name = next(counts, None)
-    if name is not None and _counted(name, rows) == _counted(name, case.stream):
+
+    whole = len(differences) == len(case.differences)
+
+    def counted(name: str, rows: Iterable[Row]) -> int:
+        near = (
+            row for row in rows if whole or any(case.concerns(row, d.hull) for d in differences)
+        )
+        return sum(row.values[name] or 0 for row in near)
+
+    written = case.operator.written(base)
+    if any(counted(name, written) == counted(name, case.stream) for name in counts):
         return True
 
     def without_it(difference: Difference) -> bool:
-        few = islice(of_input(case, difference, base), _FEW_TRIES)
-        return any(case.gives(each.rows, difference.hull) for each in few)
+        return any(
+            next(tried) >= _FEW_TRIES or case.gives(each.rows, difference.hull)
+            for each in of_one_event(alone, difference, base)
+        )
 
     return not all(map(without_it, differences))
 
 
-def _counted(name: str, rows: Iterable[Row]) -> int:
-    return sum(row.values[name] or 0 for row in rows)
-
-
-def _in_doubt(found: Hypothesis) -> Hypothesis:
-    """A fault that is not the only explanation."""
+def _in_doubt(found: _Found) -> _Found:
+    """What is not the only explanation."""
     return replace(found, proved=False, evidence={**found.evidence, "explanations": 2})
 
 

@@ -149,10 +149,16 @@ def of_tombstones(case: Case, difference: Difference, base: Replayed) -> Iterato
 
 def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
     """Events that the stream never saw, or saw twice."""
-    near = [each for each in case.events if case.within(each, difference.hull)]
-    name = "missing_in_stream" if case.operator.ordered or not case.operator.drops else "late"
-    sure = case.operator.ordered or not case.operator.drops
-    most = case.tries
+    most, near = case.tries, _near(case, difference)
+    yield from islice(of_one_event(case, difference, base), 2 * most)
+    more = (few for many in range(2, _MOST_LEFT_OUT + 1) for few in combinations(near, many))
+    for few in islice(more, max(most - len(near), 0)):
+        yield _without(case, few)
+
+
+def of_one_event(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
+    """One event that the stream never saw, or saw twice; or all of a window, or of the key."""
+    near = _near(case, difference)
     # Of a window that the stream has not at all, all events are missing.
     bounds = {row.bounds for row in case.stream}
     groups: list[tuple[list[Event], bool]] = []
@@ -164,22 +170,25 @@ def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hyp
         for row in rows
     ]
     for group, gone in groups:
-        found = _without(case, group, name, sure)
+        found = _without(case, group)
         evidence = {**found.evidence, "all_of_a_window": True} if gone else found.evidence
         yield replace(found, evidence=evidence)
-    for event in near[:most]:
-        yield _without(case, [event], name, sure)
-    for event in near[:most]:
+    for event in near:
+        yield _without(case, [event])
+    for event in near:
         again = replace(event, arrival=event.arrival + 1)
         events = sorted([*case.events, again], key=lambda each: each.arrival)
         evidence = {"repeated": [event.arrival]}
         yield _replayed(case.operator, events, "redelivered", evidence)
-    more = (few for many in range(2, _MOST_LEFT_OUT + 1) for few in combinations(near, many))
-    for few in islice(more, max(most - len(near), 0)):
-        yield _without(case, few, name, sure)
 
 
-def _without(case: Case, left_out: Sequence[Event], name: str, sure: bool) -> Hypothesis:
+def _near(case: Case, difference: Difference) -> list[Event]:
+    return [each for each in case.events if case.within(each, difference.hull)]
+
+
+def _without(case: Case, left_out: Sequence[Event]) -> Hypothesis:
+    sure = case.operator.ordered or not case.operator.drops
+    name = "missing_in_stream" if sure else "late"
     gone = {each.arrival for each in left_out}
     events = [each for each in case.events if each.arrival not in gone]
     found = _replayed(case.operator, events, name, {"left_out": sorted(gone)})

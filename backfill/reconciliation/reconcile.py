@@ -185,7 +185,8 @@ class _Reconciling:
         #: Each window is written when it is complete, and not before.
         self.waits = self.streaming.clock != "none" and resolved.emit in _WHEN_COMPLETE
         #: Kafka's partitions have clocks of their own.
-        self.one_clock = self.streaming.clock in ("watermark", "batches")
+        partitions = len(self.spec.arrival or context.source.arrival) == 2
+        self.one_clock = self.streaming.clock in ("watermark", "batches") or not partitions
         self._check_places()
         self._check_ticks()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
@@ -281,12 +282,18 @@ class _Reconciling:
         (last,) = stream.agg(F.max(START if interchangeable(self.window) else END)).collect()[0]
         return BEGINNING if last is None else int(last)
 
-    def _complete(self, end: int) -> int:
-        """When a window that ends there is complete, µs."""
-        if end == BEGINNING or interchangeable(self.window):
-            return end
+    def _waiting(self) -> int:
+        """How long after its end a window is complete, µs."""
+        if interchangeable(self.window):
+            return 0
         gap = self.window.gap.us if isinstance(self.window, SessionWindow) else 0
-        return end + gap + self.streaming.complete_ticks * self.system.tick_us
+        return gap + self.streaming.complete_ticks * self.system.tick_us
+
+    def _surely(self, last: int | None) -> int | None:
+        """Up to which end windows were complete: as their output shows, or a checkpoint says."""
+        if last is None or self.checkpoint is None:
+            return last
+        return max(last, self.checkpoint.last - self._waiting())
 
     def _received(self) -> Received:
         """All events, as the operator received them."""
@@ -359,9 +366,9 @@ class _Reconciling:
             ),
             keys=tuple(sides.keys),
             expired=self.context.limit(None if record is None else record.horizon),
-            latest=self._complete(last) if last is not None and self.shows_its_end else None,
+            latest=None if last is None or not self.shows_its_end else last + self._waiting(),
             waits=self.waits,
-            last=last if self.one_clock else None,
+            last=self._surely(last) if self.one_clock else None,
             joint=joint,
         )
 

@@ -134,7 +134,9 @@ class JobSpec:
         return spec
 
     def table_folders(self) -> list[Folder]:
-        """Where the tables are if they are in the folder, and not in a catalog."""
+        """Where the tables are, unless they are in a catalog."""
+        if self.lake is not None:
+            return []
         return [self.tables / name for name in (*self.windows, "quarantine")]
 
     def store(self) -> Store:

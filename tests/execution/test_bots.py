@@ -138,8 +138,10 @@ def test_any_sequence_of_runs_in_memory(
     numbers = itertools.count()
 
     def make() -> World:
-        folder = tmp_path / str(next(numbers))
-        return World(folder, spark, with_id, windows=windows, store=MemoryStore(), bots=RULES)
+        number = next(numbers)
+        folder, texts = tmp_path / str(number), number % 2 == 1
+        store = MemoryStore()
+        return World(folder, spark, with_id, windows, store=store, bots=RULES, texts=texts)
 
     steps = settings(max_examples=SEQUENCES or 2, stateful_step_count=6, deadline=None)
     run_state_machine_as_test(machine(make), settings=steps)

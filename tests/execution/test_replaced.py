@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -214,3 +215,58 @@ def test_a_log_that_grows_and_is_rotated(spark: SparkSession, tmp_path: Path) ->
     made.recompute(spark)
     assert made.recompute(spark) is None
     same_as_rebuilt(made, spark, source)
+
+
+BOTS = """
+source: {path: src, format: parquet}
+events:
+  key: user
+  time: at
+  time_format: iso
+  bots: {gap: 30m, rules: [{name: many, events: 4}]}
+windows:
+  days: {tumbling: {size: 1 day}, aggregates: {n: count}}
+tables: {path: out}
+checks: {builtin: off}
+"""
+
+
+def times(folder: Path, name: str, *rows: tuple[str, str]) -> Path:
+    """Events whose times are text, so that a file's bounds are not known without reading it."""
+    path = folder / "src" / f"{name}.parquet"
+    return write_rows(path, [{"user": user, "at": f"2026-01-{at}Z"} for user, at in rows])
+
+
+def test_events_of_bots_that_are_gone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(BOTS)
+    made = Job.load(tmp_path / "job.yaml")
+    gone = times(tmp_path, "a", *(("k", f"10T10:0{n}:00") for n in range(3)))
+    times(tmp_path, "b", *(("k", f"10T10:0{n}:30") for n in range(2)))
+    times(tmp_path, "c", ("p", "11T10:00:00"))
+    made.run(spark, start="2026-01-10", end="2026-01-13")
+    assert made.fetch("days")["n"].to_pylist() == [1]
+    gone.unlink()
+    # Two events are no bot's, and these are of the first date.
+    assert caught_up(made, spark) == ("2026-01-10", "2026-01-12")
+    assert sorted(made.fetch("days")["n"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("quarantine", [True, False])
+def test_a_file_that_comes_back(spark: SparkSession, tmp_path: Path, quarantine: bool) -> None:
+    (tmp_path / "job.yaml").write_text(BOTS)
+    made = Job.load(tmp_path / "job.yaml")
+    away, *_ = (
+        times(tmp_path, user, *((user, f"{number}T10:00:00") for number in range(10, 14)))
+        for user in "ab"
+    )
+    for number in (12, 13):
+        made.run(spark, date=f"2026-01-{number}")
+    away.rename(tmp_path / "away.parquet")
+    made.run(spark, date="2026-01-13")
+    if not quarantine:
+        shutil.rmtree(tmp_path / "out/quarantine")
+    (tmp_path / "away.parquet").rename(away)
+    made.run(spark, start="2026-01-10", end="2026-01-12")
+    made.recompute(spark)
+    starts = made.fetch("days")["window_start"].to_pylist()
+    assert sorted(each.day for each in starts) == [10, 10, 11, 11, 12, 12, 13, 13]

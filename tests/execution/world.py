@@ -238,8 +238,9 @@ class World:
     def _counted_between(self) -> tuple[int, int]:
         """The bounds of the event times that the tables say they have counted."""
         records = [self._record(name) for name in self.windows]
-        assert {each.first is None for each in records} == {False}
-        return min(each.first or 0 for each in records), max(each.horizon or 0 for each in records)
+        bounds = [each.bounds for each in records if each.bounds is not None]
+        assert len(bounds) == len(records)
+        return min(low for low, _ in bounds), max(high for _, high in bounds)
 
     def write_to(self, path: Path, events: list[Event]) -> None:
         """A file of events on the disk."""

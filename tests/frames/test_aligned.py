@@ -23,6 +23,7 @@ from tests.reference import (
     add_months,
     calendar,
     cumulating,
+    growing_hours,
     hopping,
     instant,
     local,
@@ -186,6 +187,10 @@ CALENDAR: dict[str, tuple[Window, Callable[[str], Windows]]] = {
     "local hours by hours": (
         HoppingWindow(size="9 local hours", advance="6 local hours", offset="-1h"),
         lambda zone: local_hours(zone, 9, 6, offset=-HOUR),
+    ),
+    "days that grow by local hours": (
+        CumulatingWindow(size="1 day", step="1 local hour"),
+        growing_hours,
     ),
     "days by local hours": (
         HoppingWindow(size="1 day", advance="4 local hours"),

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from backfill import CumulatingWindow, HoppingWindow, TumblingWindow
 from backfill.alignment import assigner
 from backfill.engines import ENGINES
-from tests.reference import add_months, calendar, cumulating, hopping, local, local_hours
+from tests.reference import (
+    add_months,
+    calendar,
+    cumulating,
+    growing_hours,
+    hopping,
+    local,
+    local_hours,
+)
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -111,6 +119,10 @@ CALENDARS: dict[str, tuple[Any, Callable[[str], Windows]]] = {
     "local hours by hours": (
         HoppingWindow(size="9 local hours", advance="6 local hours"),
         lambda z: local_hours(z, 9, 6),
+    ),
+    "days that grow by local hours": (
+        CumulatingWindow(size="1 day", step="1 local hour"),
+        growing_hours,
     ),
     "days by local hours": (
         HoppingWindow(size="1 day", advance="4 local hours"),

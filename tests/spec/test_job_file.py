@@ -407,6 +407,7 @@ BAD = [
     ("path: events", "path: out/sessions", ["written into the folder that events are read from:"]),
     ("path: events", "path: out/quarantine/x/*.csv", ["9: tables.path: the tables would be"]),
     ("path: events", "path: o*/*", ["9: tables.path: the tables would be written into"]),
+    ("path: events", "path: '{in,out}/[^q]*'", ["9: tables.path: the tables would be written"]),
     ("path: out", "catalog: lake", ["9: tables.schema: is missing", "schema of the catalog"]),
     ("path: out", "catalog: a/b, schema: web", ["9: tables.catalog: can't be used as a name"]),
     ("path: out", "path: out, schema: web", ["9: tables.schema: has no meaning without a cat"]),
