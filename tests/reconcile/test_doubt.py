@@ -12,6 +12,7 @@ from backfill import Job
 from backfill.reconciliation.case import Explanation
 from backfill.time.epoch import moment_of
 from tests.files import write_rows
+from tests.reconcile.test_checkpoint import write
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -19,7 +20,7 @@ SECOND = 1_000_000
 JOB = """
 source: {path: src, format: parquet}
 events: {key: user, time: at, id: id, arrival: place}
-engine: kafka-streams
+engine: %s
 windows:
   w: {%s, aggregates: {value: %s}}
 tables: {path: out}
@@ -38,6 +39,7 @@ def told(
     value: str,
     events: list[tuple[str, int, float]],
     stream: list[tuple[str, int, int, float]],
+    engine: str = "kafka-streams",
     **settings: Any,
 ) -> Told:
     """By key and start (s) what each difference is said to come from.
@@ -46,7 +48,7 @@ def told(
         events: key, second and amount of each; one that is the same again is a copy.
         stream: key, bounds (s) and value of each window.
     """
-    (folder / "job.yaml").write_text(JOB % (window, value))
+    (folder / "job.yaml").write_text(JOB % (engine, window, value))
     rows = [
         {"user": key, "at": moment_of(at * SECOND), "amount": n, "id": f"{key}{at}", "place": place}
         for place, (key, at, n) in enumerate(events)
@@ -65,7 +67,9 @@ def told(
     write_rows(folder / "stream" / "a.parquet", windows)
     job = Job.load(folder / "job.yaml")
     job.run(spark)
-    given = {"stream": str(folder / "stream"), "format": "table", "retention": "30d", **settings}
+    given: dict[str, Any] = {"stream": str(folder / "stream"), "format": "table", **settings}
+    if engine == "kafka-streams":
+        given["retention"] = "30d"
     found = job.reconcile("w", spark, **given)
     return {
         (each.key[0], each.difference.hull[0] // SECOND): each.explanation
@@ -190,3 +194,15 @@ def test_keys_that_are_replayed_together(spark: SparkSession, tmp_path: Path) ->
     found = told(spark, tmp_path, MINUTE, "sum(amount)", [*events, LAST], stream, **given)
     # To ask whether a fault is needed takes nothing from what may be tried of other keys.
     assert causes(found) == {(key, 0): ("rounded", True) for key in keys}
+
+
+def test_windows_that_a_checkpoint_shows_to_be_complete(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's last batch evicted by a watermark of 1,000 s: that of the batch before."""
+    log = write(tmp_path / "log", {0: (0, 0), 1: (1_000_000, 0)}, {f"{tmp_path}/src/a.parquet": 0})
+    events = [("q", 0, 1.0), ("a", 300, 1.0), ("b", 1_000, 1.0)]
+    stream = [("q", 0, 60, 1)]
+    given = {"engine": "spark", "emit": "append", "checkpoint": log}
+    found = told(spark, tmp_path, MINUTE, "count", events, stream, **given)
+    assert causes(found) == {("a", 300): ("missing_in_stream", True), ("b", 960): ("pending", True)}
