@@ -24,7 +24,7 @@ Assigner = Callable[[int], list[tuple[int, int]]]
 _FIRST_MONDAY = 4 * DAY_US
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "Universal"})
 _ZERO = dt.datetime(1970, 1, 1)
-_DAY, _NONE = dt.timedelta(days=1), dt.timedelta(0)
+_WEEK, _NONE = dt.timedelta(weeks=1), dt.timedelta(0)
 
 
 def in_zone(span: Duration, zone: str) -> Duration:
@@ -174,9 +174,10 @@ def steps_back(size: Calendar, every: Calendar, zone: str) -> int:
 @lru_cache
 def _longest_skip_us(zone: str) -> int:
     """How far the zone's clocks have gone forward at once; a day where a date was left out."""
-    first, days = dt.datetime(1800, 1, 1, tzinfo=dt.timezone.utc), 146_000
+    # By weeks: no zone has gone back within a week of going forward.
+    first, weeks = dt.datetime(1800, 1, 1, tzinfo=dt.timezone.utc), 21_000
     local = ZoneInfo(zone)
-    offsets = [(first + n * _DAY).astimezone(local).utcoffset() or _NONE for n in range(days)]
+    offsets = [(first + n * _WEEK).astimezone(local).utcoffset() or _NONE for n in range(weeks)]
     return max((late - early for early, late in pairwise(offsets)), default=_NONE) // MICROSECOND
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 
-# Text, and names in backticks.
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-#: What depends on chance, on the clock, or on which files and tasks rows happen to be in.
-_CHANGING = re.compile(
-    r"""(?<![\w.])(?:(?:
+#: Comments, text and names in backticks; or what depends on chance, on the clock, or on which files
+#: and tasks rows happen to be in.
+_TOKEN = re.compile(
+    r"""--[^\n]* | /\*.*?\*/ | [rR]'[^']*' | [rR]"[^"]*" | `[^`]*`
+    | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*"
+    | (?<![\w.])(?:(?:system\s*\.\s*)?builtin\s*\.\s*)?(?P<name>(?:
         rand | randn | random | randstr | uniform | uuid | shuffle
         | now | curdate | current_date | current_time | current_timestamp | localtimestamp
         | monotonically_increasing_id | spark_partition_id
         | input_file_name | input_file_block_start | input_file_block_length
     )\s*\( | (?:current_date | current_time | current_timestamp | localtimestamp)\b(?!\s*\.)
     | unix_timestamp\s*\(\s*\))""",
-    re.IGNORECASE | re.VERBOSE,
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
 
 #: What errors say of such a function, and what to do.
@@ -27,7 +27,8 @@ INSTEAD = "Leave it out, or have it in a column of the source; quote a column of
 def changing_function(text: str) -> str | None:
     """The function in Spark SQL by which an expression is another one each time; None without one.
 
-    A run that computes some dates again has to find for an event what an earlier run found.
+    A run that computes some dates again has to find for an event what an earlier run found. Texts
+    that Spark takes for the time of the query (`timestamp 'now'`) are not noticed.
 
     Args:
         text: an expression.
@@ -37,5 +38,6 @@ def changing_function(text: str) -> str | None:
         'rand'
         >>> changing_function("page = 'rand()'")
     """
-    found = _CHANGING.search(_COMMENT.sub(" ", _QUOTED.sub("''", text)))
-    return None if found is None else found[0].partition("(")[0].strip()
+    names = (each["name"] for each in _TOKEN.finditer(text) if each["name"])
+    found = next(names, None)
+    return None if found is None else found.partition("(")[0].strip()

@@ -21,6 +21,9 @@ pytestmark = pytest.mark.one_lane
         ("unix_timestamp() - 1", "unix_timestamp"),
         ("'it''s' || input_file_name()", "input_file_name"),
         ("a -- rand()\n+ now()", "now"),
+        ("a /* don't */ + rand() /* don't */", "rand"),
+        (r"p = r'\' and rand() < 1 and q = 'x'", "rand"),
+        ("system.builtin.rand() < 1", "rand"),
     ],
 )
 def test_found(text: str, name: str) -> None:
@@ -38,6 +41,7 @@ def test_found(text: str, name: str) -> None:
         "current_date.year = 1",
         "unix_timestamp(at) + my_rand(2) + brand(3)",
         "a -- rand()",
+        "a -- isn't\n|| 'now()'",
         "a /* uuid() */ + uuid",
     ],
 )

@@ -34,7 +34,7 @@ class TableChange:
         covered: the dates that it computed.
         closure: the dates of all that was looked at; None: everything.
         horizon: the largest event time, µs.
-        first: the least event time that the run has counted, µs; None without one.
+        times: the least and the largest event time that the run has counted, µs; None without one.
         facts: for `history`.
         changed: how many windows differ from before; None: it is looked up.
         checked: what the gate looks at.
@@ -50,7 +50,7 @@ class TableChange:
     covered: Dates = NONE
     closure: Dates | None
     horizon: int
-    first: int | None
+    times: tuple[int, int] | None
     facts: Mapping[str, object]
     changed: int | None = None
     checked: Rows
@@ -84,7 +84,7 @@ class ComputedWindows:
         *,
         dates: Collection[dt.date],
         horizon: int,
-        first: int | None,
+        times: tuple[int, int] | None,
         facts: Mapping[str, object],
         counted: Dates = ALL,
         covered: Dates = NONE,
@@ -98,7 +98,7 @@ class ComputedWindows:
             frame: the staged rows.
             dates: those that the gate compares with the history of their weekday.
             horizon: the largest event time, µs.
-            first: the least event time that the run has counted, µs; None without one.
+            times: the least and the largest event time that the run has counted, µs.
             facts: for `history`.
             counted: the dates on which the run counted all inputs.
             covered: the dates that it computed.
@@ -115,7 +115,7 @@ class ComputedWindows:
             covered=covered,
             closure=self.closure,
             horizon=horizon,
-            first=first,
+            times=times,
             facts=facts,
             changed=changed,
             dropped=self.dropped,

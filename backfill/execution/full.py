@@ -118,7 +118,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
                 covered=covered,
                 closure=None,
                 horizon=horizon,
-                first=first,
+                times=(first, horizon),
                 facts=facts,
                 dropped=dropped,
                 checked=Rows(

@@ -27,7 +27,7 @@ from backfill.execution.retention import duplicates_of, lasting, past_if_any
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
-from backfill.ledger.record import Record
+from backfill.ledger.record import Record, between
 from backfill.ledger.state import State
 from backfill.operators.calendar import local_date
 from backfill.planning.bots import without
@@ -150,7 +150,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     latest = (record.horizon, sums.horizon, None if anew is None else anew.last)
     horizon = max(each for each in latest if each is not None)
     # Events of bots count as well, for who is one.
-    earliest = (sums.first, None if anew is None else anew.first)
+    times = (sums.first, sums.horizon, *((anew.first, anew.last) if anew is not None else ()))
     computed = {}
     for state in states:
         windows = _window(context, staging, state, late.tables, sliced, sums, horizon, went)
@@ -176,7 +176,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
                 frame,
                 dates=dates_over(windows.closure, horizon, context.spec.timezone),
                 horizon=horizon,
-                first=min((each for each in earliest if each is not None), default=None),
+                times=between(times),
                 facts=facts,
                 changed=windows.rewrite.rows,
                 computed=_computed(context, state, windows.rewrite.staged.rows, frame, few),

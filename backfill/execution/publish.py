@@ -18,7 +18,7 @@ from backfill.execution.run_result import Dropped, RunResult, WindowResult
 from backfill.execution.staging import Staging
 from backfill.ledger.author import author
 from backfill.ledger.changes import changes
-from backfill.ledger.record import Input, Record, counted_beyond
+from backfill.ledger.record import Input, Record, between, counted_beyond
 from backfill.ledger.state import QUARANTINE, State, settings
 from backfill.planning.bots import mark
 from backfill.planning.context import Context
@@ -91,7 +91,7 @@ def publish(
                 counted=each.counted,
                 covered=each.covered,
                 horizon=each.horizon,
-                first=each.first,
+                times=each.times,
                 anew=each.closure is None,
             ),
         )
@@ -217,7 +217,7 @@ def _recorded(
     counted: Dates = ALL,
     covered: Dates = NONE,
     horizon: int | None,
-    first: int | None = None,
+    times: tuple[int, int] | None = None,
     anew: bool = False,
     inputs: Mapping[str, Input] | None = None,
     bots: str | None = None,
@@ -230,7 +230,7 @@ def _recorded(
         counted: the dates on which the run counted all inputs.
         covered: the dates that it computed.
         horizon: µs.
-        first: the least event time that it counted, µs.
+        times: the least and the largest event time that it counted, µs.
         anew: whether it has counted everything.
         inputs: what it looked at in addition; None: every file of the snapshot, and no other.
         bots: of the quarantine, which counted events its bots are of.
@@ -251,7 +251,7 @@ def _recorded(
             covered=covered,
             late=context.late,
             horizon=horizon,
-            bounds=_wider(None if before is None or anew else base, first, horizon),
+            bounds=_wider(None if before is None or anew else base, times),
             schema=snapshot.schema,
             version=snapshot.version,
             settings=own,
@@ -267,19 +267,18 @@ def _recorded(
     return record
 
 
-def _wider(before: Record | None, first: int | None, horizon: int | None) -> tuple[int, int] | None:
-    """The bounds of what was ever counted, after a run that has counted events from `first` on.
+def _wider(before: Record | None, times: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The bounds of what was ever counted, after a run.
 
     Args:
         before: what was counted before; None: nothing, or all of it has been counted anew.
-        first: µs; None where the run has counted no event.
-        horizon: the largest time of an event, µs.
+        times: the least and the largest event time that the run has counted, µs.
     """
-    known = None if before is None else before.bounds
-    if first is None or horizon is None or (before is not None and known is None):
-        return known
-    low, high = (first, horizon) if known is None else known
-    return min(low, first), max(high, horizon)
+    if before is None:
+        return times
+    # What is unknown stays unknown until a full run.
+    known = before.bounds
+    return known if known is None or times is None else between([*known, *times])
 
 
 def _check_further(state: State, newest: Record, after: Record, zone: str) -> None:

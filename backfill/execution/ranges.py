@@ -23,6 +23,7 @@ from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
+from backfill.ledger.record import between
 from backfill.ledger.state import State
 from backfill.operators.rolling_steps import STATES
 from backfill.planning.computed import computed_with
@@ -150,8 +151,9 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows computed")
         computed[state.name] = windows
     # Events of bots count as well, for who is one.
-    of_bots = None if found.bots is None else found.bots.agg(F.min(TIME)).collect()[0][0]
-    first = min((each for each in (sums.first, of_bots) if each is not None), default=None)
+    times = [sums.first, sums.horizon]
+    if found.bots is not None:
+        times += found.bots.agg(F.min(TIME), F.max(TIME)).collect()[0]
     every = {name: each.every for name, each in computed.items()}
     inside = found.events.where(inside_span(F.col(TIME), part.span))
     gone = past_if_any(context, inside, every, sums, horizon)
@@ -168,7 +170,7 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
             context.store.read_staged(context.spark, computed[state.name].rewrite.staged),
             dates=dates_over(part.dates, horizon, context.spec.timezone),
             horizon=horizon,
-            first=first,
+            times=between(times),
             facts=facts,
             counted=part.dates,
             covered=covered[state.name],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -292,6 +292,12 @@ def _both(one: Input, other: Input | None, zone: str) -> Input:
     if other is None:
         return one
     return replace(one, bounds=bounds_of([one, other]), counted=one.held(zone) | other.held(zone))
+
+
+def between(times: Iterable[int | None]) -> tuple[int, int] | None:
+    """The least and the largest of some times; None where none is known."""
+    known = [each for each in times if each is not None]
+    return (min(known), max(known)) if known else None
 
 
 def bounds_of(inputs: Collection[Input]) -> tuple[int, int] | None:

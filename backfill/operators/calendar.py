@@ -110,13 +110,12 @@ class CalendarWindows:
         """An array of the windows that hold the instant, as structs of start and end."""
         if self.one_each:
             return F.transform(F.array(self.clock.cut(at)), self._struct)
-        every = self.clock.every
-        before = steps_back(self.size, every, self.clock.zone)
+        before = steps_back(self.size, self.clock.every, self.clock.zone)
         indexes = _let(self.clock.cut(at), lambda last: F.sequence(last - before, last))
         near = F.transform(indexes, self._struct)
         found = F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
         # Of the times that clocks leave out, two may be one instant.
-        return F.array_distinct(found) if before > steps_back(self.size, every, "UTC") else found
+        return F.array_distinct(found) if self.clock.every.unit == "hour" else found
 
     def count(self, at: Column) -> Column:
         """How many windows hold the instant."""

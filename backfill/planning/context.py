@@ -112,9 +112,9 @@ class Context:
 
     def _was_future(self, input: Input, horizon: int | None) -> bool:
         """Whether an input that is known can have events that were too late in the future then."""
-        if self.spec.max_future_us is None or input.bounds is None or horizon is None:
+        if self.spec.max_future_us is None or horizon is None:
             return False
-        return input.bounds[1] > horizon
+        return input.bounds is None or input.bounds[1] > horizon
 
     def replaced(self, state: State) -> list[Replaced]:
         """The inputs that a table has counted and that are gone or different now."""

@@ -156,7 +156,7 @@ class Replaying:
             *(value_name(i) for i in range(len(self.aggregates))),
         ]
         columns = list(zip(*rows, strict=True)) or [()] * len(types)
-        own = dict(zip(names[-len(self.aggregates) :], self.aggregates, strict=True))
+        own = {value_name(i): f"aggregates.{name}" for i, name in enumerate(self.aggregates)}
         return pa.RecordBatch.from_arrays(
             [
                 _column(column, type, own.get(name, name))
@@ -318,7 +318,7 @@ def _column(values: Iterable[Any], type: pa.DataType, name: str) -> pa.Array:
     except (OverflowError, pa.ArrowInvalid) as error:
         raise AggregateError(
             f"a value is too large for the type {type}",
-            field=f"aggregates.{name}",
+            field=name,
             way_out="Cast to a wider type first, such as decimal(38, 0)",
         ) from error
 

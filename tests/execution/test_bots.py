@@ -77,14 +77,14 @@ def _tables(world: World) -> Any:
     return rows, world.quarantined_bots()
 
 
-def machine(make: Callable[[], World]) -> type[RuleBasedStateMachine]:
+def machine(make: Callable[[bool], World]) -> type[RuleBasedStateMachine]:
     """Sequences of runs, of late files, and of going back."""
     events = st.composite(many)()
 
     class Runs(RuleBasedStateMachine):
-        @initialize(events=events)
-        def begin(self, events: list[Event]) -> None:
-            self.world = make()
+        @initialize(events=events, texts=st.booleans())
+        def begin(self, events: list[Event], texts: bool) -> None:
+            self.world = make(texts)
             self.world.write_alike("0", [*events, PERSON])
             self.done: list[tuple[str, dict[str, set[int]], Any]] = []
 
@@ -137,10 +137,8 @@ def test_any_sequence_of_runs_in_memory(
 ) -> None:
     numbers = itertools.count()
 
-    def make() -> World:
-        number = next(numbers)
-        folder, texts = tmp_path / str(number), number % 2 == 1
-        store = MemoryStore()
+    def make(texts: bool) -> World:
+        folder, store = tmp_path / str(next(numbers)), MemoryStore()
         return World(folder, spark, with_id, windows, store=store, bots=RULES, texts=texts)
 
     steps = settings(max_examples=SEQUENCES or 2, stateful_step_count=6, deadline=None)
@@ -151,9 +149,9 @@ def test_a_few_runs_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     """As any sequence, with windows that take least time."""
     numbers = itertools.count()
 
-    def make() -> World:
-        folder = tmp_path / str(next(numbers))
-        return World(folder, spark, True, ("hopping",), store=MemoryStore(), bots=RULES)
+    def make(texts: bool) -> World:
+        folder, store = tmp_path / str(next(numbers)), MemoryStore()
+        return World(folder, spark, True, ("hopping",), store=store, bots=RULES, texts=texts)
 
     steps = settings(max_examples=1, stateful_step_count=3, deadline=None)
     run_state_machine_as_test(machine(make), settings=steps)

@@ -80,14 +80,15 @@ def many(seed: int) -> list[Event]:
 
 
 def machine(
-    make: Callable[[], World], events: st.SearchStrategy[list[Event]]
+    make: Callable[[bool], World], events: st.SearchStrategy[list[Event]]
 ) -> type[RuleBasedStateMachine]:
     """Sequences of runs, and of files that come, change and go."""
 
     class Runs(RuleBasedStateMachine):
-        @initialize(events=events)
-        def begin(self, events: list[Event]) -> None:
-            self.world = make()
+        # Of times as text nobody knows which a file has, but for those that have read it.
+        @initialize(events=events, texts=st.booleans())
+        def begin(self, events: list[Event], texts: bool) -> None:
+            self.world = make(texts)
             self.world.write("0", [*events, SOME])
 
         @rule(events=events)
@@ -157,11 +158,11 @@ def test_any_sequence_of_runs(
 ) -> None:
     numbers = itertools.count()
 
-    def make() -> World:
+    def make(texts: bool) -> World:
         windows = (*WINDOWS, "moving", "shared")
         folder = tmp_path / str(next(numbers))
         store = lake(folder / "lake") if iceberg else None
-        return World(folder, spark, with_id, windows=windows, gate=True, store=store)
+        return World(folder, spark, with_id, windows, gate=True, texts=texts, store=store)
 
     run_state_machine_as_test(machine(make, EVENTS), settings=steps(SEQUENCES))
 
@@ -183,11 +184,8 @@ def test_any_sequence_of_runs_in_memory(
 ) -> None:
     numbers = itertools.count()
 
-    def make() -> World:
-        number = next(numbers)
-        # Of times as text nobody knows which a file has, but for those that have read it.
-        folder, texts = tmp_path / str(number), number % 2 == 1
-        store = MemoryStore()
-        return World(folder, spark, with_id, windows=windows, texts=texts, store=store)
+    def make(texts: bool) -> World:
+        folder = tmp_path / str(next(numbers))
+        return World(folder, spark, with_id, windows, texts=texts, store=MemoryStore())
 
     run_state_machine_as_test(machine(make, SEEDS.map(many)), settings=steps(SEQUENCES))

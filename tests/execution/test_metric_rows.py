@@ -386,8 +386,8 @@ def test_any_sequence_of_runs_with_quiet_days(spark: SparkSession, tmp_path: Pat
         max_size=3,
     )
 
-    def make() -> World:
+    def make(texts: bool) -> World:
         folder = tmp_path / str(next(numbers))
-        return World(folder, spark, windows=tables, store=MemoryStore())
+        return World(folder, spark, windows=tables, texts=texts, store=MemoryStore())
 
     run_state_machine_as_test(machine(make, few), settings=steps(SEQUENCES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 from backfill import Job
 from backfill.errors import ConservationError, SourceError
 from backfill.execution import ranges
+from backfill.planning import context
 from backfill.planning.context import Context
 from backfill.planning.range_input import RangeInput
 from backfill.planning.stages import DateState
@@ -270,3 +272,30 @@ def test_a_file_that_comes_back(spark: SparkSession, tmp_path: Path, quarantine:
     made.recompute(spark)
     starts = made.fetch("days")["window_start"].to_pylist()
     assert sorted(each.day for each in starts) == [10, 10, 11, 11, 12, 12, 13, 13]
+
+
+def test_events_that_were_in_the_future(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(
+        BOTS.replace("  bots: {gap", "  max_future: 1h\n  bots: {gap")
+    )
+    made = Job.load(tmp_path / "job.yaml")
+
+    class Then(dt.datetime):
+        on = 10
+
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
+            return dt.datetime(2026, 1, cls.on, 12, tzinfo=tz)
+
+    monkeypatch.setattr(context.dt, "datetime", Then)
+    times(tmp_path, "a", ("a", "10T10:00:00"), ("a", "12T10:00:00"))
+    times(tmp_path, "b", ("b", "10T10:00:00"))
+    made.run(spark, date="2026-01-10")
+    Then.on = 13
+    assert made.run(spark, date="2026-01-12").horizon_us == at(11, 10)
+    times(tmp_path, "a", ("a", "10T10:00:00"))
+    assert caught_up(made, spark) == ("2026-01-10", "2026-01-13")
+    starts = made.fetch("days")["window_start"].to_pylist()
+    assert [each.day for each in starts] == [10, 10]

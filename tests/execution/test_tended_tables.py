@@ -33,10 +33,10 @@ def test_any_sequence_of_runs(spark: SparkSession, spark_sql: SparkSql, tmp_path
     )
     numbers = itertools.count()
 
-    def make() -> World:
+    def make(texts: bool) -> World:
         folder = tmp_path / str(next(numbers))
         shutil.copytree(tmp_path / "made", folder / "out")
-        return World(folder, spark, windows=WINDOWS, gate=True)
+        return World(folder, spark, windows=WINDOWS, gate=True, texts=texts)
 
     class Tended(machine(make, EVENTS)):  # type: ignore[misc]
         @precondition(lambda self: self.world.published)

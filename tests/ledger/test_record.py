@@ -38,6 +38,7 @@ def after(newest: Record, known: Record | None, inputs: dict[str, Input], **run:
         inputs,
         late=(),
         horizon=0,
+        bounds=None,
         schema="",
         version=None,
         settings={},
