@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -303,9 +304,7 @@ def between(times: Iterable[int | None]) -> tuple[int, int] | None:
 def bounds_of(inputs: Collection[Input]) -> tuple[int, int] | None:
     """The least and the largest event time of some inputs; None where one's are not known."""
     known = [each.bounds for each in inputs if each.bounds is not None]
-    if not known or len(known) < len(inputs):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
+    return between(chain(*known)) if len(known) == len(inputs) else None
 
 
 def late_of(value: Mapping[str, Any], home: Path) -> tuple[str, ...]:

@@ -175,15 +175,17 @@ class _Reconciling:
             and (resolved.drained or shares)
         )
         # Early panes are of windows that are not complete, so they do not tell.
+        early = early_trigger(resolved) is not None
         self.shows_its_end = (
             shares
             and "drained" in OPERATORS[kind].takes
             and "drained" in self.streaming.settings
             and "drained" not in self.settings
-            and early_trigger(resolved) is None
+            and not early
         )
         #: Each window is written when it is complete, and not before.
-        self.waits = self.streaming.clock != "none" and resolved.emit in _WHEN_COMPLETE
+        timed = self.streaming.clock != "none"
+        self.waits = timed and resolved.emit in _WHEN_COMPLETE and not early
         #: Kafka's partitions have clocks of their own.
         partitions = len(self.spec.arrival or context.source.arrival) == 2
         self.one_clock = self.streaming.clock in ("watermark", "batches") or not partitions
