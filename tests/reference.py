@@ -169,14 +169,14 @@ def local_hours(
     return windows
 
 
-def growing_hours(zone: str) -> Callable[[int], list[tuple[int, int]]]:
-    """A day's windows of one, two and more hours on the zone's clocks."""
+def growing_hours(zone: str, step: int = 1) -> Callable[[int], list[tuple[int, int]]]:
+    """A day's windows that grow by so many hours on the zone's clocks."""
     days = calendar(zone, (1, "day"))
 
     def windows(t: int) -> list[tuple[int, int]]:
         [(start, last)] = days(t)
         date = instant(start).astimezone(ZoneInfo(zone)).date()
-        ends = {min(local(zone, date, hours * HOUR), last) for hours in range(1, 25)}
+        ends = {min(local(zone, date, hours * HOUR), last) for hours in range(step, 25, step)}
         return [(start, end) for end in sorted(ends | {last}) if t < end]
 
     return windows

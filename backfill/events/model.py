@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.columns import REASON, TIME, column
 from backfill.errors import SourceError
-from backfill.folders import Folder, matches, same_scheme
+from backfill.folders import Folder, meet
 from backfill.printable import shown
 
 CORRUPT = "_corrupt"
@@ -68,12 +66,7 @@ class SourceOptions:
         """Whether what is written to a folder would be read as events, or events are inside it."""
         if self.parts:
             return any(each.meets(folder) for each in self.parts.values())
-        if self.format in NAMED:
-            return False
-        path = unquote(urlsplit(self.path).path) if self.path.startswith("file:") else self.path
-        parts, own = (same_scheme(each).rstrip("/").split("/") for each in (path, str(folder)))
-        # One is inside the other where they are alike as far as both go; a path may be a glob.
-        return all(starmap(matches, zip(own, parts, strict=False)))
+        return self.format not in NAMED and meet(self.path, folder)
 
 
 @dataclass(frozen=True)

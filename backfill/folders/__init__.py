@@ -12,7 +12,7 @@ from pathlib import Path
 from backfill.errors import TableError
 from backfill.folders.at_once import at_once
 from backfill.folders.environment import delta_options, endpoint, region
-from backfill.folders.globs import matches
+from backfill.folders.globs import meet
 from backfill.folders.local import LocalFolder
 from backfill.folders.objects import ObjectFolder
 from backfill.folders.protocol import Folder, Found
@@ -31,7 +31,7 @@ __all__ = [
     "folder_at",
     "in_s3",
     "is_url",
-    "matches",
+    "meet",
     "region",
     "same_scheme",
 ]

@@ -1,25 +1,45 @@
-"""Globs, as the sources of a job have them."""
+"""Folders that are inside each other, also where one is named by a glob."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import starmap
+from urllib.parse import unquote, urlsplit
+
+from backfill.folders.protocol import Folder
+from backfill.folders.urls import same_scheme
 
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Whether a glob's part names a file or a folder.
+def meet(path: str, folder: Folder) -> bool:
+    """Whether one of two places is the other, or somewhere in it.
 
     Args:
-        name: of one file or folder.
-        pattern: `*`, `?`, `[...]` and `{a,b}`; what begins with a dot or an underscore is hidden
-            from those that do not.
+        path: a path, a URL or a glob: `*`, `?`, `[...]` and `{a,b}`.
+        folder: the other one.
 
     Example:
-        >>> matches("out", "{in,o*}"), matches("_out", "*"), matches("_out", "_*")
-        (True, False, True)
+        >>> from pathlib import Path
+        >>> from backfill.folders import LocalFolder
+        >>> out = LocalFolder(Path("/out"))
+        >>> [meet(each, out) for each in ("/", "/out/x", "/other", "/{in,o*}")]
+        [True, True, False, True]
+        >>> [meet(each, LocalFolder(Path("/_out"))) for each in ("/*", "/_*")]
+        [False, True]
+    """
+    path = unquote(urlsplit(path).path) if path.startswith("file:") else path
+    parts, own = (same_scheme(each).rstrip("/").split("/") for each in (path, str(folder)))
+    # So it is where they are alike as far as both go.
+    return all(starmap(_matches, zip(own, parts, strict=False)))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a glob's part names a file or a folder.
+
+    What begins with a dot or an underscore is hidden from patterns that do not.
     """
     if name == pattern:
         return True

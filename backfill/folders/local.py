@@ -36,10 +36,6 @@ class LocalFolder:
         """As `Folder` has it."""
         return str(self.local)
 
-    def is_within(self, path: str) -> bool:
-        """As `Folder` has it."""
-        return Path(path) in (self.local, *self.local.parents)
-
     @property
     def filesystem(self) -> fs.FileSystem:
         """As `Folder` has it."""

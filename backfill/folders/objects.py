@@ -21,7 +21,7 @@ from backfill.errors import TableError
 from backfill.folders.at_once import at_once
 from backfill.folders.environment import delta_options, endpoint, region
 from backfill.folders.protocol import Found, together
-from backfill.folders.urls import in_s3, same_scheme
+from backfill.folders.urls import in_s3
 from backfill.printable import first_line, shown
 
 # A request answers for one file, or lists a thousand.
@@ -64,11 +64,6 @@ class ObjectFolder:
         # Of abfss://container@account, the account is the file system's.
         root = parts.netloc.partition("@")[0] + parts.path
         return f"{root}/{inside}" if inside else root
-
-    def is_within(self, path: str) -> bool:
-        """As `Folder` has it."""
-        own, other = (same_scheme(each).rstrip("/") for each in (self.uri, path))
-        return f"{own}/".startswith(f"{other}/")
 
     def make(self) -> None:
         """As `Folder` has it: there is nothing to make."""

@@ -41,9 +41,6 @@ class Folder(Protocol):
     def __truediv__(self, inside: str) -> Folder:
         """A folder in it."""
 
-    def is_within(self, path: str) -> bool:
-        """Whether it is the folder at a path or URL, or somewhere in that."""
-
     def path(self, inside: str) -> str:
         """A file in it, as its file system names it."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from backfill.causes import CAUSES, UNEXPLAINED
 from backfill.engines import PLAIN
 from backfill.reconciliation.case import Case, Explanation, Hypothesis
+from backfill.reconciliation.doubt import in_doubt, is_needed, may_wait
 from backfill.reconciliation.faults import (
     of_input,
-    of_one_event,
     of_output,
     of_restarts,
     of_settings,
@@ -27,11 +26,6 @@ from backfill.windows import SlidingWindow, is_distinct
 #: The causes that a replay shows by itself, in the order in which they count.
 _SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
 _OF_ORDER = {name for name, each in CAUSES.items() if each.of_order}
-
-_Found = TypeVar("_Found", Hypothesis, Explanation)
-
-#: So many replays of a key are made to see whether a fault can be done without.
-_FEW_TRIES = 400
 
 #: What it is called that the replay dropped an event. Where an engine's time begins at the epoch
 #: is a convention of its own.
@@ -52,13 +46,13 @@ def explain(case: Case) -> list[Explanation]:
     plain = Hypothesis((), rows, base)
     everywhere = None if settled else _one_for_all(case, plain)
     if everywhere is not None:
-        needed = _is_needed(case, case.differences, base)
-        everywhere = everywhere if needed else _in_doubt(everywhere)
+        needed = is_needed(case, case.differences, base)
+        everywhere = everywhere if needed else in_doubt(everywhere)
     moved = None if settled or everywhere is not None else _moved(case, plain)
     doubted: list[Difference] = []
     if moved is not None:
         of_it = [each for each in case.differences if _is_moved(case, each, rows, moved)]
-        if not _is_needed(case, of_it, base):
+        if not is_needed(case, of_it, base):
             # It explains these, too, and so does what is found for them one by one.
             moved, doubted = None, of_it
     found = []
@@ -73,7 +67,7 @@ def explain(case: Case) -> list[Explanation]:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
             one = _searched(case, difference, plain, base)
-            found.append(_in_doubt(one) if one.proved and difference in doubted else one)
+            found.append(in_doubt(one) if one.proved and difference in doubted else one)
     return found
 
 
@@ -137,9 +131,9 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
     for kind in kinds:
         for each in kind:
             if case.gives(each.rows, difference.hull):
-                needed = not each.proved or _is_needed(case, [difference], base)
+                needed = not each.proved or is_needed(case, [difference], base)
                 found = _both(plain, each)
-                return _shown(case, difference, found if needed else _in_doubt(found))
+                return _shown(case, difference, found if needed else in_doubt(found))
     holding = [
         each for each in of_input(case, difference, base) if case.gives(each.rows, difference.hull)
     ]
@@ -150,47 +144,6 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Repla
             if case.gives(second.rows, difference.hull):
                 return _shown(case, difference, _both(first, second))
     return _not_replayed(case, difference)
-
-
-def _is_needed(case: Case, differences: Sequence[Difference], base: Replayed) -> bool:
-    """Whether no event that was lost or came twice explains one of the differences.
-
-    One fault explains all of these; so where one of them needs it, the others have it, too. What is
-    not tried to its end is not ruled out. The key is replayed by itself, so that this takes nothing
-    from what may be tried of others.
-    """
-    alone = replace(case, operator=replace(case.operator, among=None))
-    tried = case.once("tried without", itertools.count)
-    counts = (
-        name
-        for name, each in case.operator.aggregates.items()
-        if each.python == "count" and each.expression is None and each.where is None
-    )
-
-    whole = len(differences) == len(case.differences)
-
-    def counted(name: str, rows: Iterable[Row]) -> int:
-        near = (
-            row for row in rows if whole or any(case.concerns(row, d.hull) for d in differences)
-        )
-        return sum(row.values[name] or 0 for row in near)
-
-    written = case.operator.written(base)
-    if any(counted(name, written) == counted(name, case.stream) for name in counts):
-        return True
-
-    def without_it(difference: Difference) -> bool:
-        return any(
-            next(tried) >= _FEW_TRIES or case.gives(each.rows, difference.hull)
-            for each in of_one_event(alone, difference, base)
-        )
-
-    return not all(map(without_it, differences))
-
-
-def _in_doubt(found: _Found) -> _Found:
-    """What is not the only explanation."""
-    return replace(found, proved=False, evidence={**found.evidence, "explanations": 2})
 
 
 def _of_its_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
@@ -269,9 +222,9 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
     if causes:
         # What an unknown order of arrival decides, another order may decide otherwise.
         sure = case.operator.ordered or not case.operator.drops or not _OF_ORDER & {*causes}
-        if "missing_in_stream" in causes and _may_wait(case, difference):
-            sure, evidence = False, {**evidence, "explanations": 2}
-        return Explanation(causes, found.proved and sure, evidence, rows)
+        shown_by = Explanation(causes, found.proved and sure, evidence, rows)
+        waits = "missing_in_stream" in causes and may_wait(case, difference)
+        return in_doubt(shown_by) if waits else shown_by
     # The operator, fed with the source's events, gives what the stream has: so it is the batch's
     # conventions that are others, or the order in which it adds, or its events.
     made = [row for row in case.once("batch", lambda: _in_batch(case)) if case.concerns(row, hull)]
@@ -294,13 +247,6 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
         # The values that differ are not among those that are replayed.
         return Explanation(("missing_in_batch",), True, evidence, rows)
     return Explanation((_convention(case),), True, evidence, rows)
-
-
-def _may_wait(case: Case, difference: Difference) -> bool:
-    """Whether windows that the stream lacks may not be complete, for lack of other events."""
-    last = max((row.end for row in difference.batch), default=None)
-    lacks = case.complete is not None and not difference.stream
-    return lacks and last is not None and last > (case.complete or 0)
 
 
 def _convention(case: Case) -> str:

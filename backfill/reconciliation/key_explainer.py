@@ -151,8 +151,9 @@ class KeyExplainer:
         drained = flushed and operator.settings.get("drained", True)
         if drained or not self.waits or interchangeable(operator.window):
             return None
-        own = max((each.end for each in stream), default=BEGINNING)
-        return own if self.last is None else self.last
+        if self.last is not None:
+            return self.last
+        return max((each.end for each in stream), default=BEGINNING)
 
     def _told(self, key: Key) -> Key | None:
         """The key as the operator sees it."""

@@ -183,12 +183,13 @@ class _Reconciling:
             and "drained" not in self.settings
             and not early
         )
-        #: Each window is written when it is complete, and not before.
         timed = self.streaming.clock != "none"
+        #: Each window is written when it is complete, and not before.
         self.waits = timed and resolved.emit in _WHEN_COMPLETE and not early
-        #: Kafka's partitions have clocks of their own.
-        partitions = len(self.spec.arrival or context.source.arrival) == 2
-        self.one_clock = self.streaming.clock in ("watermark", "batches") or not partitions
+        #: Events have partitions and offsets. Kafka's partitions have clocks of their own.
+        self.partitioned = len(self.spec.arrival or context.source.arrival) == 2
+        shared = self.streaming.clock in ("watermark", "batches")
+        self.one_clock = shared or not self.partitioned
         self._check_places()
         self._check_ticks()
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
@@ -221,10 +222,7 @@ class _Reconciling:
 
     def _check_places(self) -> None:
         for name in PLACES:
-            if (
-                names_places(self.settings, name)
-                and len(self.spec.arrival or self.context.source.arrival) != 2
-            ):
+            if names_places(self.settings, name) and not self.partitioned:
                 raise JobFileError(
                     "needs offsets, but the events have none",
                     field=f"stream.{name}",

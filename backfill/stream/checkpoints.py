@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from backfill.errors import TableError
 from backfill.events.model import CORRUPT, SOURCE
-from backfill.folders import LocalFolder
+from backfill.folders import LocalFolder, meet
 from backfill.ledger.state import settings
 from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
@@ -74,7 +74,7 @@ class Checkpoint:
                 way_out="Choose a folder outside the source",
             )
         for each in self.spec.table_folders():
-            if output.is_within(str(each)) or each.is_within(str(output)):
+            if meet(str(output), each):
                 raise TableError(
                     f"the output would be written into the folder of a table of the job: {each}",
                     field="to",

@@ -6,7 +6,6 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import strategies as st
@@ -25,7 +24,6 @@ from tests.reference import (
     cumulating,
     growing_hours,
     hopping,
-    instant,
     local,
     local_hours,
 )
@@ -259,14 +257,7 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
 
 @pytest.mark.parametrize("zone", ["America/Sao_Paulo", "Europe/Berlin"])
 def test_a_day_grows_by_local_hours(spark: SparkSession, zone: str) -> None:
-    days = calendar(zone, (1, "day"))
-
-    def windows(t: int) -> list[tuple[int, int]]:
-        [(start, last)] = days(t)
-        date = instant(start).astimezone(ZoneInfo(zone)).date()
-        ends = {local(zone, date, n * 5 * HOUR) for n in range(1, 5)} | {last}
-        return [(start, end) for end in ends if t < end]
-
+    windows = growing_hours(zone, 5)
     times = [
         local(zone, date + dt.timedelta(days=day)) + half * HOUR // 2 + fine
         for date in ZONES[zone]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backfill.errors import TableError
-from backfill.folders import Folder, folder_at
+from backfill.folders import Folder, folder_at, meet
 from backfill.store import DeltaStore
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.store import IcebergStore
@@ -179,9 +179,9 @@ def test_folders_are_alike(kind: str, tmp_path: Path, request: pytest.FixtureReq
     (folder / "f").delete_all()
     folder.delete(["a", "b/none"])
     assert folder.files() == {}
-    assert folder.is_within(root)
-    assert folder.is_within(f"{root}/top")
-    assert not folder.is_within(f"{root}/to")
+    assert meet(root, folder)
+    assert meet(f"{root}/top", folder)
+    assert not meet(f"{root}/to", folder)
 
 
 def test_a_store_that_refuses(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
