@@ -200,7 +200,8 @@ def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
     if not found.ordered:
         print_line(
             "\nThe order in which events arrived is unknown, so causes that depend on it are not "
-            "proved: set events.arrival in the job file, or give --checkpoint."
+            "proved: set events.arrival in the job file, to what every event has, or give "
+            "--checkpoint."
         )
 
 

@@ -18,6 +18,8 @@ from backfill.engines import Engine
 from backfill.streaming import Streaming
 
 CLOCK, END_CLOCK = "_clock", "_end_clock"
+#: The clock, if an event came after all others that arrived at once with it.
+LATEST_CLOCK = "_latest_clock"
 #: Where events came by one after the other: partition, and place within it.
 PARTITION, PLACE = "_partition", "_place"
 #: When it was processed, µs.
@@ -29,12 +31,20 @@ BEGINNING = -(1 << 63)
 
 
 def with_clock(
-    events: DataFrame, engine: Engine, streaming: Streaming, delay: int, keys: Sequence[str]
+    events: DataFrame,
+    places: tuple[int | None, int | None],
+    engine: Engine,
+    streaming: Streaming,
+    delay: int,
+    keys: Sequence[str],
 ) -> DataFrame:
     """The events with the clock as it stood before each, and as it stood when the input ended.
 
+    Events with the same PLACE are taken in order of time, so that as few as possible are late.
+
     Args:
         events: with TIME, PARTITION and PLACE.
+        places: the least PLACE and the largest.
         engine: whose clock.
         streaming: its interface.
         delay: what a watermark stays behind, µs.
@@ -49,7 +59,7 @@ def with_clock(
     marked = streaming.clock == "watermark"
     behind = delay + streaming.lag_ticks * engine.tick_us if marked else 0
     group = [PARTITION] if streaming.feed == "partitions" else []
-    low, high = events.agg(F.min(PLACE), F.max(PLACE)).collect()[0]
+    low, high = places
     width = max(1, ((high or 0) - (low or 0) + 1) // _BLOCKS)
     blocked = events.withColumns(
         {
@@ -67,10 +77,16 @@ def with_clock(
         F.max(_MOST).over(earlier).alias(_BEFORE),
         F.max(_MOST).over(all_of).alias(END_CLOCK),
     )
-    within = Over.partitionBy(*group, _BLOCK).orderBy(PLACE)
+    within = Over.partitionBy(*group, _BLOCK).orderBy(PLACE, TIME)
     running = within.rowsBetween(Over.unboundedPreceding, -1)
-    clock = F.greatest(F.max(_MOST).over(running), F.col(_BEFORE)) - behind
+    before = F.greatest(F.max(_MOST).over(running), F.col(_BEFORE))
+    at_once = Over.partitionBy(*group, _BLOCK, PLACE)
+    together = F.when(F.count(F.lit(1)).over(at_once) > 1, F.max(_MOST).over(at_once))
     joined = blocked.join(F.broadcast(known), [*group, _BLOCK])
     return joined.withColumns(
-        {CLOCK: F.coalesce(clock, F.lit(BEGINNING)), END_CLOCK: F.col(END_CLOCK) - behind}
+        {
+            CLOCK: F.coalesce(before - behind, F.lit(BEGINNING)),
+            LATEST_CLOCK: F.coalesce(F.greatest(before, together) - behind, F.lit(BEGINNING)),
+            END_CLOCK: F.col(END_CLOCK) - behind,
+        }
     ).drop(_BLOCK, _MOST, _BEFORE)

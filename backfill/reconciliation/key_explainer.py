@@ -19,7 +19,7 @@ from backfill.reconciliation.arrow_rows import (
     windows_of,
 )
 from backfill.reconciliation.case import Case
-from backfill.reconciliation.clocks import BEGINNING, END_CLOCK
+from backfill.reconciliation.clocks import BEGINNING, END_CLOCK, LATEST_CLOCK
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.evidence import with_events
 from backfill.reconciliation.explain import explain
@@ -96,7 +96,9 @@ class KeyExplainer:
                 end_clock=ends.get(key),
                 among=SharedKey(joint, key) if self.joint else None,
             )
-            alike, explained = self._key(key, operator, batch, stream, given.get(key, ([], {})))
+            clocks = [each.get(LATEST_CLOCK) for each in rows.get(key, ())]
+            its_own = given.get(key, ([], {}))
+            alike, explained = self._key(key, operator, batch, stream, its_own, clocks)
             matched += alike
             at = dict(zip(places.get(key, ()), rows.get(key, ()), strict=True))
             found += [replace(e, explanation=with_events(e.explanation, at)) for e in explained]
@@ -167,6 +169,7 @@ class KeyExplainer:
         batch: list[Row],
         stream: list[Row],
         given: tuple[list[Event], dict[int, int]],
+        clocks: Sequence[int | None],
     ) -> tuple[int, list[Explained]]:
         events, copies = given
         known = operator.aggregates
@@ -191,8 +194,9 @@ class KeyExplainer:
         )
         if not differences:
             return matched, []
+        ordered = operator.ordered and not _hangs_on_order(operator, events, clocks)
         case = Case(
-            operator=operator,
+            operator=replace(operator, ordered=ordered),
             events=events,
             stream=[only(row, known) for row in stream],
             differences=[
@@ -219,3 +223,23 @@ class KeyExplainer:
             Explained(key, difference, each)
             for difference, each in zip(differences, found, strict=True)
         ]
+
+
+def _hangs_on_order(
+    operator: Operator, events: Sequence[Event], clocks: Sequence[int | None]
+) -> bool:
+    """Whether the order of events that arrived at once may decide what the operator drops.
+
+    Args:
+        operator: of one key.
+        events: of the key, each with the least clock that it can have met.
+        clocks: the latest ones; None where none are known.
+    """
+    pairs = list(zip(events, clocks, strict=True))
+    if all(clock is None or clock == each.clock for each, clock in pairs):
+        return False
+    later = [replace(each, clock=clock) for each, clock in pairs]
+    early, late = (operator.written(operator.replay(each)) for each in (events, later))
+    return [(*row.bounds, row.written) for row in early] != [
+        (*row.bounds, row.written) for row in late
+    ]

@@ -21,7 +21,7 @@ from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation import few_windows
 from backfill.reconciliation.arrow_rows import floored
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
-from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK
+from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK, LATEST_CLOCK
 from backfill.reconciliation.compare import Found, Sides
 from backfill.reconciliation.decoded import decode
 from backfill.reconciliation.key_explainer import KeyExplainer
@@ -32,7 +32,7 @@ from backfill.reconciliation.published import compared, published_table, sampled
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
 from backfill.reconciliation.same_time import interchangeable, numbered
-from backfill.reconciliation.sources import Received, keys_of, received
+from backfill.reconciliation.sources import Received, is_whole, keys_of, received
 from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
@@ -221,10 +221,16 @@ class _Reconciling:
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
 
     def _check_places(self) -> None:
+        columns = self.spec.arrival or self.context.source.arrival
+        offset = columns[-1] if self.partitioned else None
         for name in PLACES:
-            if names_places(self.settings, name) and not self.partitioned:
+            if not names_places(self.settings, name):
+                continue
+            if offset is None or not is_whole(self.context.source.frame.schema[offset].dataType):
                 raise JobFileError(
-                    "needs offsets, but the events have none",
+                    "needs offsets, but the events have none"
+                    if offset is None
+                    else f"needs offsets, but {offset} is no whole number",
                     field=f"stream.{name}",
                     value=self.settings[name],
                     way_out="Name the events' columns, events.arrival: [partition, offset], "
@@ -315,7 +321,7 @@ class _Reconciling:
         """What came of the keys that differ, and whether the order of their events counted."""
         every, ordered = received.frame, received.ordered
         if not self.apart and self.streaming.clock != "none":
-            every = every.drop(CLOCK, END_CLOCK)
+            every = every.drop(CLOCK, LATEST_CLOCK, END_CLOCK)
             tables = _gathered(MOST_EVENTS, off, every) if ordered else None
             if tables is not None:
                 self.progress(f"replaying {tables[1].num_rows:,} events of all keys together")

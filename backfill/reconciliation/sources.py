@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.base import Aggregate
 from backfill.aggregates.bound import Bound, bind
@@ -29,8 +32,10 @@ from backfill.reconciliation.clocks import (
 )
 from backfill.streaming import Streaming
 from backfill.time.dates import ALL
+from backfill.update_history.batches import check_batch
 
 _BATCH, _ID = "_batch", "_id"
+_VALUE, _RANK = "_arrival_value", "_arrival_rank"
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,15 @@ class Arrivals:
     Attributes:
         known: it is; otherwise events are taken in order of time.
         partition, place, batch: columns of the source; None where there is none.
+        ranked: the column by whose values places are numbered; None where it holds numbers or
+            times.
     """
 
     known: bool
     partition: Column | None
     place: Column
     batch: Column | None
+    ranked: str | None = None
 
 
 def arrivals_of(
@@ -80,16 +88,19 @@ def arrivals_of(
     if not names or (streaming.feed == "batches" and len(names) < 2):
         return Arrivals(False, None, F.col(TIME), None)
     *first, last = names
-    place = _number(last, types[last])
+    place, ranked = _number(last, types[last]), None
+    if place is None:
+        place, ranked = F.col(_RANK), last
     if not first:
-        return Arrivals(True, None, place, None)
+        return Arrivals(True, None, place, None, ranked)
     if streaming.feed == "batches":
-        return Arrivals(True, None, place, column(first[0]))
+        check_batch(context.source.frame, first[0], field="events.arrival")
+        return Arrivals(True, None, place, column(first[0]), ranked)
     # Partitions (or files) have an order each, and none among them.
     alone = streaming.feed == "partitions" or (len(context.inputs) == 1 and not spec.arrival)
     if not alone:
         return Arrivals(False, None, F.col(TIME), None)
-    return Arrivals(True, column(first[0]), place, None)
+    return Arrivals(True, column(first[0]), place, None, ranked)
 
 
 def batch_of(checkpoint: Batches) -> Column:
@@ -129,6 +140,8 @@ def received(
     usable = replace(context.reader, rules=rules).events(dict.fromkeys(context.inputs, ALL))
     types = {field.name: field.dataType for field in usable.schema.fields}
     arrivals = arrivals_of(context, streaming, types, checkpoint)
+    if arrivals.ranked is not None:
+        usable = _with_ranks(usable, arrivals.ranked)
     keys = keys_of(context)
     partition = F.lit(0) if arrivals.partition is None else arrivals.partition
     id = F.lit(None).cast("string") if spec.id is None else column(spec.id).cast("string")
@@ -146,7 +159,22 @@ def received(
         *(column(name).alias(f"_arrival{i}") for i, name in enumerate(names) if others),
     ]
     events, bound = bind(usable, wanted, others, len(names))
-    if not arrivals.known:
+    ordered = arrivals.known
+    places: tuple[int | None, int | None] = (None, None)
+    if ordered and checkpoint is None:
+        places, unknown = _places(events, batched=arrivals.batch is not None)
+        if unknown:
+            context.progress(
+                f"{unknown:,} events have no {' or no '.join(names)}, so causes that depend on the "
+                "order of arrival are possible, not proved"
+            )
+            at_its_time = {
+                PARTITION: F.lit("0"),
+                PLACE: F.col(TIME),
+                _BATCH: F.lit(None).cast("bigint"),
+            }
+            ordered, events = False, events.withColumns(at_its_time)
+    if not ordered:
         return Received(_in_time(events, engine, streaming, delay), False, bound)
     if not streaming.shares_its_clock:
         # Each event has the time at which it was processed, or nothing is late.
@@ -160,7 +188,24 @@ def received(
         return Received(events.withColumns({CLOCK: clock, END_CLOCK: end}), True, bound)
     if streaming.feed == "batches":
         return Received(_by_batch(events, delay, streaming.clock_grain), True, bound)
-    return Received(with_clock(events, engine, streaming, delay, keys), True, bound)
+    return Received(with_clock(events, places, engine, streaming, delay, keys), True, bound)
+
+
+def _places(events: DataFrame, *, batched: bool) -> tuple[tuple[int | None, int | None], int]:
+    """The least PLACE and the largest, and how many events have none."""
+    needed = [PLACE, PARTITION, *([_BATCH] if batched else [])]
+    unknown = reduce(or_, (F.col(each).isNull() for each in needed))
+    low, high, count = events.agg(F.min(PLACE), F.max(PLACE), F.count_if(unknown)).collect()[0]
+    return (low, high), count
+
+
+def _with_ranks(events: DataFrame, name: str) -> DataFrame:
+    """The events with the place of each among all values of a column that can be sorted."""
+    values = events.select(column(name).alias(_VALUE)).distinct().where(F.col(_VALUE).isNotNull())
+    # By one task, of one column.
+    order = Over.partitionBy(F.lit(0)).orderBy(_VALUE)
+    ranks = values.select(_VALUE, F.row_number().over(order).cast("bigint").alias(_RANK))
+    return events.join(ranks, column(name) == F.col(_VALUE), "left").drop(_VALUE)
 
 
 def _in_time(events: DataFrame, engine: Engine, streaming: Streaming, delay: int) -> DataFrame:
@@ -211,11 +256,17 @@ def processed(context: Context, events: DataFrame, name: str) -> Column:
     return time_column(events, name, format, context.spec.timezone)
 
 
-def _number(name: str, type: T.DataType) -> Column:
+def _number(name: str, type: T.DataType) -> Column | None:
+    """A column of whole numbers or instants as bigint, in the same order; None for others."""
     own = column(name)
     if isinstance(type, T.TimestampType):
         return F.unix_micros(own)
-    return own.cast("bigint")
+    return own.cast("bigint") if is_whole(type) else None
+
+
+def is_whole(type: T.DataType) -> bool:
+    """Whether a column holds whole numbers."""
+    return isinstance(type, T.IntegralType) or (isinstance(type, T.DecimalType) and not type.scale)
 
 
 def keys_of(context: Context) -> Sequence[str]:

@@ -25,6 +25,7 @@ from backfill.errors import TableError
 from tests.execution.joined import JOINS
 from tests.execution.world import COUNTS, METRICS, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
+from tests.on_sail import ON_SAIL
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -141,7 +142,8 @@ def test_any_sequence_of_runs_in_memory(
         folder, store = tmp_path / str(next(numbers)), MemoryStore()
         return World(folder, spark, with_id, windows, store=store, bots=RULES, texts=texts)
 
-    steps = settings(max_examples=SEQUENCES or 2, stateful_step_count=6, deadline=None)
+    sequences = SEQUENCES or (5 if ON_SAIL else 1)
+    steps = settings(max_examples=sequences, stateful_step_count=6, deadline=None)
     run_state_machine_as_test(machine(make), settings=steps)
 
 

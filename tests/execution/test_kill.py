@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 
 from tests.execution.world import EVERY, World, at, day
 from tests.objects import everything_in, make_bucket, served
-from tests.on_sail import spark_only
+from tests.on_sail import ON_SAIL, spark_only
 from tests.reference import Event
 from tests.tables import files_of, version_of
 
-#: More of them: BACKFILL_KILLS=200.
-KILLS = int(os.environ.get("BACKFILL_KILLS", "0"))
+#: More of them: BACKFILL_KILLS=200. Sail starts in a second, and Spark in many.
+KILLS = int(os.environ.get("BACKFILL_KILLS") or (13 if ON_SAIL else 3))
 #: What a kill waits for, by turns: that work begins, a staged file, a commit to one of the tables;
 #: and within which share of a run's time it comes then.
 SIGNS = {"": 1.0, "/_staging/": 0.1, "/_delta_log/": 0.01}
@@ -37,8 +37,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
     world.run(0, 1)
     _write_more(world)
     _, seconds = _victim(world, [1])
-    kills = KILLS or 8
-    assert _kill(world, kills, seconds, [""])[""] >= kills / 2, "they ended before"
+    assert _kill(world, KILLS, seconds, [""])[""] >= KILLS / 2, "they ended before"
     # The last rerun is in this process, whose Spark has started.
     world.job.run(spark, date=day(1))
     world.recompute()
@@ -46,7 +45,7 @@ def test_killed_runs_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None
     for name in world.windows:
         assert world.job.table(name, spark).count() == len(world.rows(name))
     quarantined = world.job.table("quarantine", spark).groupBy("source", "raw").count().collect()
-    assert len(quarantined) == 1 + kills
+    assert len(quarantined) == 1 + KILLS
     assert {row["count"] for row in quarantined} == {1}
     world.job.clean("0s", spark)
     assert not list((world.folder / "out").glob("*/_staging/*"))
@@ -66,13 +65,12 @@ def test_killed_runs_leave_no_trace_in_an_object_store(
         world.write("zero", [Event("a", at(0, 23, 40), 1), Event("b", at(0, 12), None)])
         _write_more(world)
         _, seconds = _victim(world, [0, 1])
-        kills = KILLS or 3
-        killed = _kill(world, kills, seconds, list(SIGNS))
+        killed = _kill(world, KILLS, seconds, list(SIGNS))
         assert all(killed[sign] for sign in SIGNS if sign), "one of these never came in time"
         _victim(world, [1])
         world.counted = {name: set(EVERY) for name in world.files}
         world.check()
-        assert len(world.rows("quarantine")) == 1 + kills
+        assert len(world.rows("quarantine")) == 1 + KILLS
         store = world.job.store
         wanted = set()
         for name in (*world.windows, "quarantine"):

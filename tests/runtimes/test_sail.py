@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -712,10 +711,16 @@ def test_what_is_too_large_for_memory_is_in_files() -> None:
 
 
 INTERRUPTED = """
+import threading, time
 from backfill.spark import session
 
+def tell(begun):
+    while time.process_time() < begun + 2:
+        time.sleep(0.05)
+    print("in the middle", flush=True)
+
 spark = session(runtime="sail")
-print("begun", flush=True)
+threading.Thread(target=tell, args=[time.process_time()], daemon=True).start()
 try:
     spark.range(10**11).selectExpr("sum(id % 7)").collect()
 except KeyboardInterrupt:
@@ -729,8 +734,8 @@ def test_what_is_interrupted_ends_and_the_session_goes_on() -> None:
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        time.sleep(0.5)  # In the middle of the query, which takes minutes.
+        # Of the query, which takes minutes: an interrupt before the server has it does not end it.
+        assert process.stdout.readline() == "in the middle\n"
         process.send_signal(signal.SIGINT)
         try:
             assert process.communicate(timeout=60)[0] == "3\n"

@@ -1,0 +1,214 @@
+"""By what the order of arrival is known: columns of any type, some equal, some missing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill import Job, TumblingWindow
+from backfill import aggregates as agg
+from backfill.errors import ColumnError, JobFileError
+from backfill.reconciliation.result import Reconciled
+from backfill.replay import Event, replay
+from backfill.time.durations import Fixed
+from backfill.time.epoch import moment_of
+from tests.files import write_rows
+from tests.on_sail import spark_only
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+JOB = """
+source: {path: src, format: parquet}
+events: {key: user, time: at, arrival: %s}
+engine: %s
+windows: {w: {tumbling: {size: 1m}, aggregates: {n: count}}}
+tables: {path: out}
+checks: {builtin: off}
+"""
+BEGAN = dt.datetime(2026, 1, 10)
+UTC = dt.timezone.utc
+#: Three arrivals of each type, within one second where its values can be.
+TYPES = [
+    pytest.param(pa.int64(), [1, 2, 10], id="bigint"),
+    pytest.param(pa.decimal128(20, 0), [Decimal(9), Decimal(10), Decimal(11)], id="whole decimal"),
+    pytest.param(
+        pa.decimal128(16, 3), [Decimal(f"1768003200.{n}") for n in (1, 2, 30)], id="decimal"
+    ),
+    pytest.param(pa.float64(), [0.25, 0.5, 0.75], id="double", marks=spark_only),
+    pytest.param(
+        pa.timestamp("us", "UTC"),
+        [BEGAN.replace(microsecond=n, tzinfo=UTC) for n in range(3)],
+        id="timestamp",
+    ),
+    pytest.param(
+        pa.timestamp("us"), [BEGAN.replace(microsecond=n) for n in range(3)], id="timestamp_ntz"
+    ),
+    pytest.param(pa.date32(), [dt.date(2026, 1, n) for n in (1, 2, 10)], id="date"),
+    pytest.param(pa.string(), [f"2026-01-10T00:00:00.{n}Z" for n in (1, 2, 3)], id="text"),
+]
+Rows = Sequence[tuple[str, int, Any]]
+
+
+def reconciled(
+    spark: SparkSession,
+    folder: Path,
+    rows: Rows,
+    windows: Sequence[tuple[str, int, int]],
+    type: pa.DataType,
+    arrival: str = "arrival",
+    engine: str = "flink",
+    **settings: Any,
+) -> tuple[Reconciled, list[str]]:
+    """What comes of it, and what is said meanwhile.
+
+    Args:
+        rows: key, event time (µs) and arrival of each event, as they are in the file.
+        windows: key, start (µs) and count of each that the stream has.
+    """
+    (folder / "job.yaml").write_text(JOB % (arrival, engine))
+    instant = pa.timestamp("us", "UTC")
+    schema = pa.schema({"user": "string", "at": instant, "arrival": type, "part": "string"})
+    events = [
+        {"user": key, "at": moment_of(at), "arrival": arrival, "part": "0"}
+        for key, at, arrival in rows
+    ]
+    write_rows(folder / "src" / "a.parquet", events, schema)
+    stream = [
+        {
+            "user": key,
+            "window_start": moment_of(start),
+            "window_end": moment_of(start + MINUTE),
+            "n": count,
+        }
+        for key, start, count in windows
+    ]
+    write_rows(folder / "stream" / "a.parquet", stream)
+    job = Job.load(folder / "job.yaml")
+    job.run(spark)
+    said: list[str] = []
+    given = {"stream": str(folder / "stream"), "format": "table", **settings}
+    return job.reconcile("w", spark, progress=said.append, **given), said
+
+
+def causes(found: Reconciled) -> list[tuple[str, bool]]:
+    return [(each.explanation.causes[0], each.explanation.proved) for each in found.differences]
+
+
+#: The stream has one of the first window's two events.
+LACKS_ONE = [("a", 0, 1), ("a", 3 * MINUTE, 1)]
+
+
+@pytest.mark.parametrize(("type", "arrivals"), TYPES)
+def test_columns_of_any_type_that_can_be_sorted(
+    spark: SparkSession, tmp_path: Path, type: pa.DataType, arrivals: list[Any]
+) -> None:
+    first, second, third = arrivals
+    late = [("a", 10 * SECOND, third), ("a", 200 * SECOND, second), ("a", 0, first)]
+    found, _ = reconciled(spark, tmp_path, late, LACKS_ONE, type)
+    assert causes(found) == [("late", True)]
+    assert found.ordered
+
+
+@pytest.mark.parametrize(("type", "arrivals"), TYPES)
+def test_nothing_is_late_in_order(
+    spark: SparkSession, tmp_path: Path, type: pa.DataType, arrivals: list[Any]
+) -> None:
+    first, second, third = arrivals
+    lost = [("a", 10 * SECOND, second), ("a", 200 * SECOND, third), ("a", 0, first)]
+    found, _ = reconciled(spark, tmp_path, lost, LACKS_ONE, type)
+    # Which of the two it was does not show.
+    assert causes(found) == [("missing_in_stream", False)]
+    assert found.ordered
+
+
+def test_events_that_arrived_at_once_are_late_in_some_orders_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [("a", 10 * SECOND, 1), ("a", 200 * SECOND, 1), ("a", 0, 0)]
+    found, _ = reconciled(spark, tmp_path, rows, LACKS_ONE, pa.int64())
+    assert causes(found) == [("late", False)]
+
+
+def test_what_is_late_in_every_order_is_proved(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", 10 * SECOND, 2), ("a", 201 * SECOND, 2), ("a", 200 * SECOND, 1), ("a", 0, 0)]
+    windows = [("a", 0, 1), ("a", 3 * MINUTE, 2)]
+    found, _ = reconciled(spark, tmp_path, rows, windows, pa.int64())
+    assert causes(found) == [("late", True)]
+
+
+def test_nothing_is_proved_by_order_where_an_event_has_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [("a", 10 * SECOND, 3), ("a", 200 * SECOND, 2), ("a", 0, None)]
+    found, said = reconciled(spark, tmp_path, rows, LACKS_ONE, pa.int64())
+    assert causes(found) == [("late", False)]
+    assert not found.ordered
+    assert any(each.startswith("1 events have no arrival, so causes that") for each in said)
+
+
+def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", 0, "x"), ("a", 200 * SECOND, "y")]
+    message = "events.arrival: must be a whole number, that of the micro-batch"
+    with pytest.raises(ColumnError, match=message):
+        reconciled(
+            spark,
+            tmp_path,
+            rows,
+            [("a", 0, 2)],
+            pa.string(),
+            "[arrival, at]",
+            engine="spark",
+        )
+    message = r"stream.restarts: needs offsets, but arrival is no whole number"
+    with pytest.raises(JobFileError, match=message):
+        reconciled(
+            spark,
+            tmp_path,
+            rows,
+            [("a", 0, 2)],
+            pa.string(),
+            "[part, arrival]",
+            engine="kafka-streams",
+            restarts="0:1",
+        )
+
+
+def test_proofs_hold_whatever_the_order_of_what_arrived_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each key's stream is Flink's in one order of arrival; the job knows only its seconds."""
+    random = Random(3)
+    events = []
+    for arrival in range(900):
+        at = arrival // 3 - random.choice((0, 0, 0, 61, 90))
+        key = f"k{arrival % 60}"
+        events.append(Event(key=key, time=at * SECOND, arrival=arrival, value={}))
+    gone = {each.arrival for each in events if random.random() < 0.03}
+    made = replay(
+        [each for each in events if each.arrival not in gone],
+        TumblingWindow(size=Fixed(MINUTE)),
+        engine="flink",
+        aggregates={"n": agg.count()},
+    )
+    windows = [(each.key, each.start, each.values["n"]) for each in made.final]
+    rows = [(each.key, each.time, each.arrival // 9) for each in events]
+    random.shuffle(rows)
+    found, _ = reconciled(spark, tmp_path, rows, windows, pa.int64())
+    proved: dict[str, set[str]] = {"late": set(), "missing_in_stream": set()}
+    for each in found.differences:
+        if each.explanation.proved:
+            for cause in each.explanation.causes:
+                proved[cause].add(each.key[0])
+    assert proved["late"]
+    assert proved["late"] <= {events[each.arrival].key for each in made.dropped}
+    assert proved["missing_in_stream"] <= {each.key for each in events if each.arrival in gone}
