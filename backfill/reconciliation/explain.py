@@ -67,7 +67,10 @@ def explain(case: Case) -> list[Explanation]:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
             one = _searched(case, difference, plain, base)
-            found.append(in_doubt(one) if one.proved and difference in doubted else one)
+            # Of a window that has been shifted and has another fault besides, no events are lost.
+            doubt = moved is not None and _are_there(case, difference, rows, moved, case.stream)
+            doubt = doubt or difference in doubted
+            found.append(in_doubt(one) if one.proved and doubt else one)
     return found
 
 
@@ -93,21 +96,33 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
 
 
 def _moved(case: Case, plain: Hypothesis) -> Hypothesis | None:
-    """A shift of all that the stream has of the key, where it has not all."""
+    """A shift of most that the stream has of the key, where windows lack or have other faults."""
     strange = [row for row in case.stream if not _among(case, row, plain.rows)]
-    if not strange or len(plain.rows) <= len(case.stream):
-        return None
     for each in of_shifts(strange, plain.rows):
-        if all(_among(case, row, each.rows) for row in case.stream):
-            there = [row for row in each.rows if _among(case, row, case.stream)]
+        there = [row for row in each.rows if _among(case, row, case.stream)]
+        of_it = [row for row in strange if _among(case, row, there)]
+        if 2 * len(there) > len(case.stream) and 2 * len(of_it) > len(strange):
             return _both(plain, replace(each, rows=there))
     return None
 
 
 def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hypothesis) -> bool:
     """Whether a difference is of windows that the stream has elsewhere, and not of lost ones."""
-    shift, there = moved.evidence["shift_us"], {row.bounds for row in moved.rows}
-    return bool(difference.stream) or any(
+    if difference.stream:
+        return all(_among(case, row, moved.rows) for row in difference.stream)
+    return _are_there(case, difference, rows, moved, moved.rows)
+
+
+def _are_there(
+    case: Case,
+    difference: Difference,
+    rows: Sequence[Row],
+    moved: Hypothesis,
+    stream: Sequence[Row],
+) -> bool:
+    """Whether some of a difference's windows are in the stream, shifted; of whatever values."""
+    shift, there = moved.evidence["shift_us"], {row.bounds for row in stream}
+    return any(
         (row.start + shift, row.end + shift) in there
         for row in rows
         if case.concerns(row, difference.hull)

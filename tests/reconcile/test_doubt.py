@@ -206,3 +206,32 @@ def test_windows_that_a_checkpoint_shows_to_be_complete(
     given = {"engine": "spark", "emit": "append", "checkpoint": log}
     found = told(spark, tmp_path, MINUTE, "count", events, stream, **given)
     assert causes(found) == {("a", 300): ("missing_in_stream", True), ("b", 960): ("pending", True)}
+
+
+def test_windows_that_are_shifted_beside_one_with_another_fault(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hour = 3_600
+    events = [("a", 300 * n + k, 1.0) for n in range(5) for k in (1, 2)] + [LAST]
+    stream = [("a", hour + 300 * n, hour + 300 * n + 300, 2 + (n == 0)) for n in range(5)]
+    stream.append(("z", 90_000, 90_300, 1))
+    found = causes(
+        told(spark, tmp_path, "tumbling: {size: 300s}", "count", events, stream, grace="100h")
+    )
+    moved = {("a", at + 300 * n): ("zone_shift", True) for n in range(1, 5) for at in (0, hour)}
+    # One event came twice, besides.
+    other = {("a", 0): ("missing_in_stream", False), ("a", hour): ("unexplained", False)}
+    assert found == moved | other
+
+
+def test_windows_alike_do_not_seem_shifted(spark: SparkSession, tmp_path: Path) -> None:
+    quarter = 900
+    events = [("a", quarter * n + k, 1.0) for n in range(10) for k in (1, 2)] + [LAST]
+    stream = [("a", quarter * n, quarter * n + quarter, 2 - (n == 1)) for n in range(10) if n != 5]
+    stream.append(("z", 90_000, 90_900, 1))
+    found = told(spark, tmp_path, "tumbling: {size: 15m}", "count", events, stream, grace="100h")
+    # Which of the two events it lacks does not show; but that it lacks all of another.
+    assert causes(found) == {
+        ("a", quarter): ("missing_in_stream", False),
+        ("a", 5 * quarter): ("missing_in_stream", True),
+    }
