@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -140,6 +141,7 @@ def cumulating(size: int, step: int, offset: int = 0) -> Callable[[int], list[tu
     return windows
 
 
+@cache
 def local(zone: str, date: dt.date, offset: int = 0) -> int:
     """The instant of a local midnight, plus the offset on the wall clock.
 

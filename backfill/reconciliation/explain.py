@@ -55,8 +55,8 @@ def explain(case: Case) -> list[Explanation]:
         if not is_needed(case, of_it, base):
             # It explains these, too, and so does what is found for them one by one.
             moved, doubted = None, of_it
-    found = []
-    for difference in case.differences:
+    found, searched = [], set()
+    for place, difference in enumerate(case.differences):
         if case.gives(rows, difference.hull):
             found.append(_shown(case, difference, plain))
         elif everywhere is not None:
@@ -66,12 +66,34 @@ def explain(case: Case) -> list[Explanation]:
         elif not case.tries:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
+            searched.add(place)
             one = _searched(case, difference, plain, base)
             # Of a window that has been shifted and has another fault besides, no events are lost.
             doubt = moved is not None and _are_there(case, difference, rows, moved, case.stream)
             doubt = doubt or difference in doubted
             found.append(in_doubt(one) if one.proved and doubt else one)
-    return found
+    if not _moves_clock(case, [each for each in found if "left_out" in each.evidence]):
+        return found
+    # An event that was lost moved no clock either: by how much less it moved, nobody knows.
+    return [
+        in_doubt(one)
+        if one.proved and place in searched and "left_out" not in one.evidence
+        else one
+        for place, one in enumerate(found)
+    ]
+
+
+def _moves_clock(case: Case, found: Sequence[Explanation]) -> bool:
+    """Whether the clock that the key's events met may have come from events that were lost."""
+    gone = {arrival for each in found for arrival in each.evidence["left_out"]}
+    lost = [each for each in case.events if each.arrival in gone]
+    return any(
+        None not in (one.clock, one.time, later.clock)
+        and one.arrival < later.arrival
+        and one.clock < later.clock <= one.time  # type: ignore[operator]
+        for one in lost
+        for later in case.events
+    )
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:

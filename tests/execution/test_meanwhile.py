@@ -149,7 +149,7 @@ def test_any_runs_at_once(spark: SparkSession, tmp_path: Path, with_id: bool) ->
     # Which of the runs that have begun ends next, and whether another ends within it.
     ends = st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3))
 
-    @settings(max_examples=2 * SEQUENCES, deadline=None)
+    @settings(max_examples=SEQUENCES, deadline=None)
     @given(
         first=SEEDS,
         low=st.integers(0, DAYS - 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(count_rows, "_FRAME_EVENTS", 3)
 
 
+@cache
 def crowds() -> st.SearchStrategy[list[Event]]:
     """Events of two keys with ties of time and of arrival, before 1970 too, some far away."""
     time = st.integers(-20, 60) | st.integers(-3, 3).map(lambda n: n * 10**14)

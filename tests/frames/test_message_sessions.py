@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ class Sent:
     offset: int
 
 
+@cache
 def sent() -> st.SearchStrategy[list[Sent]]:
     """Messages of a key in two partitions, their offsets near the gap from each other."""
     steps = st.lists(

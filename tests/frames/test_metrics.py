@@ -35,6 +35,7 @@ def frame(spark: SparkSession, payments: Iterable[Payment]) -> DataFrame:
     return from_rows(spark, listed, SCHEMA)
 
 
+@functools.cache
 def payments(unit: int, most: int) -> st.SearchStrategy[list[Payment]]:
     """Around the boundaries of steps of so many µs, ties among them; accounts of two countries."""
     time = st.builds(

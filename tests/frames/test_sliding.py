@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ AGGREGATES: dict[str, Aggregate] = {
 HERE = {name: each for name, each in AGGREGATES.items() if computed(each, of_events=True)}
 
 
+@cache
 def clusters(unit: int) -> st.SearchStrategy[list[Event]]:
     """Events around the boundaries of windows and slices of so many µs, ties among them."""
     time = st.builds(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -70,6 +71,7 @@ def joined(
     return found
 
 
+@cache
 def sides(unit: int, *, usable: bool = False) -> st.SearchStrategy[tuple[list[Row], list[Row]]]:
     """Two streams with times around multiples of so many µs, before 1970 as well."""
     times = st.builds(

@@ -235,3 +235,27 @@ def test_windows_alike_do_not_seem_shifted(spark: SparkSession, tmp_path: Path) 
         ("a", quarter): ("missing_in_stream", False),
         ("a", 5 * quarter): ("missing_in_stream", True),
     }
+
+
+def test_a_lost_event_that_moved_the_clock_leaves_others_in_doubt(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hopping = "hopping: {size: 300s, advance: 150s}"
+    events = [("a", 375), ("c", 510), ("a", 430), ("a", 640), ("a", 530), ("c", 9_000)]
+    # Without the event of 640 that of 530 is in time.
+    stream = [("a", 150, 1), ("a", 300, 3), ("a", 450, 1)]
+    stream += [("c", start, 1) for start in (300, 450, 8_850, 9_000)]
+    found = told(
+        spark,
+        tmp_path,
+        hopping,
+        "count",
+        [(key, at, 1.0) for key, at in events],
+        [(key, start, start + 300, float(n)) for key, start, n in stream],
+        grace="30s",
+    )
+    assert causes(found) == {
+        ("a", 150): ("redelivered late", False),
+        ("a", 450): ("unexplained", False),
+        ("a", 600): ("missing_in_stream", True),
+    }
