@@ -126,9 +126,10 @@ class Case:
     def meets(self, row: Row, hull: tuple[int, int]) -> bool:
         """Whether a row has an instant of a span; windows that only touch share none."""
         low, high = hull
+        first, last = sorted(row.bounds)
         if self.inclusive:
-            return row.start <= high and row.end >= low
-        return row.start < high and row.end > low
+            return first <= high and last >= low
+        return first < high and last > low
 
     def concerns(self, row: Row, hull: tuple[int, int]) -> bool:
         """Whether a row belongs to the difference of this span: sessions that meet it.

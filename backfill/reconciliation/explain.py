@@ -68,10 +68,14 @@ def explain(case: Case) -> list[Explanation]:
         else:
             searched.add(place)
             one = _searched(case, difference, plain, base)
-            # Of a window that has been shifted and has another fault besides, no events are lost.
-            doubt = moved is not None and _are_there(case, difference, rows, moved, case.stream)
-            doubt = doubt or difference in doubted
-            found.append(in_doubt(one) if one.proved and doubt else one)
+            found.append(in_doubt(one) if one.proved and difference in doubted else one)
+    others = [
+        (difference, each)
+        for difference, each in zip(case.differences, found, strict=True)
+        if moved is None or not _is_moved(case, difference, rows, moved)
+    ]
+    if _has_others(case, others, rows):
+        found = [in_doubt(e) if e.proved and "all_of_a_window" in e.evidence else e for e in found]
     if not _moves_clock(case, [each for each in found if "left_out" in each.evidence]):
         return found
     # An event that was lost moved no clock either: by how much less it moved, nobody knows.
@@ -81,6 +85,23 @@ def explain(case: Case) -> list[Explanation]:
         else one
         for place, one in enumerate(found)
     ]
+
+
+def _has_others(
+    case: Case, found: Sequence[tuple[Difference, Explanation]], rows: Sequence[Row]
+) -> bool:
+    """Whether the stream has windows that no lost or repeated events make.
+
+    Then those that it seems to lack may be among them: of another size, or of a fault that is not
+    known.
+    """
+    bounds = {row.bounds for row in rows}
+    return any(
+        not {"left_out", "repeated"} & each.evidence.keys()
+        and any(row.bounds not in bounds for row in difference.stream)
+        and not case.gives(rows, difference.hull)
+        for difference, each in found
+    )
 
 
 def _moves_clock(case: Case, found: Sequence[Explanation]) -> bool:
@@ -132,18 +153,7 @@ def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hy
     """Whether a difference is of windows that the stream has elsewhere, and not of lost ones."""
     if difference.stream:
         return all(_among(case, row, moved.rows) for row in difference.stream)
-    return _are_there(case, difference, rows, moved, moved.rows)
-
-
-def _are_there(
-    case: Case,
-    difference: Difference,
-    rows: Sequence[Row],
-    moved: Hypothesis,
-    stream: Sequence[Row],
-) -> bool:
-    """Whether some of a difference's windows are in the stream, shifted; of whatever values."""
-    shift, there = moved.evidence["shift_us"], {row.bounds for row in stream}
+    shift, there = moved.evidence["shift_us"], {row.bounds for row in moved.rows}
     return any(
         (row.start + shift, row.end + shift) in there
         for row in rows

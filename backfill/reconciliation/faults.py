@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations, islice, pairwise
+from operator import and_
 from typing import Any
 
 from backfill.reconciliation.case import Case, Hypothesis
@@ -28,6 +29,8 @@ _QUARTER = 15 * 60 * 1_000_000
 _FURTHEST = 14 * 3600 * 1_000_000
 _MOST_LEFT_OUT = 3
 MOST_DIGITS = 6
+#: So many gaps are tried that so many rows have in common.
+_FEW_GAPS, _FEW_ROWS = 20, 100
 
 
 def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
@@ -248,6 +251,8 @@ def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _wrong_gaps(case: Case) -> list[Hypothesis]:
+    if case.operator.engine.rules.session_end == "last_event_plus_gap":
+        return _wrong_gaps_at_ends(case)
     return [
         _replayed(
             case.operator.with_window(SessionWindow(gap=Fixed(gap))),
@@ -257,6 +262,25 @@ def _wrong_gaps(case: Case) -> list[Hypothesis]:
         )
         for gap, bounds in _gaps(case)
     ]
+
+
+def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
+    """Gaps that an engine adds to the last event, of which the job's was taken from its ends."""
+    window = case.operator.window
+    assert isinstance(window, SessionWindow)
+    times = {time for each in case.events if (time := case.floored(each)) is not None}
+    of_each = (
+        {row.end - time for time in times if row.start <= time} for row in case.stream[:_FEW_ROWS]
+    )
+    found = []
+    for more in sorted(reduce(and_, of_each, next(of_each, set())), key=abs)[:_FEW_GAPS]:
+        gap = window.gap.us + more
+        if more and gap > 0:
+            wrong = case.operator.with_window(SessionWindow(gap=Fixed(gap)))
+            made = _replayed(wrong, case.events, "wrong_gap", {"gap_us": gap})
+            rows = [row._replace(end=row.end + more) for row in made.rows]
+            found.append(replace(made, rows=rows))
+    return found
 
 
 def _wrong_size(case: Case, window: _Sized, size: int) -> Hypothesis:

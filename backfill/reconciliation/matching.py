@@ -37,9 +37,13 @@ class Difference:
 
     @property
     def hull(self) -> tuple[int, int]:
-        """From the first start to the last end, µs."""
-        rows = (*self.batch, *self.stream)
-        return min(row.start for row in rows), max(row.end for row in rows)
+        """From the first start to the last end, µs.
+
+        A session's end is before its start where its gap is another than the job's, which was taken
+        from the end that its engine reports.
+        """
+        bounds = [at for row in (*self.batch, *self.stream) for at in row.bounds]
+        return min(bounds), max(bounds)
 
 
 def match(
@@ -95,7 +99,7 @@ def _overlapping(batch: Sequence[Row], stream: Sequence[Row]) -> list[Difference
             open_ = []
             reached = None
         open_.append((row, side))
-        reached = row.end if reached is None else max(reached, row.end)
+        reached = max(row.bounds if reached is None else (*row.bounds, reached))
     return [*groups, _grouped(open_)] if open_ else groups
 
 

@@ -259,3 +259,38 @@ def test_a_lost_event_that_moved_the_clock_leaves_others_in_doubt(
         ("a", 450): ("unexplained", False),
         ("a", 600): ("missing_in_stream", True),
     }
+
+
+@pytest.mark.parametrize("engine", ["flink", "beam"])
+@pytest.mark.parametrize("gap", [30, 90])
+def test_another_gap_of_engines_that_add_it_to_the_end(
+    spark: SparkSession, tmp_path: Path, engine: str, gap: int
+) -> None:
+    events = [("a", 0), ("a", 200), ("a", 280), ("a", 500), ("z", 9_000)]
+    made = {30: [(0, 0), (200, 200), (280, 280), (500, 500)], 90: [(0, 0), (200, 280), (500, 500)]}
+    stream = [("a", first, last + gap, 2 if last > first else 1) for first, last in made[gap]]
+    stream.append(("z", 9_000, 9_000 + gap, 1))
+    found = told(
+        spark,
+        tmp_path,
+        "session: {gap: 60s}",
+        "count",
+        [(key, at, 1.0) for key, at in events],
+        [(*place, float(n)) for *place, n in stream],
+        engine,
+        drained=True,
+    )
+    assert {each.causes for each in found.values()} == {("wrong_gap",)}
+    assert {each.evidence["gap_us"] for each in found.values()} == {gap * SECOND}
+    assert all(each.proved for each in found.values())
+
+
+def test_windows_of_another_size_beside_a_lost_event(spark: SparkSession, tmp_path: Path) -> None:
+    events = [("a", at, 1.0) for at in (10, 350, 700, 900, 1_300)] + [LAST]
+    # Of 400 s, without the event of 700.
+    stream = [("a", 0, 400, 2), ("a", 800, 1_200, 1), ("a", 1_200, 1_600, 1)]
+    stream.append(("z", 90_000, 90_400, 1))
+    found = told(spark, tmp_path, "tumbling: {size: 300s}", "count", events, stream, grace="1h")
+    lacking = {start: each for (key, start), each in found.items() if key == "a" and start % 400}
+    assert {each.causes for each in lacking.values()} == {("missing_in_stream",)}
+    assert not any(each.proved for each in lacking.values())
