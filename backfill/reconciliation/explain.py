@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,7 @@ def explain(case: Case) -> list[Explanation]:
     plain = Hypothesis((), rows, base)
     everywhere = None if settled else _one_for_all(case, plain)
     if everywhere is not None:
-        needed = is_needed(case, case.differences, base)
+        needed = is_needed(case, case.differences, base) and not _is_of_gap(case, everywhere)
         everywhere = everywhere if needed else in_doubt(everywhere)
     moved = None if settled or everywhere is not None else _moved(case, plain)
     doubted: list[Difference] = []
@@ -87,6 +88,13 @@ def explain(case: Case) -> list[Explanation]:
     ]
 
 
+def _is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
+    """Whether other ends of sessions are those of another gap as well."""
+    if everywhere.causes != ("end_convention",):
+        return False
+    return any(case.gives_all(each.rows) for each in of_settings(case, case.differences[0]))
+
+
 def _has_others(
     case: Case, found: Sequence[tuple[Difference, Explanation]], rows: Sequence[Row]
 ) -> bool:
@@ -107,14 +115,14 @@ def _has_others(
 def _moves_clock(case: Case, found: Sequence[Explanation]) -> bool:
     """Whether the clock that the key's events met may have come from events that were lost."""
     gone = {arrival for each in found for arrival in each.evidence["left_out"]}
-    lost = [each for each in case.events if each.arrival in gone]
-    return any(
-        None not in (one.clock, one.time, later.clock)
-        and one.arrival < later.arrival
-        and one.clock < later.clock <= one.time  # type: ignore[operator]
-        for one in lost
-        for later in case.events
-    )
+    clocks = sorted({each.clock for each in case.events if each.clock is not None})
+    for each in case.events if gone else ():
+        if each.arrival in gone and each.clock is not None and each.time is not None:
+            # Clocks never go back: of all that were later, the first one.
+            after = bisect_right(clocks, each.clock)
+            if after < len(clocks) and clocks[after] <= each.time:
+                return True
+    return False
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
@@ -140,10 +148,12 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
 
 def _moved(case: Case, plain: Hypothesis) -> Hypothesis | None:
     """A shift of most that the stream has of the key, where windows lack or have other faults."""
-    strange = [row for row in case.stream if not _among(case, row, plain.rows)]
+    known, stream = _by_bounds(plain.rows), _by_bounds(case.stream)
+    strange = [row for row in case.stream if not _among(case, row, known)]
     for each in of_shifts(strange, plain.rows):
-        there = [row for row in each.rows if _among(case, row, case.stream)]
-        of_it = [row for row in strange if _among(case, row, there)]
+        there = [row for row in each.rows if _among(case, row, stream)]
+        places = _by_bounds(there)
+        of_it = [row for row in strange if _among(case, row, places)]
         if 2 * len(there) > len(case.stream) and 2 * len(of_it) > len(strange):
             return _both(plain, replace(each, rows=there))
     return None
@@ -151,9 +161,10 @@ def _moved(case: Case, plain: Hypothesis) -> Hypothesis | None:
 
 def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hypothesis) -> bool:
     """Whether a difference is of windows that the stream has elsewhere, and not of lost ones."""
+    there = case.once("moved", lambda: _by_bounds(moved.rows))
     if difference.stream:
-        return all(_among(case, row, moved.rows) for row in difference.stream)
-    shift, there = moved.evidence["shift_us"], {row.bounds for row in moved.rows}
+        return all(_among(case, row, there) for row in difference.stream)
+    shift = moved.evidence["shift_us"]
     return any(
         (row.start + shift, row.end + shift) in there
         for row in rows
@@ -161,8 +172,16 @@ def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hy
     )
 
 
-def _among(case: Case, row: Row, rows: Sequence[Row]) -> bool:
-    return any(case.same(row, each) for each in rows)
+def _by_bounds(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
+    found: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.bounds, []).append(row)
+    return found
+
+
+def _among(case: Case, row: Row, rows: Mapping[tuple[int, int], Sequence[Row]]) -> bool:
+    """Whether one of these rows, by their bounds, is the same."""
+    return any(case.same(row, each) for each in rows.get(row.bounds, ()))
 
 
 def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Replayed) -> Explanation:
@@ -198,12 +217,13 @@ def _of_its_output(case: Case, difference: Difference, rows: Sequence[Row]) -> I
 
     A window that the stream has where it belongs has not been shifted to here: it is only alike.
     """
+    stream = case.once("stream", lambda: _by_bounds(case.stream))
     for each in of_output(case, difference, rows):
         shift = each.evidence.get("shift_us", 0)
         before = [
             row._replace(start=row.start - shift, end=row.end - shift) for row in difference.stream
         ]
-        if not shift or not any(_among(case, row, case.stream) for row in before):
+        if not shift or not any(_among(case, row, stream) for row in before):
             yield each
 
 

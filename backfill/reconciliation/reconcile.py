@@ -221,16 +221,15 @@ class _Reconciling:
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
 
     def _check_places(self) -> None:
-        columns = self.spec.arrival or self.context.source.arrival
-        offset = columns[-1] if self.partitioned else None
+        *_, offset = self.spec.arrival or self.context.source.arrival or (None,)
+        problem = "" if self.partitioned else "the events have none"
+        for each in self.context.source.frame.schema.fields:
+            if each.name == offset and not is_whole(each.dataType):
+                problem = problem or f"{offset} is no whole number"
         for name in PLACES:
-            if not names_places(self.settings, name):
-                continue
-            if offset is None or not is_whole(self.context.source.frame.schema[offset].dataType):
+            if problem and names_places(self.settings, name):
                 raise JobFileError(
-                    "needs offsets, but the events have none"
-                    if offset is None
-                    else f"needs offsets, but {offset} is no whole number",
+                    f"needs offsets, but {problem}",
                     field=f"stream.{name}",
                     value=self.settings[name],
                     way_out="Name the events' columns, events.arrival: [partition, offset], "

@@ -294,3 +294,26 @@ def test_windows_of_another_size_beside_a_lost_event(spark: SparkSession, tmp_pa
     lacking = {start: each for (key, start), each in found.items() if key == "a" and start % 400}
     assert {each.causes for each in lacking.values()} == {("missing_in_stream",)}
     assert not any(each.proved for each in lacking.values())
+
+
+def test_a_gap_of_twice_the_length_or_twice_the_gap_at_the_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [("a", 0), ("b", 0), ("b", 100), ("a", 200), ("z", 9_000)]
+    # Those of b would be one with a gap of two minutes.
+    found = told(
+        spark,
+        tmp_path,
+        "session: {gap: 60s}",
+        "count",
+        [(key, at, 1.0) for key, at in events],
+        [(key, at, at + 120, 1.0) for key, at in events],
+        "flink",
+        drained=True,
+    )
+    assert {key: proved for (key, _), (_, proved) in causes(found).items()} == {
+        "a": False,
+        "b": True,
+        "z": False,
+    }
+    assert {each.causes for each in found.values()} == {("end_convention",)}
