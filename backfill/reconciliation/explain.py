@@ -77,12 +77,14 @@ def explain(case: Case) -> list[Explanation]:
     ]
     if _has_others(case, others, rows):
         found = [in_doubt(e) if e.proved and "all_of_a_window" in e.evidence else e for e in found]
-    if not _moves_clock(case, [each for each in found if "left_out" in each.evidence]):
+    if not _moves_clock(case, [e for e in found if e.proved and "left_out" in e.evidence]):
         return found
     # An event that was lost moved no clock either: by how much less it moved, nobody knows.
     return [
         in_doubt(one)
-        if one.proved and place in searched and "left_out" not in one.evidence
+        if one.proved
+        and "left_out" not in one.evidence
+        and (place in searched or _OF_ORDER & {*one.causes})
         else one
         for place, one in enumerate(found)
     ]
@@ -151,12 +153,18 @@ def _moved(case: Case, plain: Hypothesis) -> Hypothesis | None:
     known, stream = _by_bounds(plain.rows), _by_bounds(case.stream)
     strange = [row for row in case.stream if not _among(case, row, known)]
     for each in of_shifts(strange, plain.rows):
-        there = [row for row in each.rows if _among(case, row, stream)]
-        places = _by_bounds(there)
-        of_it = [row for row in strange if _among(case, row, places)]
-        if 2 * len(there) > len(case.stream) and 2 * len(of_it) > len(strange):
-            return _both(plain, replace(each, rows=there))
+        of_it = [row for row in strange if _among(case, _back(row, each), known)]
+        if 2 * len(of_it) > len(strange):
+            there = [row for row in each.rows if _among(case, row, stream)]
+            if 2 * len(there) > len(case.stream):
+                return _both(plain, replace(each, rows=there))
     return None
+
+
+def _back(row: Row, shifted: Hypothesis) -> Row:
+    """A row where it would be without the shift; there may be none."""
+    shift = shifted.evidence.get("shift_us", 0)
+    return row._replace(start=row.start - shift, end=row.end - shift)
 
 
 def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hypothesis) -> bool:
@@ -219,11 +227,8 @@ def _of_its_output(case: Case, difference: Difference, rows: Sequence[Row]) -> I
     """
     stream = case.once("stream", lambda: _by_bounds(case.stream))
     for each in of_output(case, difference, rows):
-        shift = each.evidence.get("shift_us", 0)
-        before = [
-            row._replace(start=row.start - shift, end=row.end - shift) for row in difference.stream
-        ]
-        if not shift or not any(_among(case, row, stream) for row in before):
+        before = [_back(row, each) for row in difference.stream]
+        if "shift_us" not in each.evidence or not any(_among(case, row, stream) for row in before):
             yield each
 
 

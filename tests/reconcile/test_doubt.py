@@ -317,3 +317,10 @@ def test_a_gap_of_twice_the_length_or_twice_the_gap_at_the_end(
         "z": False,
     }
     assert {each.causes for each in found.values()} == {("end_convention",)}
+
+
+def test_what_was_late_by_the_clock_of_a_lost_event(spark: SparkSession, tmp_path: Path) -> None:
+    events = [("a", 10, 1.0), ("a", 200, 1.0), ("a", 20, 1.0), ("z", 9_000, 1.0)]
+    stream = [("a", 0, 60, 1.0), ("z", 9_000, 9_060, 1.0)]
+    found = told(spark, tmp_path, MINUTE, "count", events, stream, "flink", drained=True)
+    assert causes(found) == {("a", 0): ("late", False), ("a", 180): ("missing_in_stream", True)}
