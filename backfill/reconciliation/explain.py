@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from backfill.reconciliation.faults import (
     of_settings,
     of_shifts,
     of_tombstones,
+    without,
 )
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.rows import Row
@@ -77,16 +78,40 @@ def explain(case: Case) -> list[Explanation]:
     ]
     if _has_others(case, others, rows):
         found = [in_doubt(e) if e.proved and "all_of_a_window" in e.evidence else e for e in found]
-    if not _moves_clock(case, [e for e in found if e.proved and "left_out" in e.evidence]):
+    return _beside_lost(case, found, searched)
+
+
+def _beside_lost(
+    case: Case, found: list[Explanation], searched: Collection[int]
+) -> list[Explanation]:
+    """The same, in doubt where they hold only if events that are proved lost moved the clock.
+
+    Args:
+        case: the key.
+        found: for each of its differences.
+        searched: the places of those for which faults were looked for one by one.
+    """
+    of_lost = [e for e in found if e.proved and "left_out" in e.evidence]
+    gone = {arrival for each in of_lost for arrival in each.evidence["left_out"]}
+    others = len(of_lost) < sum(each.proved for each in found)
+    if not gone or not others:
         return found
-    # An event that was lost moved no clock either: by how much less it moved, nobody knows.
+    if case.operator.among is None:
+        moved = _moves_clock(case.events, gone)
+        doubted = [
+            moved and (place in searched or bool(_OF_ORDER & {*one.causes}))
+            for place, one in enumerate(found)
+        ]
+    else:
+        # All keys are replayed without them, so the clock is that of the others.
+        rows = without(case, [each for each in case.events if each.arrival in gone]).rows
+        doubted = [
+            case.gives(rows, difference.hull) is (place in searched)
+            for place, difference in enumerate(case.differences)
+        ]
     return [
-        in_doubt(one)
-        if one.proved
-        and "left_out" not in one.evidence
-        and (place in searched or _OF_ORDER & {*one.causes})
-        else one
-        for place, one in enumerate(found)
+        in_doubt(one) if one.proved and doubt and "left_out" not in one.evidence else one
+        for one, doubt in zip(found, doubted, strict=True)
     ]
 
 
@@ -114,16 +139,19 @@ def _has_others(
     )
 
 
-def _moves_clock(case: Case, found: Sequence[Explanation]) -> bool:
-    """Whether the clock that the key's events met may have come from events that were lost."""
-    gone = {arrival for each in found for arrival in each.evidence["left_out"]}
-    clocks = sorted({each.clock for each in case.events if each.clock is not None})
-    for each in case.events if gone else ():
-        if each.arrival in gone and each.clock is not None and each.time is not None:
-            # Clocks never go back: of all that were later, the first one.
-            after = bisect_right(clocks, each.clock)
-            if after < len(clocks) and clocks[after] <= each.time:
-                return True
+def _moves_clock(events: Iterable[Event], gone: Collection[Any]) -> bool:
+    """Whether the clock that events met may have come from those that were lost (arrivals)."""
+    met = [
+        (each.clock, each.time, each.arrival in gone)
+        for each in events
+        if each.clock is not None and each.time is not None
+    ]
+    clocks = sorted({clock for clock, _, _ in met})
+    for clock, time, lost in met:
+        # Clocks never go back: of all that were later, the first one.
+        after = bisect_right(clocks, clock)
+        if lost and after < len(clocks) and clocks[after] <= time:
+            return True
     return False
 
 

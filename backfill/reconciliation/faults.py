@@ -156,7 +156,7 @@ def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hyp
     yield from islice(of_one_event(case, difference, base), 2 * most)
     more = (few for many in range(2, _MOST_LEFT_OUT + 1) for few in combinations(near, many))
     for few in islice(more, max(most - len(near), 0)):
-        yield _without(case, few)
+        yield without(case, few)
 
 
 def of_one_event(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
@@ -173,11 +173,11 @@ def of_one_event(case: Case, difference: Difference, base: Replayed) -> Iterator
         for row in rows
     ]
     for group, gone in groups:
-        found = _without(case, group)
+        found = without(case, group)
         evidence = {**found.evidence, "all_of_a_window": True} if gone else found.evidence
         yield replace(found, evidence=evidence)
     for event in near:
-        yield _without(case, [event])
+        yield without(case, [event])
     for event in near:
         again = replace(event, arrival=event.arrival + 1)
         events = sorted([*case.events, again], key=lambda each: each.arrival)
@@ -189,7 +189,8 @@ def _near(case: Case, difference: Difference) -> list[Event]:
     return [each for each in case.events if case.within(each, difference.hull)]
 
 
-def _without(case: Case, left_out: Sequence[Event]) -> Hypothesis:
+def without(case: Case, left_out: Sequence[Event]) -> Hypothesis:
+    """Events that the stream never saw."""
     sure = case.operator.ordered or not case.operator.drops
     name = "missing_in_stream" if sure else "late"
     gone = {each.arrival for each in left_out}

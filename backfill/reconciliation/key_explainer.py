@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
+from backfill.columns import TIME
 from backfill.reconciliation.arrow_rows import (
     NUMBER,
     SIDE,
@@ -19,7 +21,7 @@ from backfill.reconciliation.arrow_rows import (
     windows_of,
 )
 from backfill.reconciliation.case import Case
-from backfill.reconciliation.clocks import BEGINNING, END_CLOCK, LATEST_CLOCK
+from backfill.reconciliation.clocks import BEGINNING, END_CLOCK, LATEST_CLOCK, PARTITION, PLACE
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.evidence import with_events
 from backfill.reconciliation.explain import explain
@@ -139,6 +141,8 @@ class KeyExplainer:
                 key=itemgetter(0),
             )
             own = by_arrival(settings, [row for _, row in pairs], [place for place, _ in pairs])
+            if _arrived_at_once([row for _, row in pairs]):
+                return replace(self.operator, settings=own, ordered=False)
         return replace(self.operator, settings=own)
 
     def _ended(self, operator: Operator, clock: int | None) -> Operator:
@@ -223,6 +227,16 @@ class KeyExplainer:
             Explained(key, difference, each)
             for difference, each in zip(differences, found, strict=True)
         ]
+
+
+def _arrived_at_once(rows: Iterable[Values]) -> bool:
+    """Whether events of different times came at one place, where no batch read them together."""
+    times: dict[tuple[Any, Any], int] = {}
+    return any(
+        row["_batch"] is None
+        and times.setdefault((row[PARTITION], row[PLACE]), row[TIME]) != row[TIME]
+        for row in rows
+    )
 
 
 def _hangs_on_order(

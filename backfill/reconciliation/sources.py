@@ -36,6 +36,8 @@ from backfill.update_history.batches import check_batch
 
 _BATCH, _ID = "_batch", "_id"
 _VALUE, _RANK = "_arrival_value", "_arrival_rank"
+#: Of a decimal that fits a bigint whatever its value.
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def received(
         places, unknown = _places(events, batched=arrivals.batch is not None)
         if unknown:
             context.progress(
-                f"{unknown:,} events have no {' or no '.join(names)}, so causes that depend on the "
+                f"events without {' or '.join(names)}: {unknown:,}, so causes that depend on the "
                 "order of arrival are possible, not proved"
             )
             at_its_time = {
@@ -201,11 +203,17 @@ def _places(events: DataFrame, *, batched: bool) -> tuple[tuple[int | None, int 
 
 def _with_ranks(events: DataFrame, name: str) -> DataFrame:
     """The events with the place of each among all values of a column that can be sorted."""
-    values = events.select(column(name).alias(_VALUE)).distinct().where(F.col(_VALUE).isNotNull())
+    # Sail sorts no bytes.
+    own = (
+        F.hex(column(name))
+        if isinstance(events.schema[name].dataType, T.BinaryType)
+        else column(name)
+    )
+    values = events.select(own.alias(_VALUE)).distinct().where(F.col(_VALUE).isNotNull())
     # By one task, of one column.
     order = Over.partitionBy(F.lit(0)).orderBy(_VALUE)
     ranks = values.select(_VALUE, F.row_number().over(order).cast("bigint").alias(_RANK))
-    return events.join(ranks, column(name) == F.col(_VALUE), "left").drop(_VALUE)
+    return events.join(ranks, own == F.col(_VALUE), "left").drop(_VALUE)
 
 
 def _in_time(events: DataFrame, engine: Engine, streaming: Streaming, delay: int) -> DataFrame:
@@ -261,7 +269,8 @@ def _number(name: str, type: T.DataType) -> Column | None:
     own = column(name)
     if isinstance(type, T.TimestampType):
         return F.unix_micros(own)
-    return own.cast("bigint") if is_whole(type) else None
+    wide = isinstance(type, T.DecimalType) and type.precision > _MOST_DIGITS
+    return own.cast("bigint") if is_whole(type) and not wide else None
 
 
 def is_whole(type: T.DataType) -> bool:
