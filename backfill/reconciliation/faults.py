@@ -30,7 +30,7 @@ _FURTHEST = 14 * 3600 * 1_000_000
 _MOST_LEFT_OUT = 3
 MOST_DIGITS = 6
 #: So many gaps are tried that so many rows have in common.
-_FEW_GAPS, _FEW_ROWS = 20, 100
+_FEW_GAPS, _FEW_ROWS = 5, 100
 
 
 def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
