@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from backfill.causes import CAUSES
 from backfill.reconciliation.case import Case, Explanation, Hypothesis
-from backfill.reconciliation.faults import of_one_event
+from backfill.reconciliation.faults import of_one_event, of_settings, without
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.rows import Row
-from backfill.replay import Replayed
+from backfill.replay import Event, Replayed
 
 Found = TypeVar("Found", Hypothesis, Explanation)
 
@@ -64,3 +66,77 @@ def may_wait(case: Case, difference: Difference) -> bool:
     if case.complete is None or difference.stream:
         return False
     return any(row.end > case.complete for row in difference.batch)
+
+
+def beside_lost(
+    case: Case, found: list[Explanation], searched: Collection[int]
+) -> list[Explanation]:
+    """The same, in doubt where they hold only if events that are proved lost moved the clock.
+
+    Args:
+        case: the key.
+        found: for each of its differences.
+        searched: the places of those for which faults were looked for one by one.
+    """
+    of_lost = [e for e in found if e.proved and "left_out" in e.evidence]
+    gone = {arrival for each in of_lost for arrival in each.evidence["left_out"]}
+    others = len(of_lost) < sum(each.proved for each in found)
+    if not gone or not others:
+        return found
+    if case.operator.among is None:
+        moved = _moves_clock(case.events, gone)
+        doubted = [
+            moved and (place in searched or any(CAUSES[each].of_order for each in one.causes))
+            for place, one in enumerate(found)
+        ]
+    else:
+        # All keys are replayed without them, so the clock is that of the others.
+        rows = without(case, [each for each in case.events if each.arrival in gone]).rows
+        doubted = [
+            case.gives(rows, difference.hull) is (place in searched)
+            for place, difference in enumerate(case.differences)
+        ]
+    return [
+        in_doubt(one) if one.proved and doubt and "left_out" not in one.evidence else one
+        for one, doubt in zip(found, doubted, strict=True)
+    ]
+
+
+def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
+    """Whether other ends of sessions are those of another gap as well."""
+    if everywhere.causes != ("end_convention",):
+        return False
+    return any(case.gives_all(each.rows) for each in of_settings(case, case.differences[0]))
+
+
+def has_others(
+    case: Case, found: Sequence[tuple[Difference, Explanation]], rows: Sequence[Row]
+) -> bool:
+    """Whether the stream has windows that no lost or repeated events make.
+
+    Then those that it seems to lack may be among them: of another size, or of a fault that is not
+    known.
+    """
+    bounds = {row.bounds for row in rows}
+    return any(
+        not {"left_out", "repeated"} & each.evidence.keys()
+        and any(row.bounds not in bounds for row in difference.stream)
+        and not case.gives(rows, difference.hull)
+        for difference, each in found
+    )
+
+
+def _moves_clock(events: Iterable[Event], gone: Collection[Any]) -> bool:
+    """Whether the clock that events met may have come from those that were lost (arrivals)."""
+    met = [
+        (each.clock, each.time, each.arrival in gone)
+        for each in events
+        if each.clock is not None and each.time is not None
+    ]
+    clocks = sorted({clock for clock, _, _ in met})
+    for clock, time, lost in met:
+        # Clocks never go back: of all that were later, the first one.
+        after = bisect_right(clocks, clock)
+        if lost and after < len(clocks) and clocks[after] <= time:
+            return True
+    return False

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from backfill.causes import CAUSES, UNEXPLAINED
 from backfill.engines import PLAIN
 from backfill.reconciliation.case import Case, Explanation, Hypothesis
-from backfill.reconciliation.doubt import in_doubt, is_needed, may_wait
+from backfill.reconciliation.doubt import (
+    beside_lost,
+    has_others,
+    in_doubt,
+    is_needed,
+    is_of_gap,
+    may_wait,
+)
 from backfill.reconciliation.faults import (
     of_input,
     of_output,
     of_restarts,
     of_settings,
-    of_shifts,
     of_tombstones,
-    without,
 )
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.rows import Row
+from backfill.reconciliation.shifted import is_moved, is_only_alike, moved_rows
 from backfill.replay import Event, Replayed
 from backfill.windows import SlidingWindow, is_distinct
 
@@ -48,12 +53,13 @@ def explain(case: Case) -> list[Explanation]:
     plain = Hypothesis((), rows, base)
     everywhere = None if settled else _one_for_all(case, plain)
     if everywhere is not None:
-        needed = is_needed(case, case.differences, base) and not _is_of_gap(case, everywhere)
+        needed = is_needed(case, case.differences, base) and not is_of_gap(case, everywhere)
         everywhere = everywhere if needed else in_doubt(everywhere)
-    moved = None if settled or everywhere is not None else _moved(case, plain)
+    moved = None if settled or everywhere is not None else moved_rows(case, plain.rows)
     doubted: list[Difference] = []
     if moved is not None:
-        of_it = [each for each in case.differences if _is_moved(case, each, rows, moved)]
+        moved = _both(plain, moved)
+        of_it = [each for each in case.differences if is_moved(case, each, rows, moved)]
         if not is_needed(case, of_it, base):
             # It explains these, too, and so does what is found for them one by one.
             moved, doubted = None, of_it
@@ -63,7 +69,7 @@ def explain(case: Case) -> list[Explanation]:
             found.append(_shown(case, difference, plain))
         elif everywhere is not None:
             found.append(_shown(case, difference, everywhere))
-        elif moved is not None and _is_moved(case, difference, rows, moved):
+        elif moved is not None and is_moved(case, difference, rows, moved):
             found.append(_shown(case, difference, moved))
         elif not case.tries:
             found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
@@ -74,85 +80,11 @@ def explain(case: Case) -> list[Explanation]:
     others = [
         (difference, each)
         for difference, each in zip(case.differences, found, strict=True)
-        if moved is None or not _is_moved(case, difference, rows, moved)
+        if moved is None or not is_moved(case, difference, rows, moved)
     ]
-    if _has_others(case, others, rows):
+    if has_others(case, others, rows):
         found = [in_doubt(e) if e.proved and "all_of_a_window" in e.evidence else e for e in found]
-    return _beside_lost(case, found, searched)
-
-
-def _beside_lost(
-    case: Case, found: list[Explanation], searched: Collection[int]
-) -> list[Explanation]:
-    """The same, in doubt where they hold only if events that are proved lost moved the clock.
-
-    Args:
-        case: the key.
-        found: for each of its differences.
-        searched: the places of those for which faults were looked for one by one.
-    """
-    of_lost = [e for e in found if e.proved and "left_out" in e.evidence]
-    gone = {arrival for each in of_lost for arrival in each.evidence["left_out"]}
-    others = len(of_lost) < sum(each.proved for each in found)
-    if not gone or not others:
-        return found
-    if case.operator.among is None:
-        moved = _moves_clock(case.events, gone)
-        doubted = [
-            moved and (place in searched or bool(_OF_ORDER & {*one.causes}))
-            for place, one in enumerate(found)
-        ]
-    else:
-        # All keys are replayed without them, so the clock is that of the others.
-        rows = without(case, [each for each in case.events if each.arrival in gone]).rows
-        doubted = [
-            case.gives(rows, difference.hull) is (place in searched)
-            for place, difference in enumerate(case.differences)
-        ]
-    return [
-        in_doubt(one) if one.proved and doubt and "left_out" not in one.evidence else one
-        for one, doubt in zip(found, doubted, strict=True)
-    ]
-
-
-def _is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
-    """Whether other ends of sessions are those of another gap as well."""
-    if everywhere.causes != ("end_convention",):
-        return False
-    return any(case.gives_all(each.rows) for each in of_settings(case, case.differences[0]))
-
-
-def _has_others(
-    case: Case, found: Sequence[tuple[Difference, Explanation]], rows: Sequence[Row]
-) -> bool:
-    """Whether the stream has windows that no lost or repeated events make.
-
-    Then those that it seems to lack may be among them: of another size, or of a fault that is not
-    known.
-    """
-    bounds = {row.bounds for row in rows}
-    return any(
-        not {"left_out", "repeated"} & each.evidence.keys()
-        and any(row.bounds not in bounds for row in difference.stream)
-        and not case.gives(rows, difference.hull)
-        for difference, each in found
-    )
-
-
-def _moves_clock(events: Iterable[Event], gone: Collection[Any]) -> bool:
-    """Whether the clock that events met may have come from those that were lost (arrivals)."""
-    met = [
-        (each.clock, each.time, each.arrival in gone)
-        for each in events
-        if each.clock is not None and each.time is not None
-    ]
-    clocks = sorted({clock for clock, _, _ in met})
-    for clock, time, lost in met:
-        # Clocks never go back: of all that were later, the first one.
-        after = bisect_right(clocks, clock)
-        if lost and after < len(clocks) and clocks[after] <= time:
-            return True
-    return False
+    return beside_lost(case, found, searched)
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
@@ -174,50 +106,6 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
                 if third.causes != second.causes and case.gives_all(third.rows):
                     return _both(_both(first, second), third)
     return None
-
-
-def _moved(case: Case, plain: Hypothesis) -> Hypothesis | None:
-    """A shift of most that the stream has of the key, where windows lack or have other faults."""
-    known, stream = _by_bounds(plain.rows), _by_bounds(case.stream)
-    strange = [row for row in case.stream if not _among(case, row, known)]
-    for each in of_shifts(strange, plain.rows):
-        of_it = [row for row in strange if _among(case, _back(row, each), known)]
-        if 2 * len(of_it) > len(strange):
-            there = [row for row in each.rows if _among(case, row, stream)]
-            if 2 * len(there) > len(case.stream):
-                return _both(plain, replace(each, rows=there))
-    return None
-
-
-def _back(row: Row, shifted: Hypothesis) -> Row:
-    """A row where it would be without the shift; there may be none."""
-    shift = shifted.evidence.get("shift_us", 0)
-    return row._replace(start=row.start - shift, end=row.end - shift)
-
-
-def _is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hypothesis) -> bool:
-    """Whether a difference is of windows that the stream has elsewhere, and not of lost ones."""
-    there = case.once("moved", lambda: _by_bounds(moved.rows))
-    if difference.stream:
-        return all(_among(case, row, there) for row in difference.stream)
-    shift = moved.evidence["shift_us"]
-    return any(
-        (row.start + shift, row.end + shift) in there
-        for row in rows
-        if case.concerns(row, difference.hull)
-    )
-
-
-def _by_bounds(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
-    found: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.bounds, []).append(row)
-    return found
-
-
-def _among(case: Case, row: Row, rows: Mapping[tuple[int, int], Sequence[Row]]) -> bool:
-    """Whether one of these rows, by their bounds, is the same."""
-    return any(case.same(row, each) for each in rows.get(row.bounds, ()))
 
 
 def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Replayed) -> Explanation:
@@ -253,10 +141,8 @@ def _of_its_output(case: Case, difference: Difference, rows: Sequence[Row]) -> I
 
     A window that the stream has where it belongs has not been shifted to here: it is only alike.
     """
-    stream = case.once("stream", lambda: _by_bounds(case.stream))
     for each in of_output(case, difference, rows):
-        before = [_back(row, each) for row in difference.stream]
-        if "shift_us" not in each.evidence or not any(_among(case, row, stream) for row in before):
+        if "shift_us" not in each.evidence or not is_only_alike(case, difference, each):
             yield each
 
 
