@@ -126,7 +126,9 @@ class Case:
     def meets(self, row: Row, hull: tuple[int, int]) -> bool:
         """Whether a row has an instant of a span; windows that only touch share none."""
         low, high = hull
-        first, last = sorted(row.bounds)
+        first, last = row.start, row.end
+        if last < first:
+            first, last = last, first
         if self.inclusive:
             return first <= high and last >= low
         return first < high and last > low
