@@ -122,7 +122,9 @@ def test_columns_of_any_type_that_can_be_sorted(
     assert found.ordered
 
 
-@pytest.mark.parametrize(("type", "arrivals"), TYPES)
+@pytest.mark.parametrize(
+    ("type", "arrivals"), [each for each in TYPES if each.id in ("decimal", "text")]
+)
 def test_nothing_is_late_in_order(
     spark: SparkSession, tmp_path: Path, type: pa.DataType, arrivals: list[Any]
 ) -> None:
