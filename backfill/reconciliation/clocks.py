@@ -38,7 +38,7 @@ def with_clock(
     delay: int,
     keys: Sequence[str],
 ) -> DataFrame:
-    """The events with the clock as it stood before each, and as it stood when the input ended.
+    """The events with the clock before each, at the latest before it, and at the end of the input.
 
     Events with the same PLACE are taken in order of time, so that as few as possible are late.
 

@@ -18,7 +18,7 @@ from backfill.columns import TIME, column, key_name
 from backfill.engines import Engine
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import SOURCE
-from backfill.events.times import time_column
+from backfill.events.times import instant, time_column
 from backfill.planning.context import Context
 from backfill.reconciliation.checkpoint import Batches
 from backfill.reconciliation.clocks import (
@@ -46,8 +46,9 @@ class Received:
 
     Attributes:
         frame: key columns, TIME (µs, not floored), the fields, PARTITION, PLACE, the batch and
-            the id where there are any, and CLOCK and END_CLOCK where the order is known; besides,
-            what aggregates without a form in Python are made of.
+            the id where there are any; where the order is known, CLOCK and END_CLOCK, and
+            LATEST_CLOCK where events may have arrived at once; besides, what aggregates without a
+            form in Python are made of.
         ordered: the order in which they arrived is known.
         bound: aggregates without a form in Python, bound to their columns.
     """
@@ -267,8 +268,8 @@ def processed(context: Context, events: DataFrame, name: str) -> Column:
 def _number(name: str, type: T.DataType) -> Column | None:
     """A column of whole numbers or instants as bigint, in the same order; None for others."""
     own = column(name)
-    if isinstance(type, T.TimestampType):
-        return F.unix_micros(own)
+    if isinstance(type, T.TimestampType | T.TimestampNTZType | T.DateType):
+        return instant(own, type, name, "UTC")
     wide = isinstance(type, T.DecimalType) and type.precision > _MOST_DIGITS
     return own.cast("bigint") if is_whole(type) and not wide else None
 
