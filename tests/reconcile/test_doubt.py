@@ -14,7 +14,7 @@ from backfill.time.epoch import moment_of
 from tests.files import write_rows
 from tests.reconcile.test_checkpoint import write
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.slow]
 
 SECOND = 1_000_000
 JOB = """
