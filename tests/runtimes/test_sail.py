@@ -711,7 +711,7 @@ def test_what_is_too_large_for_memory_is_in_files() -> None:
 
 
 INTERRUPTED = """
-import threading, time
+import signal, threading, time
 from backfill.spark import session
 
 def tell(begun):
@@ -719,6 +719,8 @@ def tell(begun):
         time.sleep(0.05)
     print("in the middle", flush=True)
 
+# What a shell starts in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 spark = session(runtime="sail")
 threading.Thread(target=tell, args=[time.process_time()], daemon=True).start()
 try:
