@@ -292,8 +292,9 @@ class World:
         """Days without events on which values of metrics can change, and days with some."""
         reach = max(max(METRICS[name][1]) + METRICS[name][2] for name in self.metrics)
         covered = {d for d in EVERY if day(d) in self._covered_by_all()} if self.published else {}
-        last = max(map(day_of, self.usable()))
-        known = {*days, *covered}
+        # Values fall on a range, too, whose own dates have no events, but those before it have.
+        own = {*map(day_of, self.usable())}
+        last, known = max(own), {*days, *covered, *own}
         return {d + more for d in known for more in range(reach // DAY + 3) if d + more <= last}
 
     @property
