@@ -142,7 +142,7 @@ def test_any_sequence_of_runs_in_memory(
         folder, store = tmp_path / str(next(numbers)), MemoryStore()
         return World(folder, spark, with_id, windows, store=store, bots=RULES, texts=texts)
 
-    sequences = SEQUENCES or (5 if ON_SAIL else 1)
+    sequences = SEQUENCES or (3 if ON_SAIL else 1)
     steps = settings(max_examples=sequences, stateful_step_count=6, deadline=None)
     run_state_machine_as_test(machine(make), settings=steps)
 

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 DAYS = 4
 #: In memory, each of three hundred keys. More of them: BACKFILL_SEQUENCES=10. Sail takes a fifth of
 #: the time that Spark takes.
-SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES") or (5 if ON_SAIL else 1))
+SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES") or (3 if ON_SAIL else 1))
 #: So that a source has an event.
 SOME = Event("a", at(1, 12), 1, "9")
 #: Around midnights, and around multiples of the gap: where something can go wrong.

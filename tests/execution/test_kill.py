@@ -24,7 +24,7 @@ from tests.reference import Event
 from tests.tables import files_of, version_of
 
 #: More of them: BACKFILL_KILLS=200. Sail starts in a second, and Spark in many.
-KILLS = int(os.environ.get("BACKFILL_KILLS") or (13 if ON_SAIL else 3))
+KILLS = int(os.environ.get("BACKFILL_KILLS") or (9 if ON_SAIL else 3))
 #: What a kill waits for, by turns: that work begins, a staged file, a commit to one of the tables;
 #: and within which share of a run's time it comes then.
 SIGNS = {"": 1.0, "/_staging/": 0.1, "/_delta_log/": 0.01}

@@ -18,6 +18,7 @@ from tests.execution.begun import Run, begun, begun_all, begun_late
 from tests.execution.test_invariant import DAYS, SEEDS, SEQUENCES, SOME, many
 from tests.execution.world import World, at, day
 from tests.memory_store import MemoryStore
+from tests.on_sail import ON_SAIL
 from tests.reference import Event
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -149,7 +150,7 @@ def test_any_runs_at_once(spark: SparkSession, tmp_path: Path, with_id: bool) ->
     # Which of the runs that have begun ends next, and whether another ends within it.
     ends = st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3))
 
-    @settings(max_examples=SEQUENCES, deadline=None)
+    @settings(max_examples=3 * SEQUENCES if ON_SAIL else SEQUENCES, deadline=None)
     @given(
         first=SEEDS,
         low=st.integers(0, DAYS - 2),
