@@ -68,32 +68,29 @@ def may_wait(case: Case, difference: Difference) -> bool:
     return any(row.end > case.complete for row in difference.batch)
 
 
-def beside_lost(
-    case: Case, found: list[Explanation], searched: Collection[int]
-) -> list[Explanation]:
+def beside_lost(case: Case, found: list[Explanation], others: Collection[int]) -> list[Explanation]:
     """The same, in doubt where they hold only if events that are proved lost moved the clock.
 
     Args:
         case: the key.
         found: for each of its differences.
-        searched: the places of those for which faults were looked for one by one.
+        others: the places of those that the operator as it is described does not give.
     """
     of_lost = [e for e in found if e.proved and "left_out" in e.evidence]
     gone = {arrival for each in of_lost for arrival in each.evidence["left_out"]}
-    others = len(of_lost) < sum(each.proved for each in found)
-    if not gone or not others:
+    if not gone or len(of_lost) == sum(each.proved for each in found):
         return found
     if case.operator.among is None:
         moved = _moves_clock(case.events, gone)
         doubted = [
-            moved and (place in searched or any(CAUSES[each].of_order for each in one.causes))
+            moved and (place in others or any(CAUSES[each].of_order for each in one.causes))
             for place, one in enumerate(found)
         ]
     else:
         # All keys are replayed without them, so the clock is that of the others.
         rows = without(case, [each for each in case.events if each.arrival in gone]).rows
         doubted = [
-            case.gives(rows, difference.hull) is (place in searched)
+            case.gives(rows, difference.hull) is (place in others)
             for place, difference in enumerate(case.differences)
         ]
     return [
@@ -109,20 +106,25 @@ def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
     return any(case.gives_all(each.rows) for each in of_settings(case, case.differences[0]))
 
 
-def has_others(
-    case: Case, found: Sequence[tuple[Difference, Explanation]], rows: Sequence[Row]
+def has_strange(
+    case: Case, found: Sequence[Explanation], others: Collection[int], rows: Sequence[Row]
 ) -> bool:
     """Whether the stream has windows that no lost or repeated events make.
 
     Then those that it seems to lack may be among them: of another size, or of a fault that is not
     known.
+
+    Args:
+        case: the key.
+        found: for each of its differences.
+        others: the places of those that the operator as it is described does not give.
+        rows: what it writes.
     """
     bounds = {row.bounds for row in rows}
     return any(
-        not {"left_out", "repeated"} & each.evidence.keys()
-        and any(row.bounds not in bounds for row in difference.stream)
-        and not case.gives(rows, difference.hull)
-        for difference, each in found
+        not {"left_out", "repeated"} & found[place].evidence.keys()
+        and any(row.bounds not in bounds for row in case.differences[place].stream)
+        for place in others
     )
 
 

@@ -11,7 +11,7 @@ from backfill.engines import PLAIN
 from backfill.reconciliation.case import Case, Explanation, Hypothesis
 from backfill.reconciliation.doubt import (
     beside_lost,
-    has_others,
+    has_strange,
     in_doubt,
     is_needed,
     is_of_gap,
@@ -63,28 +63,26 @@ def explain(case: Case) -> list[Explanation]:
         if not is_needed(case, of_it, base):
             # It explains these, too, and so does what is found for them one by one.
             moved, doubted = None, of_it
-    found, searched = [], set()
+    found: list[Explanation] = []
+    # The places of those that the operator as it is described does not give, shifted or not.
+    others = set()
     for place, difference in enumerate(case.differences):
         if case.gives(rows, difference.hull):
             found.append(_shown(case, difference, plain))
-        elif everywhere is not None:
-            found.append(_shown(case, difference, everywhere))
         elif moved is not None and is_moved(case, difference, rows, moved):
             found.append(_shown(case, difference, moved))
-        elif not case.tries:
-            found.append(Explanation((UNEXPLAINED,), False, {"looked_further": False}))
         else:
-            searched.add(place)
-            one = _searched(case, difference, plain, base)
+            others.add(place)
+            if everywhere is not None:
+                one = _shown(case, difference, everywhere)
+            elif not case.tries:
+                one = Explanation((UNEXPLAINED,), False, {"looked_further": False})
+            else:
+                one = _searched(case, difference, plain, base)
             found.append(in_doubt(one) if one.proved and difference in doubted else one)
-    others = [
-        (difference, each)
-        for difference, each in zip(case.differences, found, strict=True)
-        if moved is None or not is_moved(case, difference, rows, moved)
-    ]
-    if has_others(case, others, rows):
+    if has_strange(case, found, others, rows):
         found = [in_doubt(e) if e.proved and "all_of_a_window" in e.evidence else e for e in found]
-    return beside_lost(case, found, searched)
+    return beside_lost(case, found, others)
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:

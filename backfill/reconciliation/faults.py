@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
-from functools import partial, reduce
+from functools import partial
 from itertools import combinations, islice, pairwise
-from operator import and_
 from typing import Any
 
 from backfill.reconciliation.case import Case, Hypothesis
@@ -274,7 +273,7 @@ def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
         {row.end - time for time in times if row.start <= time} for row in case.stream[:_FEW_ROWS]
     )
     found = []
-    for more in sorted(reduce(and_, of_each, next(of_each, set())), key=abs)[:_FEW_GAPS]:
+    for more in sorted(set.intersection(*of_each), key=abs)[:_FEW_GAPS]:
         gap = window.gap.us + more
         if more and gap > 0:
             wrong = case.operator.with_window(SessionWindow(gap=Fixed(gap)))

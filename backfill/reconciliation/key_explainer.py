@@ -253,7 +253,8 @@ def _hangs_on_order(
     if all(clock is None or clock == each.clock for each, clock in pairs):
         return False
     later = [replace(each, clock=clock) for each, clock in pairs]
-    early, late = (operator.written(operator.replay(each)) for each in (events, later))
-    return [(*row.bounds, row.written) for row in early] != [
-        (*row.bounds, row.written) for row in late
-    ]
+    early, late = (
+        [(row.bounds, row.written) for row in operator.written(operator.replay(each))]
+        for each in (events, later)
+    )
+    return early != late

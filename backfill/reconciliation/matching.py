@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from backfill.reconciliation.rows import Row
+from backfill.reconciliation.rows import Row, by_bounds
 
 Same = Callable[[Row, Row], bool]
 
@@ -58,20 +58,18 @@ def match(
         sessions: windows whose bounds differ belong together where they overlap; others, only
             where their bounds are equal.
     """
-    by_bounds: dict[tuple[int, int], list[Row]] = {}
-    for row in stream:
-        by_bounds.setdefault(row.bounds, []).append(row)
+    rest = by_bounds(stream)
     left = []
     matched = 0
     for row in batch:
-        theirs = by_bounds.get(row.bounds, [])
+        theirs = rest.get(row.bounds, [])
         # The same window twice is no match: one of the two is too many.
         if len(theirs) == 1 and same(row, theirs[0]):
             matched += 1
-            del by_bounds[row.bounds]
+            del rest[row.bounds]
         else:
             left.append(row)
-    others = [row for rows in by_bounds.values() for row in rows]
+    others = [row for rows in rest.values() for row in rows]
     groups = _overlapping(left, others) if sessions else _equal(left, others)
     return matched, groups
 

@@ -221,13 +221,16 @@ class _Reconciling:
         return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
 
     def _check_places(self) -> None:
-        *_, offset = self.spec.arrival or self.context.source.arrival or (None,)
-        problem = "" if self.partitioned else "the events have none"
-        for each in self.context.source.frame.schema.fields:
-            if each.name == offset and not is_whole(each.dataType):
-                problem = problem or f"{offset} is no whole number"
+        columns = self.spec.arrival or self.context.source.arrival
+        fields = self.context.source.frame.schema.fields
+        if not self.partitioned:
+            problem = "the events have none"
+        elif columns[-1] in {each.name for each in fields if not is_whole(each.dataType)}:
+            problem = f"{columns[-1]} is no whole number"
+        else:
+            return
         for name in PLACES:
-            if problem and names_places(self.settings, name):
+            if names_places(self.settings, name):
                 raise JobFileError(
                     f"needs offsets, but {problem}",
                     field=f"stream.{name}",

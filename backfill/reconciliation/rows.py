@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite, isnan
@@ -74,3 +74,11 @@ def only(row: Row, names: Collection[str]) -> Row:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def by_bounds(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
+    """The rows of each bounds."""
+    found: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.bounds, []).append(row)
+    return found

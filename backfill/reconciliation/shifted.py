@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from backfill.reconciliation.case import Case, Hypothesis
 from backfill.reconciliation.faults import of_shifts
 from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.rows import Row
-
-Places = Mapping[tuple[int, int], Sequence[Row]]
+from backfill.reconciliation.rows import Row, by_bounds
 
 
 def moved_rows(case: Case, rows: Sequence[Row]) -> Hypothesis | None:
@@ -23,7 +21,7 @@ def moved_rows(case: Case, rows: Sequence[Row]) -> Hypothesis | None:
     Returns:
         With those of these rows, shifted, that the stream has; None: nothing is shifted.
     """
-    known, stream = _by_bounds(rows), _by_bounds(case.stream)
+    known, stream = by_bounds(rows), by_bounds(case.stream)
     strange = [row for row in case.stream if not _among(case, row, known)]
     for each in of_shifts(strange, rows):
         of_it = [row for row in strange if _among(case, _back(row, each), known)]
@@ -43,7 +41,7 @@ def is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hyp
         rows: what the operator writes of its events.
         moved: of these, what `moved_rows` has found.
     """
-    there = case.once("moved", lambda: _by_bounds(moved.rows))
+    there = case.once("moved", lambda: by_bounds(moved.rows))
     if difference.stream:
         return all(_among(case, row, there) for row in difference.stream)
     shift = moved.evidence["shift_us"]
@@ -56,7 +54,7 @@ def is_moved(case: Case, difference: Difference, rows: Sequence[Row], moved: Hyp
 
 def is_only_alike(case: Case, difference: Difference, shifted: Hypothesis) -> bool:
     """Whether the stream also has where they belong the windows that seem to be shifted."""
-    stream = case.once("stream", lambda: _by_bounds(case.stream))
+    stream = case.once("stream", lambda: by_bounds(case.stream))
     return any(_among(case, _back(row, shifted), stream) for row in difference.stream)
 
 
@@ -65,13 +63,6 @@ def _back(row: Row, shifted: Hypothesis) -> Row:
     return row._replace(start=row.start - shift, end=row.end - shift)
 
 
-def _by_bounds(rows: Iterable[Row]) -> Places:
-    found: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.bounds, []).append(row)
-    return found
-
-
-def _among(case: Case, row: Row, rows: Places) -> bool:
+def _among(case: Case, row: Row, rows: Mapping[tuple[int, int], Sequence[Row]]) -> bool:
     """Whether one of these rows is the same."""
     return any(case.same(row, each) for each in rows.get(row.bounds, ()))

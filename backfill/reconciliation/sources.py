@@ -260,8 +260,8 @@ def processed(context: Context, events: DataFrame, name: str) -> Column:
             value=name,
             way_out=did_you_mean(name, context.source.frame.columns),
         )
-    instant = isinstance(events.schema[name].dataType, T.TimestampType | T.TimestampNTZType)
-    format = None if instant else context.spec.time_format
+    timed = isinstance(events.schema[name].dataType, T.TimestampType | T.TimestampNTZType)
+    format = None if timed else context.spec.time_format
     return time_column(events, name, format, context.spec.timezone)
 
 

@@ -176,31 +176,34 @@ def test_nothing_is_proved_by_order_where_an_event_has_none(
     assert any(each.startswith("events without arrival: 1, so causes that") for each in said)
 
 
-def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [("a", 0, "x"), ("a", 200 * SECOND, "y")]
-    message = "events.arrival: must be a whole number, that of the micro-batch"
-    with pytest.raises(ColumnError, match=message):
-        reconciled(
-            spark,
-            tmp_path,
-            rows,
-            [("a", 0, 2)],
-            pa.string(),
+@pytest.mark.parametrize(
+    ("arrival", "given", "error", "message"),
+    [
+        (
             "[arrival, at]",
-            engine="spark",
-        )
-    message = r"stream.restarts: needs offsets, but arrival is no whole number"
-    with pytest.raises(JobFileError, match=message):
-        reconciled(
-            spark,
-            tmp_path,
-            rows,
-            [("a", 0, 2)],
-            pa.string(),
+            {"engine": "spark"},
+            ColumnError,
+            "events.arrival: must be a whole number, that of the micro-batch",
+        ),
+        (
             "[part, arrival]",
-            engine="kafka-streams",
-            restarts="0:1",
-        )
+            {"engine": "kafka-streams", "restarts": "0:1"},
+            JobFileError,
+            "stream.restarts: needs offsets, but arrival is no whole number",
+        ),
+    ],
+)
+def test_what_is_refused(
+    spark: SparkSession,
+    tmp_path: Path,
+    arrival: str,
+    given: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    rows = [("a", 0, "x"), ("a", 200 * SECOND, "y")]
+    with pytest.raises(error, match=message):
+        reconciled(spark, tmp_path, rows, [("a", 0, 2)], pa.string(), arrival, **given)
 
 
 def test_proofs_hold_whatever_the_order_of_what_arrived_at_once(

@@ -264,6 +264,19 @@ def test_a_lost_event_that_moved_the_clock_leaves_others_in_doubt(
     }
 
 
+def told_of_sessions(
+    spark: SparkSession,
+    folder: Path,
+    events: list[tuple[str, int]],
+    stream: list[tuple[str, int, int, int]],
+    engine: str,
+) -> Told:
+    """As `told`, of sessions with a gap of a minute that are counted."""
+    each = [(key, at, 1.0) for key, at in events]
+    rows = [(*place, float(n)) for *place, n in stream]
+    return told(spark, folder, "session: {gap: 60s}", "count", each, rows, engine, drained=True)
+
+
 @pytest.mark.parametrize("engine", ["flink", "beam"])
 @pytest.mark.parametrize("gap", [30, 90])
 def test_another_gap_of_engines_that_add_it_to_the_end(
@@ -273,16 +286,7 @@ def test_another_gap_of_engines_that_add_it_to_the_end(
     made = {30: [(0, 0), (200, 200), (280, 280), (500, 500)], 90: [(0, 0), (200, 280), (500, 500)]}
     stream = [("a", first, last + gap, 2 if last > first else 1) for first, last in made[gap]]
     stream.append(("z", 9_000, 9_000 + gap, 1))
-    found = told(
-        spark,
-        tmp_path,
-        "session: {gap: 60s}",
-        "count",
-        [(key, at, 1.0) for key, at in events],
-        [(*place, float(n)) for *place, n in stream],
-        engine,
-        drained=True,
-    )
+    found = told_of_sessions(spark, tmp_path, events, stream, engine)
     assert {each.causes for each in found.values()} == {("wrong_gap",)}
     assert {each.evidence["gap_us"] for each in found.values()} == {gap * SECOND}
     assert all(each.proved for each in found.values())
@@ -304,16 +308,8 @@ def test_a_gap_of_twice_the_length_or_twice_the_gap_at_the_end(
 ) -> None:
     events = [("a", 0), ("b", 0), ("b", 100), ("a", 200), ("z", 9_000)]
     # Those of b would be one with a gap of two minutes.
-    found = told(
-        spark,
-        tmp_path,
-        "session: {gap: 60s}",
-        "count",
-        [(key, at, 1.0) for key, at in events],
-        [(key, at, at + 120, 1.0) for key, at in events],
-        "flink",
-        drained=True,
-    )
+    stream = [(key, at, at + 120, 1) for key, at in events]
+    found = told_of_sessions(spark, tmp_path, events, stream, "flink")
     assert {key: proved for (key, _), (_, proved) in causes(found).items()} == {
         "a": False,
         "b": True,
