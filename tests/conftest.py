@@ -59,6 +59,8 @@ _LONG = (
 
 #: Of the variants of each test, so many are drawn by the seed; 0 for all.
 _VARIANTS = int(os.environ.get("BACKFILL_VARIANTS", "0"))
+#: One in so many tests is drawn as well.
+_ONE_IN = int(os.environ.get("BACKFILL_ONE_IN", "1"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -73,14 +75,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _draw_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the variants that are not drawn."""
+    """Leaves out the tests and the variants that are not drawn."""
     chance = random.Random(_SEED)
     of_test: dict[str, list[pytest.Item]] = {}
     for item in items:
         of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     drawn = {
         item
-        for variants in of_test.values()
+        for variants in chance.sample(list(of_test.values()), len(of_test) // _ONE_IN)
         for item in chance.sample(variants, min(_VARIANTS, len(variants)))
     }
     # No other lane has these.
