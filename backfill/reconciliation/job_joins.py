@@ -153,6 +153,7 @@ class _JoinOfJob:
                 right=right,
                 on=keys,
                 arrival=order.columns,
+                arrived=len(order.arrival),
                 partition=order.partition,
                 wall_clock=None if self._wall_clock is None else _WALL_CLOCK,
                 number=order.number,

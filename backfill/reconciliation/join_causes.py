@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backfill.causes import UNEXPLAINED
@@ -16,6 +16,8 @@ Pair = tuple["int | None", "int | None"]
 Row = str
 Key = str
 
+#: So many times events are looked for that the stream may have lost.
+_ROUNDS = 8
 _OF_REASON = {"late": "late", "before_epoch": "end_convention"}
 
 
@@ -85,7 +87,8 @@ class JoinCauses:
     """The causes for the keys that differ.
 
     Args:
-        left, right: all events of both streams, by number: their places in the order of arrival.
+        left, right: all events of both streams, in the order of arrival, and numbered by it.
+        orders: the orders in which they can have arrived, each as the places of the events.
         replay: the join of these events.
         row: what identifies the row of a pair.
         spurious: events are emitted alone before their partners come.
@@ -96,6 +99,7 @@ class JoinCauses:
         self,
         left: Sequence[Event],
         right: Sequence[Event],
+        orders: Sequence[Sequence[int]],
         replay: Callable[[Sequence[Event], Sequence[Event]], JoinReplayed],
         row: Callable[[Pair], Row],
         spurious: bool,
@@ -103,11 +107,11 @@ class JoinCauses:
     ) -> None:
         self._counted = counted
         self._sides = (left, right)
+        self._orders = orders
         self._replay = replay
         self._row = row
         self._spurious = spurious
         self._left = {each.arrival for each in left}
-        self._overtaken = _overtaken([*left, *right])
 
     def of(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What differs, by key.
@@ -120,21 +124,121 @@ class JoinCauses:
 
     def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What the stream has, and the batch's pairs have not, or the other way round."""
-        first = _Replayed(self._replay(*self._sides))
-        rest = {key: own for key, own in keys.items() if not self._gives(first, own)}
-        found = {key: self._found(first, own) for key, own in keys.items() if key not in rest}
-        if not rest:
-            return found
-        # Events of which the stream has no row may never have come there: then it has the rows
-        # that the replay makes without them.
-        missing = {each for own in rest.values() for each in self._absent(first, own)}
-        second = _Replayed(self._replay(*(self._without(side, missing) for side in self._sides)))
-        for key, own in rest.items():
-            if missing & set(own.events) and self._gives(second, own):
-                found[key] = self._found(second, own, missing)
+        first = self._replayed()
+        absent = {
+            event
+            for own in keys.values()
+            if not self._explained(first, own)
+            for event in self._absent(first[0], own)
+        }
+        replays = self._without(absent, keys, first[0]) if absent else first
+        found = {}
+        for key, own in keys.items():
+            if self._explained(replays, own):
+                found[key] = self._of_replays(replays, own, first)
+            elif self._explained(first, own):
+                # Only if all events came, and some of other keys did not.
+                possible = self._of_replays(first, own, first)
+                found[key] = [replace(each, proved=False) for each in possible]
             else:
                 found[key] = self._differing(own, lambda pair, streams: UNEXPLAINED)
         return found
+
+    def _without(
+        self, absent: set[int], keys: Mapping[Key, KeyRows], first: _Replayed
+    ) -> list[_Replayed]:
+        """The replays without events of which the stream has no row, though it should.
+
+        Of a pair one event may have come, and have moved the clock by which others were late; and
+        nobody knows of events of which no row is expected. So the clock is least where none of
+        these moves it, and most where all do. By the least clock, others are not late, so they are
+        absent as well if the stream has no row of them.
+        """
+        most = self._replayed(silent=absent)
+        for _ in range(_ROUNDS):
+            least = self._replayed(gone=absent | self._unseen(first.seen, absent))
+            more = {
+                event
+                for own in keys.values()
+                if not self._explained(least, own)
+                for event in self._absent(least[0], own)
+            }
+            if not more:
+                break
+            absent = absent | more
+        return [*most, *least]
+
+    def _replayed(
+        self, gone: Collection[int] = frozenset(), silent: Collection[int] = frozenset()
+    ) -> list[_Replayed]:
+        """The replay in each order, without events, or with some that only move the clock."""
+        first, missing = self._counted.first, {*gone, *silent}
+
+        def taken(events: Sequence[Event]) -> Iterable[Event]:
+            for each in events:
+                number = first.get(each.arrival, each.arrival)
+                if number in silent:
+                    # A key of its own, with which nothing is joined.
+                    yield replace(each, key=("silent", each.arrival))
+                elif number not in gone:
+                    yield each
+
+        sides = [list(taken(side)) for side in self._sides] if missing else self._sides
+        return [_Replayed(self._replay, sides, order, missing) for order in self._orders]
+
+    def _unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
+        """The events of which there is no row, and that move the clock if none of them does.
+
+        Args:
+            seen: events that are in a row.
+            gone: events that move no clock.
+        """
+        first = self._counted.first
+        seen = {first.get(each, each) for each in seen}
+        latest: dict[Any, int] = {}
+        found = set()
+        # Of some engines each side has a clock of its own.
+        for side, events in enumerate(self._sides):
+            for each in events:
+                number, clock = first.get(each.arrival, each.arrival), (side, each.partition)
+                if number in gone or each.time is None:
+                    continue
+                if clock in latest and each.time <= latest[clock]:
+                    continue
+                if number in seen:
+                    latest[clock] = each.time
+                else:
+                    found.add(number)
+        return found
+
+    def _explained(self, replays: Iterable[_Replayed], own: KeyRows) -> bool:
+        return any(self._gives(each, own) for each in replays)
+
+    def _of_replays(
+        self, replays: Sequence[_Replayed], own: KeyRows, first: Sequence[_Replayed]
+    ) -> list[Found]:
+        """What differs by the first replay that gives the stream's rows.
+
+        It is proved where all others give them, and a row for the same reason. Where an event is
+        missing, the replay of all events also has to give the row; and if it is of an event alone,
+        no replay may end before its window did.
+        """
+        giving = [self._found(each, own) for each in replays if self._gives(each, own)]
+        if len(giving) < len(replays):
+            return [replace(each, proved=False) for each in giving[0]]
+        missing = set().union(*(each.missing for each in replays))
+        agreed = set.intersection(*map(set, giving))
+        whole = set.intersection(*(set(self._emitted(each, own)) for each in first))
+        as_late = all(each.clocks == replays[0].clocks for each in replays)
+
+        def certain(found: Found) -> bool:
+            if found not in agreed:
+                return False
+            if found.streams or found.pair is None or not missing & set(found.pair):
+                return True
+            return found.pair in whole and (as_late or None not in found.pair)
+
+        return [replace(each, proved=certain(each)) for each in giving[0]]
 
     def _of_table(self, own: KeyRows, found: list[Found]) -> list[Found]:
         """The same for the rows that the batch has, where they are not those of its pairs."""
@@ -150,8 +254,10 @@ class JoinCauses:
                 rows += known[row, streams][:times]
                 pair = pairs.get(row)
                 gone = pair is not None and self._counted.expired(pair)
-                # Why the table lacks a row that its events give, or has another, nobody looks up.
-                cause = "retention" if gone else "missing_in_batch"
+                # Why the table lacks a row that its events give, nobody looks up; nor why it has
+                # one that they do not give.
+                lacks = "missing_in_batch" if streams else UNEXPLAINED
+                cause = "retention" if gone else lacks
                 other = Found(row, streams, cause, pair, proved=gone)
                 rows += [other] * (times - len(known[row, streams]))
         return rows
@@ -167,25 +273,21 @@ class JoinCauses:
     def _gives(self, replayed: _Replayed, own: KeyRows) -> bool:
         return Counter(map(self._row, self._emitted(replayed, own))) == own.stream
 
-    def _absent(self, replayed: _Replayed, own: KeyRows) -> Iterable[int]:
+    def _absent(self, replayed: _Replayed, own: KeyRows) -> set[int]:
         """The events that no row of the stream can be of, though the replay has rows of them."""
+        emitted = set(self._emitted(replayed, own))
         possible: dict[int, set[Row]] = defaultdict(set)
-        for pair in {*self._emitted(replayed, own), *own.batch}:
+        for pair in {*emitted, *own.batch}:
             for event in pair:
                 if event is not None:
                     possible[event] |= {self._row(pair), self._row(self._alone(event))}
-        return (event for event, rows in possible.items() if not rows & own.stream.keys())
-
-    def _without(self, events: Sequence[Event], missing: Collection[int]) -> list[Event]:
-        first = self._counted.first
-        return [each for each in events if first.get(each.arrival, each.arrival) not in missing]
+        events = {event for pair in emitted for event in pair if event is not None}
+        return {event for event in events if not possible[event] & own.stream.keys()}
 
     def _alone(self, event: int) -> Pair:
         return (event, None) if event in self._left else (None, event)
 
-    def _found(
-        self, replayed: _Replayed, own: KeyRows, missing: Collection[int] = ()
-    ) -> list[Found]:
+    def _found(self, replayed: _Replayed, own: KeyRows) -> list[Found]:
         emitted, batch = set(self._emitted(replayed, own)), set(own.batch)
         partners: dict[int, list[Pair]] = defaultdict(list)
         for pair in own.batch:
@@ -197,15 +299,15 @@ class JoinCauses:
         def lost(pair: Pair) -> str:
             """Why the stream lacks a pair, or an event without a partner."""
             events = [each for each in pair if each is not None]
-            if any(each in missing for each in events):
-                return "missing_in_stream"
             for each in events:
                 if each in replayed.dropped:
                     return _OF_REASON.get(replayed.dropped[each], "missing_in_stream")
+            if any(each in replayed.missing for each in events):
+                return "missing_in_stream"
             if len(events) == 1 and events[0] in replayed.pending:
                 return "pending"
             # A partner had gone when the second one came: that came late, or it did not.
-            return "late" if max(events) in self._overtaken else "engine_loss"
+            return "late" if replayed.last(events) in replayed.overtaken else "engine_loss"
 
         def cause(pair: Pair, streams: bool) -> str:
             if not streams:
@@ -251,15 +353,67 @@ class JoinCauses:
 
 
 class _Replayed:
-    """A replay, by the numbers of its events."""
+    """A replay, by the numbers of its events.
 
-    def __init__(self, found: JoinReplayed) -> None:
-        self.dropped = {each.arrival: each.reason for each in found.dropped}
-        self.pending = set(found.pending)
+    Args:
+        replay: the join.
+        sides: the left and the right side's events.
+        order: the places in which they arrive.
+        missing: the events that never came: they are not among them, or have keys of their own.
+
+    Attributes:
+        missing: the same.
+        dropped: why events were dropped.
+        pending: the events whose windows are open at the end.
+        overtaken: those that came after one of a later time.
+        clocks: the latest time of each side and partition, µs.
+    """
+
+    def __init__(
+        self,
+        replay: Callable[[Sequence[Event], Sequence[Event]], JoinReplayed],
+        sides: Sequence[Sequence[Event]],
+        order: Sequence[int],
+        missing: set[int],
+    ) -> None:
+        self.missing = missing
+        self._order = order
+        numbers = sorted(range(len(order)), key=order.__getitem__)
+
+        def at_its_place(event: Event) -> Event:
+            place = order[event.arrival]
+            return event if place == event.arrival else replace(event, arrival=place)
+
+        arrived = [[at_its_place(each) for each in side] for side in sides]
+        found = replay(*arrived)
+        self.dropped = {numbers[each.arrival]: each.reason for each in found.dropped}
+        self.pending = {numbers[each] for each in found.pending}
+        every = [*arrived[0], *arrived[1]]
+        self.overtaken = {numbers[each] for each in _overtaken(every)}
         self._of: dict[int, list[Pair]] = defaultdict(list)
         for each in found.emissions:
-            pair = (each.left, each.right)
-            self._of[each.right if each.left is None else each.left].append(pair)
+            left = None if each.left is None else numbers[each.left]
+            right = None if each.right is None else numbers[each.right]
+            event = right if left is None else left
+            assert event is not None
+            if event not in missing:
+                self._of[event].append((left, right))
+        self.clocks: dict[Any, int] = {}
+        for side, events in enumerate(arrived):
+            for event in events:
+                if event.time is not None:
+                    now = self.clocks.get((side, event.partition), event.time)
+                    self.clocks[side, event.partition] = max(now, event.time)
+
+    @property
+    def seen(self) -> set[int]:
+        """The events that are in a row."""
+        pairs = (pair for found in self._of.values() for pair in found)
+        return {each for pair in pairs for each in pair if each is not None}
+
+    def last(self, events: Iterable[int]) -> int:
+        """The one of these events that came last."""
+        return max(events, key=self._order.__getitem__)
 
     def of(self, events: Iterable[int]) -> list[Pair]:
         """The pairs of these events, which are all of a key."""
@@ -267,7 +421,7 @@ class _Replayed:
 
 
 def _overtaken(events: Sequence[Event]) -> set[int]:
-    """The numbers of the events that came after one of a later time, of their partition."""
+    """The places of the events that came after one of a later time, of their partition."""
     latest: dict[Any, int] = {}
     found = set()
     for each in sorted(events, key=lambda event: event.arrival):

@@ -20,6 +20,7 @@ from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
 from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows, Pair
+from backfill.reconciliation.join_order import orders
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event, JoinReplayed
 from backfill.runtimes.differences import kept
@@ -47,6 +48,8 @@ class JoinComparison:
             WITHOUT and FIRST, and the columns that are named by what follows.
         on: the key's columns.
         arrival: columns that tell the events of a side apart, and put those of both in order.
+        arrived: how many of them say when an event arrived; events that are alike in these arrived
+            at once, in any order. None: all of them.
         partition, wall_clock, number, watermark: columns of both sides, if given; the number is
             that of an event's batch, the watermark the one after it, µs.
         batch: the rows of the batch.
@@ -72,6 +75,7 @@ class JoinComparison:
     expired: int | None = None
     number: str | None = None
     watermark: str | None = None
+    arrived: int | None = None
 
     def result(self, replaying: Replaying, spurious: bool) -> JoinReconciled:
         """What differs, and why.
@@ -161,6 +165,7 @@ class JoinComparison:
         causes = JoinCauses(
             [event for left, event in made if left],
             [event for left, event in made if not left],
+            orders([(row["arrival"][: self.arrived], row["time"]) for _, row in events]),
             replaying,
             row_of,
             spurious,

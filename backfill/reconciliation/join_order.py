@@ -1,10 +1,13 @@
-"""The order in which the operator of a join received the events of a job."""
+"""The order in which the operator of a join received events."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import groupby
 from operator import and_
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -111,3 +114,32 @@ class JoinOrder:
             needed += context.spec.key
         known = reduce(and_, (column(name).isNotNull() for name in needed))
         return numbered.where(F.col(REASON).isNull() & known)
+
+
+def orders(events: Sequence[tuple[Any, int | None]]) -> list[Sequence[int]]:
+    """The orders in which events can have arrived.
+
+    Of events that arrived at once, the fewest are late where the earliest comes first, and the
+    most where the latest does.
+
+    Args:
+        events: when each arrived, and its event time in µs, in a possible order.
+
+    Returns:
+        For each order, the places of the events; the one that is given comes first.
+    """
+    given = range(len(events))
+    groups = [
+        sorted(numbers, key=lambda number: events[number][1] or 0)
+        for _, group in groupby(given, key=lambda number: events[number][0])
+        for numbers in [list(group)]
+    ]
+    if all(events[numbers[0]][1] == events[numbers[-1]][1] for numbers in groups):
+        return [given]
+    found: list[Sequence[int]] = [given]
+    for ordered in (groups, [numbers[::-1] for numbers in groups]):
+        places = [0] * len(events)
+        for place, number in enumerate(number for numbers in ordered for number in numbers):
+            places[number] = place
+        found.append(places)
+    return found

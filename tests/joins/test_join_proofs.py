@@ -1,0 +1,163 @@
+"""What is proved of a join is so, where events were lost and where they arrived at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backfill.reconciliation.join_order import orders
+from backfill.reconciliation.result import Reconciled
+from tests.joins.test_reconciled_tables import (
+    WROTE,
+    Placed,
+    Row,
+    drawn,
+    emitted,
+    job_in,
+    reconciled,
+    write,
+    write_stream,
+)
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+#: Why a row differs, and whether that is proved, by key and row.
+Reasons = Counter[tuple[str, str, tuple[str, ...]]]
+
+
+def reasons(found: Reconciled, proved: bool) -> Reasons:
+    return Counter(
+        (str(each.key), repr((each.difference.batch, each.difference.stream)), causes)
+        for each in found.differences
+        if each.explanation.proved == proved
+        for causes in [each.explanation.causes]
+    )
+
+
+def compared(
+    spark: SparkSession, folder: Path, engine: str, how: str, true: Sequence[Placed], each: int
+) -> tuple[Reconciled, Reconciled]:
+    """By the order in which events arrived, and by a clock that has it only in part."""
+    settings = {"kafka-streams": {"grace": "2ms"}, "flink": {"watermark_delay": "2ms"}}[engine]
+    wrote = emitted(true, how, engine=engine, **settings)
+    # The order in the file is another one.
+    shuffled = sorted(true, key=lambda event: (event.n // each, event.ad, -event.n))
+    both = []
+    for name, events in (
+        ("known", true),
+        ("coarse", [replace(event, n=event.n // each) for event in shuffled]),
+    ):
+        (folder / name).mkdir()
+        write(folder / name / "events", events)
+        job = job_in(folder / name, engine, how)
+        job.run(spark)
+        write_stream(folder / name / WROTE, wrote)
+        both.append(reconciled(job, spark, folder / name, **settings))
+    return both[0], both[1]
+
+
+@pytest.mark.parametrize(("engine", "how"), [("kafka-streams", "left"), ("flink", "inner")])
+def test_what_is_proved_is_so_in_every_order(
+    spark: SparkSession, tmp_path: Path, engine: str, how: str
+) -> None:
+    # Copies are alike, or which of them counts depends on the order as well.
+    events = [event for event in drawn(Random(11), 900) if event.id is not None]
+    once = {event.id: event for event in events}
+    true = sorted(once.values(), key=lambda event: event.n)
+    known, coarse = compared(spark, tmp_path, engine, how, true, each=12)
+    assert (known.matched, known.batch) == (coarse.matched, coarse.batch)
+    assert known.possible == known.unexplained == 0
+    assert reasons(coarse, proved=True) <= reasons(known, proved=True)
+    assert reasons(coarse, proved=True)
+    assert coarse.possible + coarse.unexplained > 0
+
+
+@pytest.mark.parametrize(("engine", "at_once"), [("kafka-streams", 25), ("flink", 1)])
+def test_lost_events_and_late_ones(
+    spark: SparkSession, tmp_path: Path, engine: str, at_once: int
+) -> None:
+    """What moved the clock was lost as well, so that others were not late."""
+    random = Random(at_once)
+    events = list({e.id: e for e in drawn(random, 900, keys=8) if e.id is not None}.values())
+    events.sort(key=lambda event: event.n)
+    firsts = [random.randrange(0, len(events), at_once) for _ in range(30 // at_once)]
+    lost = {event.id for first in firsts for event in events[first : first + at_once]}
+    settings = {"kafka-streams": {"grace": "2ms"}, "flink": {"watermark_delay": "2ms"}}[engine]
+
+    def wrote(without: set[str | None]) -> list[Row]:
+        came = [event for event in events if event.id not in without]
+        return emitted(came, "inner", engine=engine, **settings)
+
+    write(tmp_path / "events", events)
+    job = job_in(tmp_path, engine, "inner")
+    job.run(spark)
+    write_stream(tmp_path / WROTE, wrote(lost))
+    found = reconciled(job, spark, tmp_path, **settings)
+    proved: Counter[str] = Counter()
+    for each in found.differences:
+        (cause,) = each.explanation.causes
+        for row in each.difference.batch:
+            pair = {row.values["id"], row.values["id_right"]}
+            if each.explanation.proved:
+                proved[cause] += 1
+                if cause == "missing_in_stream":
+                    assert pair & lost, (each, sorted(lost, key=str))
+                else:
+                    # Had its events come, the stream would have lacked it all the same.
+                    assert not any(pair == {r[2], r[3]} for r in wrote(lost - pair)), each
+    assert proved["late"] > 0
+    assert proved["missing_in_stream"] > 0
+    assert found.possible + found.unexplained < proved.total()
+
+
+def test_a_late_event_of_a_key_that_lost_another(spark: SparkSession, tmp_path: Path) -> None:
+    """It is late, whether the other had come or not."""
+    events = [
+        Placed("a", 0, 1, True, 1, "a0"),
+        Placed("a", 1, 2, False, 2, "a1"),
+        Placed("a", 2, 3, False, 3, "a2"),
+        Placed("b", 900, 4, True, 1, "b0"),
+        Placed("b", 901, 5, False, 1, "b1"),
+        Placed("a", 3, 6, False, 4, "a3"),
+    ]
+    write(tmp_path / "events", events)
+    job = job_in(tmp_path, "flink", "inner")
+    job.run(spark)
+    came = [event for event in events if event.id != "a2"]
+    wrote = emitted(came, "inner", engine="flink", watermark_delay="0s")
+    write_stream(tmp_path / WROTE, wrote)
+    found = reconciled(job, spark, tmp_path, watermark_delay="0s")
+    assert {
+        (row.values["id_right"], *each.explanation.causes, each.explanation.proved)
+        for each in found.differences
+        for row in each.difference.batch
+    } == {("a2", "missing_in_stream", True), ("a3", "late", True)}
+
+
+def test_rows_that_only_the_table_has(spark: SparkSession, tmp_path: Path) -> None:
+    """The source no longer has the events of one, so nobody knows why the stream lacks it."""
+    events = [
+        Placed(key, time, n, left, 1, f"e{n}")
+        for n, (key, time, left) in enumerate(
+            [("a", 0, True), ("a", 1, False), ("b", 50, True), ("b", 51, False)]
+        )
+    ]
+    write(tmp_path / "events", events)
+    job = job_in(tmp_path, "flink", "inner")
+    job.run(spark)
+    write(tmp_path / "events", events[2:])
+    write_stream(tmp_path / WROTE, emitted(events[2:], "inner", engine="flink"))
+    found = reconciled(job, spark, tmp_path)
+    assert (found.causes, found.unexplained) == ({"unexplained": 1}, 1)
+
+
+def test_events_that_arrived_one_by_one_or_at_the_same_time() -> None:
+    assert orders([(1, 5), (2, 3), (3, 9)]) == [range(3)]
+    assert orders([(1, 5), (1, 5), (2, None), (3, 4)]) == [range(4)]
+    assert orders([(1, 5), (2, 7), (2, None), (2, 6)]) == [range(4), [0, 3, 1, 2], [0, 1, 3, 2]]
