@@ -100,8 +100,8 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
         for second in of_output(case, widest, first.rows):
             if case.gives_all(second.rows):
                 return _both(first, second)
-            for third in of_output(case, widest, second.rows):
-                if third.causes != second.causes and case.gives_all(third.rows):
+            for third in of_output(case, widest, second.rows, besides=second.causes):
+                if case.gives_all(third.rows):
                     return _both(_both(first, second), third)
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from functools import partial
@@ -32,16 +32,27 @@ MOST_DIGITS = 6
 _FEW_GAPS, _FEW_ROWS = 5, 100
 
 
-def of_output(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
-    """Faults of what was written, whatever the operator made: shifted, other ends, rounded."""
-    yield from of_shifts(difference.stream, rows)
+def of_output(
+    case: Case, difference: Difference, rows: Sequence[Row], besides: Collection[str] = ()
+) -> Iterator[Hypothesis]:
+    """Faults of what was written, whatever the operator made: shifted, other ends, rounded.
+
+    Args:
+        case: the key.
+        difference: what the stream has.
+        rows: what it would have.
+        besides: causes that these have already, and that are not tried again.
+    """
+    if "zone_shift" not in besides:
+        yield from of_shifts(difference.stream, rows)
     window = case.operator.window
-    if isinstance(window, SessionWindow):
+    if "end_convention" not in besides and isinstance(window, SessionWindow):
         for reach in (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000):
             ended = [row._replace(end=row.end + reach) for row in rows]
             if all(row.start <= row.end for row in ended):
                 yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
-    yield from _roundings(case, difference, rows)
+    if "rounded" not in besides:
+        yield from _roundings(case, difference, rows)
 
 
 def of_shifts(stream: Sequence[Row], rows: Sequence[Row]) -> Iterator[Hypothesis]:
