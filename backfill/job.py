@@ -389,6 +389,13 @@ of this format is read where it is (got 'csv')
         """
         self._known(window, list(self.spec.windows))
         check_not_streamed(self.spec, "comparing with a stream")
+        if sample is not None and not 0 < sample <= 1:
+            raise JobFileError(
+                "must be a share, greater than 0 and up to 1",
+                field="sample",
+                value=sample,
+                way_out="Write it like 0.01",
+            )
         given = described(self.spec, stream, settings)
         context = self._context(spark, progress)
         joins = isinstance(self.spec.windows[window].window, JoinWindow)

@@ -121,16 +121,12 @@ reconcile = _with_settings(_reconcile)
 
 
 def _share(text: str) -> float:
-    number = text.removesuffix("%")
     try:
-        share = float(number) / (100 if text.endswith("%") else 1)
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
         raise JobFileError(
             "must be a share", field="sample", value=text, way_out="Write it like 1% or 0.01"
-        )
-    return share
+        ) from None
 
 
 def _renamed(text: str) -> tuple[str, str]:

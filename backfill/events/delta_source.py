@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -144,7 +145,8 @@ def table_root(path: str) -> str:
 
 def file_path(root: str, logged: str) -> str:
     """The path of an input from the one in the log, which may be absolute."""
-    inside = unquote(logged)
+    # A clone names the files of the table that it is of, with one slash.
+    inside = re.sub("^file:/+", "/", unquote(logged))
     return inside if os.path.isabs(inside) or "://" in inside else f"{root}/{inside}"
 
 
@@ -192,7 +194,13 @@ def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, s
     UTF-8 (as deltalake does) come out wrong: those are given back to be put right.
     """
     if isinstance(type_, TimestampType | TimestampNTZType):
-        raise SourceError("a Delta table partitioned by a timestamp is not read", field=name)
+        raise SourceError(
+            "a Delta table partitioned by a timestamp is not read",
+            field=name,
+            value=shown(path),
+            way_out="Partition it by a date; or read it as a table of a catalog of Spark's "
+            "(format: table)",
+        )
     folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     if name in folders:
         read = unquote(folders[name], encoding="latin-1")

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from backfill.folders import is_url
 from backfill.runtimes.differences import needs_spark, runtime_of
-from backfill.runtimes.folder_columns import PATTERNS
+from backfill.runtimes.folder_columns import check_characters
 from backfill.spec import JobSpec
 
 #: The formats of events that every runtime reads.
@@ -17,8 +17,6 @@ _READ = frozenset({"parquet", "delta", "iceberg"})
 _BY_SKETCH = frozenset(
     {"expect_column_median_to_be_between", "expect_column_quantile_values_to_be_between"}
 )
-#: What a runtime can take for a pattern, or decode, in a path.
-_SPECIAL = PATTERNS | {"%"}
 
 
 def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
@@ -34,8 +32,6 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
     """
     if runtime_of(spark).is_spark:
         return
-    if spec.lake is not None:
-        needs_spark(spark, "tables in a catalog are written", field="tables.catalog")
     if spec.entries is not None:
         needs_spark(spark, "tables are registered in a catalog", field="tables.catalog")
     for source in spec.source.parts.values() or [spec.source]:
@@ -50,13 +46,3 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
         if is_url(path) and not path.startswith("file:"):
             needs_spark(spark, "object stores are read and written", field=path)
         check_characters(path, spark, field=path)
-
-
-def check_characters(path: str, spark: SparkSession, *, field: str) -> None:
-    """Checks that a session's runtime takes a path as it is.
-
-    Raises:
-        SetupError: it may not.
-    """
-    if _SPECIAL & set(path):
-        needs_spark(spark, "paths with special characters are read", field=field)

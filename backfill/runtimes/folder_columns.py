@@ -34,6 +34,16 @@ def check_names(paths: Iterable[str], spark: SparkSession) -> None:
             needs_spark(spark, "files with such names are read", field=path)
 
 
+def check_characters(path: str, spark: SparkSession, *, field: str) -> None:
+    """Checks that a session's runtime takes a path as it is.
+
+    Raises:
+        SetupError: it may take some of it for a pattern, or decode it.
+    """
+    if (PATTERNS | {"%"}) & set(path):
+        needs_spark(spark, "paths with special characters are read", field=field)
+
+
 def folder_values(path: str, base: str) -> dict[str, str | None]:
     """The columns that a file has from its folders, as Spark finds them, outermost first."""
     inside = path[len(base.rstrip("/")) + 1 :]

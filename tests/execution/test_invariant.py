@@ -152,7 +152,7 @@ def steps(sequences: int) -> settings:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("with_id", "iceberg"),
-    [(False, False), (True, False), pytest.param(True, True, marks=pytest.mark.spark_only)],
+    [(False, False), (True, False), (True, True)],
     ids=str,
 )
 def test_any_sequence_of_runs(
@@ -166,9 +166,7 @@ def test_any_sequence_of_runs(
         store = lake(folder / "lake") if iceberg else None
         return World(folder, spark, with_id, windows, gate=True, texts=texts, store=store)
 
-    # Sail writes no Iceberg.
-    sequences = 2 * SEQUENCES if iceberg else SEQUENCES
-    run_state_machine_as_test(machine(make, EVENTS), settings=steps(sequences))
+    run_state_machine_as_test(machine(make, EVENTS), settings=steps(SEQUENCES))
 
 
 @pytest.mark.slow

@@ -259,6 +259,9 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
     assert later.ok(["possible"])
     share = reconciled(job, spark, tmp_path, sample=0.4)
     assert 0 < share.batch < 6
+    for none in (0.0, -0.5, 1.5):
+        with pytest.raises(BackfillError, match="sample: must be a share"):
+            reconciled(job, spark, tmp_path, sample=none)
 
 
 @spark_only

@@ -47,6 +47,22 @@ def deleted(spark: SparkSession, source: SourceOptions) -> int:
     return sum(each.deletions is not None for each in open_source(spark, source).snapshot.inputs)
 
 
+def test_a_clone(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
+    """Its log names files of another table, and has some of its own."""
+    table, clone = (f"delta.`{tmp_path}/{name}`" for name in ("a table", "clone"))
+    how = f"CREATE TABLE {table} ({COLUMNS}) USING delta PARTITIONED BY (user)"
+    spark_sql.delta(*filled(how, table), f"CREATE TABLE {clone} SHALLOW CLONE {table}")
+    source = "path: clone, format: delta"
+    job = job_of(tmp_path, source)
+    job.run(spark)
+    later = INSERT.format(clone, 5, 100)
+    *_, rows = spark_sql.delta(later, LATER.format(clone), READ.format(clone))
+    of_clone = SourceOptions(format="delta", path=str(tmp_path / "clone"))
+    assert read(spark, of_clone) == sorted(rows)
+    caught_up(job, spark)
+    same_as_rebuilt(job, spark, source)
+
+
 def test_delta(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
     whole, parted = (f"delta.`{tmp_path}/{name}`" for name in ("whole", "parted"))
     how = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"

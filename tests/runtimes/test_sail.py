@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+import yaml
 from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -55,8 +56,10 @@ from backfill.runtimes.differences import (
 from backfill.runtimes.folder_columns import inferred
 from backfill.spark import session
 from backfill.spec import JobSpec
+from backfill.store.iceberg.store import IcebergStore
 from tests import deletion_vectors
 from tests.event_frames import from_rows, rows
+from tests.lake import lake, options
 from tests.on_sail import ON_SAIL
 
 on_sail = pytest.mark.skipif(not ON_SAIL, reason="needs BACKFILL_RUNTIME=sail: make test-sail")
@@ -91,7 +94,11 @@ def command(folder: Path, *arguments: str, java: bool = True) -> str:
 def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
     found = {}
     for name in WINDOWS:
-        values = DeltaTable(str(folder / "out" / name)).to_pyarrow_table().to_pylist()
+        if (folder / "lake").is_dir():
+            table = lake(folder / "lake").catalog.load_table(f"web.{name}").scan().to_arrow()
+        else:
+            table = DeltaTable(str(folder / "out" / name)).to_pyarrow_table()
+        values = table.to_pylist()
         for row in values:
             # Doubles are added up in no order.
             row.update({k: round(v, 6) for k, v in row.items() if isinstance(v, float)})
@@ -102,7 +109,7 @@ def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 @on_sail
 @pytest.mark.slow
-def test_a_job_without_java(samples: Path, tmp_path: Path) -> None:
+def test_a_job_without_java(samples: Path) -> None:
     """The samples: a full run, some dates and late events; then Spark goes on with the tables."""
     sail = ("run", "job.yaml", "--runtime", "sail")
     read = json.loads(command(samples, *sail, "--json", java=False))
@@ -127,6 +134,24 @@ def test_a_job_without_java(samples: Path, tmp_path: Path) -> None:
     assert published(samples) == first
     changes = json.loads(command(samples, "changes", "job.yaml", "hourly", "--json"))
     assert changes["changes"] == []
+
+
+@on_sail
+@pytest.mark.slow
+def test_tables_in_a_catalog_without_java(samples: Path) -> None:
+    """Those of the samples as Iceberg tables: a date again on Sail, and on Spark."""
+    settings = yaml.safe_load((samples / "job.yaml").read_text())
+    own = options(samples / "lake")
+    settings["tables"] = {"catalog": "lake", "schema": "web", "options": own}
+    (samples / "job.yaml").write_text(yaml.safe_dump(settings))
+    sail = ("run", "job.yaml", "--runtime", "sail")
+    command(samples, *sail, java=False)
+    first = published(samples)
+    assert [len(first[name]) for name in WINDOWS] == [406, 467, 6_346]
+    command(samples, *sail, "--date", "2026-01-11", java=False)
+    assert published(samples) == first
+    command(samples, "run", "job.yaml", "--date", "2026-01-12")
+    assert published(samples) == first
 
 
 @on_sail
@@ -494,7 +519,6 @@ tables: TABLES
     ("old", "new", "message"),
     [
         ("FORMAT", "json", "source.format: the format json is read on Spark only"),
-        ("TABLES", "{catalog: lake, schema: web}", "tables.catalog: "),
         (
             "TABLES",
             "{path: out}\nchecks: {hourly: [{expect_column_median_to_be_between: "
@@ -510,6 +534,25 @@ def test_jobs_that_are_refused(
     (samples / "job.yaml").write_text(text.replace("TABLES", "{path: out}"))
     with pytest.raises(SetupError, match=message):
         Job(JobSpec.load(samples / "job.yaml")).run(spark)
+
+
+@on_sail
+def test_warehouses_that_are_refused(spark: SparkSession, samples: Path, tmp_path: Path) -> None:
+    """Only the catalog knows where they are."""
+    (samples / "job.yaml").write_text(
+        JOB.replace("FORMAT", "parquet")
+        .replace(" MORE", "")
+        .replace("TABLES", "{catalog: lake, schema: web}")
+    )
+    refused = {
+        "s3://bucket/lake": "object stores are read and written on Spark only",
+        f"file://{tmp_path}/[ab]": "paths with special characters are read on Spark only",
+    }
+    for number, (warehouse, message) in enumerate(refused.items()):
+        own = {**options(tmp_path / str(number)), "warehouse": warehouse}
+        job = Job(JobSpec.load(samples / "job.yaml"), IcebergStore("lake", "web", own))
+        with pytest.raises(SetupError, match=message):
+            job.run(spark)
 
 
 @on_sail

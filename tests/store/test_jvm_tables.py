@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill.errors import TableError
 from backfill.store.files.store import FileStore
 from tests.jvm_delta import COLUMNS, create, insert, read, table_in
-from tests.lake import store_in
+from tests.lake import options, store_in
 from tests.spark_sql import SparkSql, with_jars
 from tests.store.by_hand import by_hand, content, day, publish_to
 from tests.tables import paths_of, record_of, rows_of
@@ -21,6 +26,8 @@ Windows = Callable[..., DataFrame]
 
 MONDAY, TUESDAY = "2024-01-01", "2024-01-02"
 START = f"{MONDAY} 10:00:00"
+#: The beginning of Monday, µs.
+START_US = 1_704_067_200_000_000
 #: Properties of a table that is used as it is, and columns that a full run makes its own.
 PROPERTIES = (
     "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true', "
@@ -187,3 +194,33 @@ def test_vacuum_leaves_what_is_ours(spark_sql: SparkSql, tmp_path: Path) -> None
     assert content(store) == [f"r2 {MONDAY}", f"r3 {TUESDAY}"]
     cleaned = store.clean("sessions", older_than_s=-1)
     assert (cleaned.staged, cleaned.files, cleaned.records) == (0, 0, 0)
+
+
+JOB = """
+source: {path: events.parquet, format: parquet}
+events: {key: user, time: at}
+windows:
+  hourly:
+    tumbling: {size: 1h}
+    aggregates: {n: count, each: collect_list(n), users: collect_set(user), ns: count_distinct(n)}
+tables: {catalog: lake, schema: web, options: OPTIONS}
+runtime: sail
+"""
+
+
+def test_iceberg_tables_that_sail_wrote(spark_sql: SparkSql, tmp_path: Path) -> None:
+    """Elements of its lists and maps have other names in the files than Spark gives them."""
+    rows = [{"user": "ab"[n % 2], "at": START_US + n * 600_000_000, "n": n} for n in range(24)]
+    at = pa.timestamp("us", "UTC")
+    schema = pa.schema({"user": pa.string(), "at": at, "n": pa.int64()})
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "events.parquet")
+    text = JOB.replace("OPTIONS", json.dumps(options(tmp_path / "lake")))
+    (tmp_path / "job.yaml").write_text(text)
+    command = [sys.executable, "-m", "backfill", "run", str(tmp_path / "job.yaml")]
+    subprocess.run(command, check=True, capture_output=True)
+    found = spark_sql.iceberg(
+        tmp_path / "lake",
+        "SELECT user, n, concat_ws(' ', each), users[0], size(_ns_values) FROM lake.web.hourly "
+        "WHERE window_start >= timestamp '2024-01-01 03:00:00' ORDER BY user",
+    )
+    assert found == [["a|3|18 20 22|a|3", "b|3|19 21 23|b|3"]]

@@ -14,7 +14,9 @@ from pyspark.sql.types import MapType
 
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
-from backfill.folders import Folder, at_once
+from backfill.folders import Folder, LocalFolder, at_once
+from backfill.runtimes.differences import needs_spark
+from backfill.runtimes.folder_columns import check_characters
 from backfill.session_conf import session_conf
 from backfill.store.files.schema import delta_schema, primitive_columns
 from backfill.store.files.stats import added_up, file_statistics
@@ -124,8 +126,13 @@ def write_files(
 
     Raises:
         ColumnError: a column that Delta cannot hold, or is missing.
+        SetupError: the runtime does not write there; of a catalog's tables nobody knew before.
         TableError: the run has written for this table before.
     """
+    if isinstance(table_folder, LocalFolder):
+        check_characters(str(table_folder.local), frame.sparkSession, field=name)
+    else:
+        needs_spark(frame, "object stores are read and written", field=name)
     schema = delta_schema(frame.drop(APART).schema)
     _check_columns(frame, partition_by, sort_by)
     folder = table_folder / STAGING / run_id

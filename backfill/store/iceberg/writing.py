@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -35,13 +35,17 @@ def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> 
     """The staged files, which are in the table's folder, as its manifests have them."""
     schema = metadata.schema()
     plan = compute_statistics_plan(schema, metadata.properties)
-    columns = parquet_path_to_id_mapping(schema)
+    leaves = {
+        field.name: tuple(parquet_path_to_id_mapping(Schema(field)).values())
+        for field in schema.fields
+    }
     location = metadata.location.rstrip("/")
     footers = at_once(
         lambda each: pq.read_metadata(folder.path(each.path), filesystem=folder.filesystem),
         staged.files,
     )
     for file, footer in zip(staged.files, footers, strict=True):
+        columns = _field_ids(footer, leaves)
         statistics = data_file_statistics_from_parquet_metadata(footer, plan, columns)
         _leave_out(statistics, footer, columns)
         yield DataFile.from_args(
@@ -56,6 +60,15 @@ def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> 
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+def _field_ids(footer: pq.FileMetaData, leaves: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The ids of a file's columns, by their paths.
+
+    By their places: the elements of lists and maps have other names where Spark did not write them.
+    """
+    ids = [each for name in footer.schema.to_arrow_schema().names for each in leaves[name]]
+    return {footer.schema.column(place).path: each for place, each in enumerate(ids)}
 
 
 def _leave_out(
