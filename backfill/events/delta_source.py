@@ -110,6 +110,14 @@ def open_delta(path: str) -> DeltaFiles:
             value=shown(path),
             way_out="In Spark, REORG TABLE ... APPLY (PURGE) writes the files again",
         )
+    if repairs and not all(each.path.startswith(f"{root}/") for each in files):
+        raise SourceError(
+            "the Delta table is a shallow clone of a partitioned table, which is not read",
+            field="source.path",
+            value=shown(path),
+            way_out="Read the table that it is a clone of; or write it again in Spark, with "
+            "INSERT OVERWRITE",
+        )
     ordered = tuple(sorted(files, key=lambda file: file.path))
     return DeltaFiles(table.version(), ordered, schema, folders, statistics, repairs, deletions)
 
@@ -172,9 +180,11 @@ def read_delta(
     where: Column | None,
 ) -> DataFrame:
     """Some live files, with the table's columns in the table's order, `_corrupt` and `_source`."""
+    # Files of a clone are elsewhere.
+    own = {name: each for name, each in settings.items() if table.repairs or name != "basePath"}
 
     def scan(files: tuple[InputFile, ...], schema: StructType) -> DataFrame:
-        rows = spark.read.schema(schema).options(**settings).parquet(*for_spark(files))
+        rows = spark.read.schema(schema).options(**own).parquet(*for_spark(files))
         columns = []
         for name in schema.names:
             value = column(name)

@@ -49,14 +49,21 @@ def deleted(spark: SparkSession, source: SourceOptions) -> int:
 
 def test_a_clone(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
     """Its log names files of another table, and has some of its own."""
-    table, clone = (f"delta.`{tmp_path}/{name}`" for name in ("a table", "clone"))
-    how = f"CREATE TABLE {table} ({COLUMNS}) USING delta PARTITIONED BY (user)"
-    spark_sql.delta(*filled(how, table), f"CREATE TABLE {clone} SHALLOW CLONE {table}")
+    names = ("a table", "clone", "parted", "of parted")
+    table, clone, parted, of_parted = (f"delta.`{tmp_path}/{name}`" for name in names)
+    how = f"CREATE TABLE {{}} ({COLUMNS}) USING delta"
+    spark_sql.delta(
+        *filled(how.format(table), table),
+        f"CREATE TABLE {clone} SHALLOW CLONE {table}",
+        *filled(f"{how.format(parted)} PARTITIONED BY (user)", parted),
+        f"CREATE TABLE {of_parted} SHALLOW CLONE {parted}",
+    )
+    with pytest.raises(SourceError, match="is a shallow clone of a partitioned table"):
+        open_source(spark, SourceOptions(format="delta", path=str(tmp_path / "of parted")))
     source = "path: clone, format: delta"
     job = job_of(tmp_path, source)
     job.run(spark)
-    later = INSERT.format(clone, 5, 100)
-    *_, rows = spark_sql.delta(later, LATER.format(clone), READ.format(clone))
+    *_, rows = spark_sql.delta(LATER.format(clone), READ.format(clone))
     of_clone = SourceOptions(format="delta", path=str(tmp_path / "clone"))
     assert read(spark, of_clone) == sorted(rows)
     caught_up(job, spark)
