@@ -131,7 +131,7 @@ class JoinCauses:
             if not self._explained(first, own)
             for event in self._absent(first[0], own)
         }
-        replays = self._without(absent, keys, first[0]) if absent else first
+        replays = self._without(absent, keys, first) if absent else first
         found = {}
         for key, own in keys.items():
             if self._explained(replays, own):
@@ -145,7 +145,7 @@ class JoinCauses:
         return found
 
     def _without(
-        self, absent: set[int], keys: Mapping[Key, KeyRows], first: _Replayed
+        self, absent: set[int], keys: Mapping[Key, KeyRows], first: Sequence[_Replayed]
     ) -> list[_Replayed]:
         """The replays without events of which the stream has no row, though it should.
 
@@ -154,9 +154,10 @@ class JoinCauses:
         these moves it, and most where all do. By the least clock, others are not late, so they are
         absent as well if the stream has no row of them.
         """
+        seen = self._seen(first, keys)
         most = self._replayed(silent=absent)
         for _ in range(_ROUNDS):
-            least = self._replayed(gone=absent | self._unseen(first.seen, absent))
+            least = self._replayed(gone=absent, unseen=self._unseen(seen, absent))
             more = {
                 event
                 for own in keys.values()
@@ -169,10 +170,22 @@ class JoinCauses:
         return [*most, *least]
 
     def _replayed(
-        self, gone: Collection[int] = frozenset(), silent: Collection[int] = frozenset()
+        self,
+        gone: Collection[int] = frozenset(),
+        unseen: Collection[int] = frozenset(),
+        silent: Collection[int] = frozenset(),
     ) -> list[_Replayed]:
-        """The replay in each order, without events, or with some that only move the clock."""
-        first, missing = self._counted.first, {*gone, *silent}
+        """The replay in each order.
+
+        Args:
+            gone: events that are left out, with their copies.
+            unseen: events or copies that are left out.
+            silent: events that only move the clock.
+        """
+        if not gone and not silent:
+            return [_Replayed(self._replay, self._sides, each, set()) for each in self._orders]
+        first = self._counted.first
+        came: set[int] = set()
 
         def taken(events: Sequence[Event]) -> Iterable[Event]:
             for each in events:
@@ -180,11 +193,28 @@ class JoinCauses:
                 if number in silent:
                     # A key of its own, with which nothing is joined.
                     yield replace(each, key=("silent", each.arrival))
-                elif number not in gone:
+                elif number not in gone and each.arrival not in unseen:
+                    came.add(number)
                     yield each
 
-        sides = [list(taken(side)) for side in self._sides] if missing else self._sides
+        sides = [list(taken(side)) for side in self._sides]
+        missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
         return [_Replayed(self._replay, sides, order, missing) for order in self._orders]
+
+    def _seen(self, first: Sequence[_Replayed], keys: Mapping[Key, KeyRows]) -> set[int]:
+        """The events and copies that are in a row by the replay of all events."""
+        seen = first[0].seen
+        # Of copies that are not all in rows, or in other rows than these, any one may have come.
+        other = {
+            event
+            for own in keys.values()
+            if not self._explained(first, own)
+            for event in own.events
+        }
+        for copy, number in self._counted.first.items():
+            if number in other or not seen >= {copy, number}:
+                seen -= {copy, number}
+        return seen
 
     def _unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
         """The events of which there is no row, and that move the clock if none of them does.
@@ -194,7 +224,6 @@ class JoinCauses:
             gone: events that move no clock.
         """
         first = self._counted.first
-        seen = {first.get(each, each) for each in seen}
         latest: dict[Any, int] = {}
         found = set()
         # Of some engines each side has a clock of its own.
@@ -205,10 +234,10 @@ class JoinCauses:
                     continue
                 if clock in latest and each.time <= latest[clock]:
                     continue
-                if number in seen:
+                if each.arrival in seen:
                     latest[clock] = each.time
                 else:
-                    found.add(number)
+                    found.add(each.arrival)
         return found
 
     def _explained(self, replays: Iterable[_Replayed], own: KeyRows) -> bool:
@@ -219,22 +248,29 @@ class JoinCauses:
     ) -> list[Found]:
         """What differs by the first replay that gives the stream's rows.
 
-        It is proved where all others give them, and a row for the same reason. Where an event is
-        missing, the replay of all events also has to give the row; and if it is of an event alone,
-        no replay may end before its window did.
+        It is proved where all others give them, and a row for the same reason. Where events are
+        missing, the replay of all events has to show that: it gives the row that the stream lacks,
+        or not the one that the stream has. If a row is of an event alone, no replay may end before
+        its window did.
         """
         giving = [self._found(each, own) for each in replays if self._gives(each, own)]
         if len(giving) < len(replays):
             return [replace(each, proved=False) for each in giving[0]]
         missing = set().union(*(each.missing for each in replays))
         agreed = set.intersection(*map(set, giving))
-        whole = set.intersection(*(set(self._emitted(each, own)) for each in first))
+        of_all = [set(self._emitted(each, own)) for each in first]
+        whole, some = set.intersection(*of_all), set.union(*of_all)
         as_late = all(each.clocks == replays[0].clocks for each in replays)
 
         def certain(found: Found) -> bool:
             if found not in agreed:
                 return False
-            if found.streams or found.pair is None or not missing & set(found.pair):
+            if found.pair is None or not missing:
+                return True
+            if found.streams:
+                is_missing = found.cause == "missing_in_stream"
+                return found.pair not in some if is_missing else found.pair in whole
+            if not missing & set(found.pair):
                 return True
             return found.pair in whole and (as_late or None not in found.pair)
 
