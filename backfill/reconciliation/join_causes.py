@@ -355,9 +355,10 @@ class JoinCauses:
                 return "redelivered"
             if len(events) == 2:
                 return UNEXPLAINED
-            for each in partners[events[0]]:
-                if each not in emitted:
-                    return lost(each)
+            reasons = [lost(each) for each in partners[events[0]] if each not in emitted]
+            if reasons:
+                # It would not be alone if one that is missing had come, whether others were late.
+                return "missing_in_stream" if "missing_in_stream" in reasons else reasons[0]
             # Alone and in a pair: its window had passed when it came.
             return "spurious" if self._spurious else "late"
 
