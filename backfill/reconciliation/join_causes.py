@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from backfill.causes import UNEXPLAINED
-from backfill.replay import Event, JoinReplayed
+from backfill.reconciliation.join_replays import JoinReplays, Pair, ReplayedJoin, Replaying
+from backfill.replay import Event
 
-#: The numbers of the events of a row, the left one first; None where there is none.
-Pair = tuple["int | None", "int | None"]
 #: What identifies a row, and a key, by its values.
 Row = str
 Key = str
@@ -100,15 +98,13 @@ class JoinCauses:
         left: Sequence[Event],
         right: Sequence[Event],
         orders: Sequence[Sequence[int]],
-        replay: Callable[[Sequence[Event], Sequence[Event]], JoinReplayed],
+        replay: Replaying,
         row: Callable[[Pair], Row],
         spurious: bool,
         counted: Counted,
     ) -> None:
         self._counted = counted
-        self._sides = (left, right)
-        self._orders = orders
-        self._replay = replay
+        self._replays = JoinReplays(left, right, orders, replay, counted.first)
         self._row = row
         self._spurious = spurious
         self._left = {each.arrival for each in left}
@@ -124,7 +120,7 @@ class JoinCauses:
 
     def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What the stream has, and the batch's pairs have not, or the other way round."""
-        first = self._replayed()
+        first = self._replays.of()
         absent = {
             event
             for own in keys.values()
@@ -145,8 +141,8 @@ class JoinCauses:
         return found
 
     def _without(
-        self, absent: set[int], keys: Mapping[Key, KeyRows], first: Sequence[_Replayed]
-    ) -> list[_Replayed]:
+        self, absent: set[int], keys: Mapping[Key, KeyRows], first: Sequence[ReplayedJoin]
+    ) -> list[ReplayedJoin]:
         """The replays without events of which the stream has no row, though it should.
 
         Of a pair one event may have come, and have moved the clock by which others were late; and
@@ -155,9 +151,9 @@ class JoinCauses:
         absent as well if the stream has no row of them.
         """
         seen = self._seen(first, keys)
-        most = self._replayed(silent=absent)
+        most = self._replays.of(silent=absent)
         for _ in range(_ROUNDS):
-            least = self._replayed(gone=absent, unseen=self._unseen(seen, absent))
+            least = self._replays.of(gone=absent, unseen=self._replays.unseen(seen, absent))
             more = {
                 event
                 for own in keys.values()
@@ -169,39 +165,7 @@ class JoinCauses:
             absent = absent | more
         return [*most, *least]
 
-    def _replayed(
-        self,
-        gone: Collection[int] = frozenset(),
-        unseen: Collection[int] = frozenset(),
-        silent: Collection[int] = frozenset(),
-    ) -> list[_Replayed]:
-        """The replay in each order.
-
-        Args:
-            gone: events that are left out, with their copies.
-            unseen: events or copies that are left out.
-            silent: events that only move the clock.
-        """
-        if not gone and not silent:
-            return [_Replayed(self._replay, self._sides, each, set()) for each in self._orders]
-        first = self._counted.first
-        came: set[int] = set()
-
-        def taken(events: Sequence[Event]) -> Iterable[Event]:
-            for each in events:
-                number = first.get(each.arrival, each.arrival)
-                if number in silent:
-                    # A key of its own, with which nothing is joined.
-                    yield replace(each, key=("silent", each.arrival))
-                elif number not in gone and each.arrival not in unseen:
-                    came.add(number)
-                    yield each
-
-        sides = [list(taken(side)) for side in self._sides]
-        missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
-        return [_Replayed(self._replay, sides, order, missing) for order in self._orders]
-
-    def _seen(self, first: Sequence[_Replayed], keys: Mapping[Key, KeyRows]) -> set[int]:
+    def _seen(self, first: Sequence[ReplayedJoin], keys: Mapping[Key, KeyRows]) -> set[int]:
         """The events and copies that are in a row by the replay of all events."""
         seen = first[0].seen
         # Of copies that are not all in rows, or in other rows than these, any one may have come.
@@ -216,35 +180,11 @@ class JoinCauses:
                 seen -= {copy, number}
         return seen
 
-    def _unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
-        """The events of which there is no row, and that move the clock if none of them does.
-
-        Args:
-            seen: events that are in a row.
-            gone: events that move no clock.
-        """
-        first = self._counted.first
-        latest: dict[Any, int] = {}
-        found = set()
-        # Of some engines each side has a clock of its own.
-        for side, events in enumerate(self._sides):
-            for each in events:
-                number, clock = first.get(each.arrival, each.arrival), (side, each.partition)
-                if number in gone or each.time is None:
-                    continue
-                if clock in latest and each.time <= latest[clock]:
-                    continue
-                if each.arrival in seen:
-                    latest[clock] = each.time
-                else:
-                    found.add(each.arrival)
-        return found
-
-    def _explained(self, replays: Iterable[_Replayed], own: KeyRows) -> bool:
+    def _explained(self, replays: Iterable[ReplayedJoin], own: KeyRows) -> bool:
         return any(self._gives(each, own) for each in replays)
 
     def _of_replays(
-        self, replays: Sequence[_Replayed], own: KeyRows, first: Sequence[_Replayed]
+        self, replays: Sequence[ReplayedJoin], own: KeyRows, first: Sequence[ReplayedJoin]
     ) -> list[Found]:
         """What differs by the first replay that gives the stream's rows.
 
@@ -298,7 +238,7 @@ class JoinCauses:
                 rows += [other] * (times - len(known[row, streams]))
         return rows
 
-    def _emitted(self, replayed: _Replayed, own: KeyRows) -> list[Pair]:
+    def _emitted(self, replayed: ReplayedJoin, own: KeyRows) -> list[Pair]:
         """What went downstream of a key, as pairs of events that are counted."""
         pairs = [self._counted.pair(each) for each in replayed.of(own.events)]
         if not self._counted.filtered:
@@ -306,10 +246,10 @@ class JoinCauses:
         batch = set(own.batch)
         return [each for each in pairs if each in batch]
 
-    def _gives(self, replayed: _Replayed, own: KeyRows) -> bool:
+    def _gives(self, replayed: ReplayedJoin, own: KeyRows) -> bool:
         return Counter(map(self._row, self._emitted(replayed, own))) == own.stream
 
-    def _absent(self, replayed: _Replayed, own: KeyRows) -> set[int]:
+    def _absent(self, replayed: ReplayedJoin, own: KeyRows) -> set[int]:
         """The events that no row of the stream can be of, though the replay has rows of them."""
         emitted = set(self._emitted(replayed, own))
         possible: dict[int, set[Row]] = defaultdict(set)
@@ -323,7 +263,7 @@ class JoinCauses:
     def _alone(self, event: int) -> Pair:
         return (event, None) if event in self._left else (None, event)
 
-    def _found(self, replayed: _Replayed, own: KeyRows) -> list[Found]:
+    def _found(self, replayed: ReplayedJoin, own: KeyRows) -> list[Found]:
         emitted, batch = set(self._emitted(replayed, own)), set(own.batch)
         partners: dict[int, list[Pair]] = defaultdict(list)
         for pair in own.batch:
@@ -368,7 +308,7 @@ class JoinCauses:
         self,
         own: KeyRows,
         cause: Callable[[Pair, bool], str],
-        replayed: _Replayed | None = None,
+        replayed: ReplayedJoin | None = None,
     ) -> list[Found]:
         """The rows that one side has more often than the other, with their causes."""
         emitted = [] if replayed is None else self._emitted(replayed, own)
@@ -387,85 +327,3 @@ class JoinCauses:
                 found += [Found(row, streams, cause(pair, streams), pair) for pair in known]
                 found += [Found(row, streams, UNEXPLAINED, None)] * (times - len(known))
         return found
-
-
-class _Replayed:
-    """A replay, by the numbers of its events.
-
-    Args:
-        replay: the join.
-        sides: the left and the right side's events.
-        order: the places in which they arrive.
-        missing: the events that never came: they are not among them, or have keys of their own.
-
-    Attributes:
-        missing: the same.
-        dropped: why events were dropped.
-        pending: the events whose windows are open at the end.
-        overtaken: those that came after one of a later time.
-        clocks: the latest time of each side and partition, µs.
-    """
-
-    def __init__(
-        self,
-        replay: Callable[[Sequence[Event], Sequence[Event]], JoinReplayed],
-        sides: Sequence[Sequence[Event]],
-        order: Sequence[int],
-        missing: set[int],
-    ) -> None:
-        self.missing = missing
-        self._order = order
-        numbers = sorted(range(len(order)), key=order.__getitem__)
-
-        def at_its_place(event: Event) -> Event:
-            place = order[event.arrival]
-            return event if place == event.arrival else replace(event, arrival=place)
-
-        arrived = [[at_its_place(each) for each in side] for side in sides]
-        found = replay(*arrived)
-        self.dropped = {numbers[each.arrival]: each.reason for each in found.dropped}
-        self.pending = {numbers[each] for each in found.pending}
-        every = [*arrived[0], *arrived[1]]
-        self.overtaken = {numbers[each] for each in _overtaken(every)}
-        self._of: dict[int, list[Pair]] = defaultdict(list)
-        for each in found.emissions:
-            left = None if each.left is None else numbers[each.left]
-            right = None if each.right is None else numbers[each.right]
-            event = right if left is None else left
-            assert event is not None
-            if event not in missing:
-                self._of[event].append((left, right))
-        self.clocks: dict[Any, int] = {}
-        for side, events in enumerate(arrived):
-            for event in events:
-                if event.time is not None:
-                    now = self.clocks.get((side, event.partition), event.time)
-                    self.clocks[side, event.partition] = max(now, event.time)
-
-    @property
-    def seen(self) -> set[int]:
-        """The events that are in a row."""
-        pairs = (pair for found in self._of.values() for pair in found)
-        return {each for pair in pairs for each in pair if each is not None}
-
-    def last(self, events: Iterable[int]) -> int:
-        """The one of these events that came last."""
-        return max(events, key=self._order.__getitem__)
-
-    def of(self, events: Iterable[int]) -> list[Pair]:
-        """The pairs of these events, which are all of a key."""
-        return [pair for event in events for pair in self._of.get(event, ())]
-
-
-def _overtaken(events: Sequence[Event]) -> set[int]:
-    """The places of the events that came after one of a later time, of their partition."""
-    latest: dict[Any, int] = {}
-    found = set()
-    for each in sorted(events, key=lambda event: event.arrival):
-        if each.time is None:
-            continue
-        before = latest.get(each.partition)
-        if before is not None and each.time < before:
-            found.add(each.arrival)
-        latest[each.partition] = each.time if before is None else max(before, each.time)
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,14 +19,13 @@ from backfill.joins.sides import check_has
 from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
-from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows, Pair
+from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows
 from backfill.reconciliation.join_order import orders
+from backfill.reconciliation.join_replays import Pair, Replaying
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
-from backfill.replay import Event, JoinReplayed
+from backfill.replay import Event
 from backfill.runtimes.differences import kept
 from backfill.windows.join_window import LEFT, RIGHT
-
-Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
 
 #: So many events are replayed at most: each is an object in this process.
 MOST_EVENTS = 2_000_000

@@ -1,0 +1,177 @@
+"""A streaming join replayed in each order of its events, with all of them and without some."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backfill.replay import Event, JoinReplayed
+
+#: The numbers of the events of a row, the left one first; None where there is none.
+Pair = tuple["int | None", "int | None"]
+#: Replays the join of a left and a right side's events.
+Replaying = Callable[[Sequence[Event], Sequence[Event]], JoinReplayed]
+
+
+class JoinReplays:
+    """The replays of one join.
+
+    Args:
+        left, right: all events of both streams, in the order of arrival, and numbered by it.
+        orders: the orders in which they can have arrived, each as the places of the events.
+        replay: the join of these events.
+        first: of events that are copies of an earlier one, that one.
+    """
+
+    def __init__(
+        self,
+        left: Sequence[Event],
+        right: Sequence[Event],
+        orders: Sequence[Sequence[int]],
+        replay: Replaying,
+        first: Mapping[int, int],
+    ) -> None:
+        self._sides = (left, right)
+        self._orders = orders
+        self._replay = replay
+        self._first = first
+
+    def of(
+        self,
+        gone: Collection[int] = frozenset(),
+        unseen: Collection[int] = frozenset(),
+        silent: Collection[int] = frozenset(),
+    ) -> list[ReplayedJoin]:
+        """The replay in each order.
+
+        Args:
+            gone: events that are left out, with their copies.
+            unseen: events or copies that are left out.
+            silent: events that only move the clock.
+        """
+        if not gone and not silent:
+            return [ReplayedJoin(self._replay, self._sides, each, set()) for each in self._orders]
+        first = self._first
+        came: set[int] = set()
+
+        def taken(events: Sequence[Event]) -> Iterable[Event]:
+            for each in events:
+                number = first.get(each.arrival, each.arrival)
+                if number in silent:
+                    # A key of its own, with which nothing is joined.
+                    yield replace(each, key=("silent", each.arrival))
+                elif number not in gone and each.arrival not in unseen:
+                    came.add(number)
+                    yield each
+
+        sides = [list(taken(side)) for side in self._sides]
+        missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
+        return [ReplayedJoin(self._replay, sides, order, missing) for order in self._orders]
+
+    def unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
+        """The events of which there is no row, and that move the clock if none of them does.
+
+        Args:
+            seen: events that are in a row.
+            gone: events that move no clock.
+        """
+        first = self._first
+        latest: dict[Any, int] = {}
+        found = set()
+        # Of some engines each side has a clock of its own.
+        for side, events in enumerate(self._sides):
+            for each in events:
+                number, clock = first.get(each.arrival, each.arrival), (side, each.partition)
+                if number in gone or each.time is None:
+                    continue
+                if clock in latest and each.time <= latest[clock]:
+                    continue
+                if each.arrival in seen:
+                    latest[clock] = each.time
+                else:
+                    found.add(each.arrival)
+        return found
+
+
+class ReplayedJoin:
+    """A replay, by the numbers of its events.
+
+    Args:
+        replay: the join.
+        sides: the left and the right side's events.
+        order: the places in which they arrive.
+        missing: the events that never came: they are not among them, or have keys of their own.
+
+    Attributes:
+        missing: the same.
+        dropped: why events were dropped.
+        pending: the events whose windows are open at the end.
+        overtaken: those that came after one of a later time.
+        clocks: the latest time of each side and partition, µs.
+    """
+
+    def __init__(
+        self,
+        replay: Replaying,
+        sides: Sequence[Sequence[Event]],
+        order: Sequence[int],
+        missing: set[int],
+    ) -> None:
+        self.missing = missing
+        self._order = order
+        numbers = sorted(range(len(order)), key=order.__getitem__)
+
+        def at_its_place(event: Event) -> Event:
+            place = order[event.arrival]
+            return event if place == event.arrival else replace(event, arrival=place)
+
+        arrived = [[at_its_place(each) for each in side] for side in sides]
+        found = replay(*arrived)
+        self.dropped = {numbers[each.arrival]: each.reason for each in found.dropped}
+        self.pending = {numbers[each] for each in found.pending}
+        every = [*arrived[0], *arrived[1]]
+        self.overtaken = {numbers[each] for each in _overtaken(every)}
+        self._of: dict[int, list[Pair]] = defaultdict(list)
+        for each in found.emissions:
+            left = None if each.left is None else numbers[each.left]
+            right = None if each.right is None else numbers[each.right]
+            event = right if left is None else left
+            assert event is not None
+            if event not in missing:
+                self._of[event].append((left, right))
+        self.clocks: dict[Any, int] = {}
+        for side, events in enumerate(arrived):
+            for event in events:
+                if event.time is not None:
+                    now = self.clocks.get((side, event.partition), event.time)
+                    self.clocks[side, event.partition] = max(now, event.time)
+
+    @property
+    def seen(self) -> set[int]:
+        """The events that are in a row."""
+        pairs = (pair for found in self._of.values() for pair in found)
+        return {each for pair in pairs for each in pair if each is not None}
+
+    def last(self, events: Iterable[int]) -> int:
+        """The one of these events that came last."""
+        return max(events, key=self._order.__getitem__)
+
+    def of(self, events: Iterable[int]) -> list[Pair]:
+        """The pairs of these events, which are all of a key."""
+        return [pair for event in events for pair in self._of.get(event, ())]
+
+
+def _overtaken(events: Sequence[Event]) -> set[int]:
+    """The places of the events that came after one of a later time, of their partition."""
+    latest: dict[Any, int] = {}
+    found = set()
+    for each in sorted(events, key=lambda event: event.arrival):
+        if each.time is None:
+            continue
+        before = latest.get(each.partition)
+        if before is not None and each.time < before:
+            found.add(each.arrival)
+        latest[each.partition] = each.time if before is None else max(before, each.time)
+    return found
