@@ -59,8 +59,8 @@ def reconcile_join(
 
     Both are compared in Spark. If they differ, the streaming join is replayed over all events, as
     `backfill.replay.replay_join` does it: whether a partner is still there depends on events of
-    other keys, too. A cause is proved: the replay gives the stream's rows of the key, with all
-    events, or without those of which the stream has no row (`missing_in_stream`).
+    other keys, too. A cause is proved if the replay gives the stream's rows of the key: of all
+    events, or of those that the stream has rows of, whether or not the others moved its clock.
 
     Args:
         left: the left stream's events.
