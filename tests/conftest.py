@@ -59,7 +59,7 @@ _LONG = (
 
 #: Of the variants of each test, so many are drawn by the seed; 0 for all.
 _VARIANTS = int(os.environ.get("BACKFILL_VARIANTS", "0"))
-#: One in so many tests is drawn as well.
+#: And so are the tests, one in so many, where variants are.
 _ONE_IN = int(os.environ.get("BACKFILL_ONE_IN", "1"))
 
 
@@ -82,7 +82,7 @@ def _draw_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
         of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     drawn = {
         item
-        for variants in chance.sample(list(of_test.values()), len(of_test) // _ONE_IN)
+        for variants in chance.sample(list(of_test.values()), -(-len(of_test) // _ONE_IN))
         for item in chance.sample(variants, min(_VARIANTS, len(variants)))
     }
     # No other lane has these.

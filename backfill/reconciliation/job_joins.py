@@ -153,7 +153,8 @@ class _JoinOfJob:
                 right=right,
                 on=keys,
                 arrival=order.columns,
-                arrived=len(order.arrival),
+                # The order within a micro-batch makes no difference.
+                arrived=None if self.engine == "spark" else len(order.arrival),
                 partition=order.partition,
                 wall_clock=None if self._wall_clock is None else _WALL_CLOCK,
                 number=order.number,

@@ -120,7 +120,7 @@ class JoinCauses:
 
     def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What the stream has, and the batch's pairs have not, or the other way round."""
-        first = self._replays.of()
+        first = list(self._replays.of())
         absent = {
             event
             for own in keys.values()
@@ -133,7 +133,7 @@ class JoinCauses:
             if self._explained(replays, own):
                 found[key] = self._of_replays(replays, own, first)
             elif self._explained(first, own):
-                # Only if all events came, and some of other keys did not.
+                # This holds only if all events came, and some of other keys did not.
                 possible = self._of_replays(first, own, first)
                 found[key] = [replace(each, proved=False) for each in possible]
             else:
@@ -150,20 +150,20 @@ class JoinCauses:
         these moves it, and most where all do. By the least clock, others are not late, so they are
         absent as well if the stream has no row of them.
         """
-        seen = self._seen(first, keys)
-        most = self._replays.of(silent=absent)
+        seen, most = self._seen(first, keys), self._replays.of(silent=absent)
         for _ in range(_ROUNDS):
             least = self._replays.of(gone=absent, unseen=self._replays.unseen(seen, absent))
+            in_order = next(least)
             more = {
                 event
                 for own in keys.values()
-                if not self._explained(least, own)
-                for event in self._absent(least[0], own)
+                if not self._gives(in_order, own)
+                for event in self._absent(in_order, own)
             }
             if not more:
                 break
             absent = absent | more
-        return [*most, *least]
+        return [*most, in_order, *least]
 
     def _seen(self, first: Sequence[ReplayedJoin], keys: Mapping[Key, KeyRows]) -> set[int]:
         """The events and copies that are in a row by the replay of all events."""

@@ -164,7 +164,7 @@ class JoinComparison:
         causes = JoinCauses(
             [event for left, event in made if left],
             [event for left, event in made if not left],
-            orders([(row["arrival"][: self.arrived], row["time"]) for _, row in events]),
+            orders([(row["arrival"][: self.arrived], left, row["time"]) for left, row in events]),
             replaying,
             row_of,
             spurious,

@@ -116,30 +116,43 @@ class JoinOrder:
         return numbered.where(F.col(REASON).isNull() & known)
 
 
-def orders(events: Sequence[tuple[Any, int | None]]) -> list[Sequence[int]]:
-    """The orders in which events can have arrived.
+def orders(events: Sequence[tuple[Any, bool, int | None]]) -> list[Sequence[int]]:
+    """The orders in which events can have arrived, as far as they differ most.
 
     Of events that arrived at once, the fewest are late where the earliest comes first, and the
-    most where the latest does.
+    most where the latest does; and one may have come before the latest of its side, and its
+    partner after that.
 
     Args:
-        events: when each arrived, and its event time in µs, in a possible order.
+        events: when each arrived, whether it is the left side's, and its event time in µs, in a
+            possible order.
 
     Returns:
         For each order, the places of the events; the one that is given comes first.
     """
     given = range(len(events))
+
+    def time(number: int) -> int:
+        return events[number][2] or 0
+
+    def is_left(number: int) -> bool:
+        return events[number][1]
+
     groups = [
-        sorted(numbers, key=lambda number: events[number][1] or 0)
-        for _, group in groupby(given, key=lambda number: events[number][0])
-        for numbers in [list(group)]
+        sorted(group, key=time) for _, group in groupby(given, key=lambda number: events[number][0])
     ]
-    if all(events[numbers[0]][1] == events[numbers[-1]][1] for numbers in groups):
+    if all(events[group[0]][2] == events[group[-1]][2] for group in groups):
         return [given]
     found: list[Sequence[int]] = [given]
-    for ordered in (groups, [numbers[::-1] for numbers in groups]):
+    for key in (
+        time,
+        lambda number: -time(number),
+        lambda number: (0, time(number)) if is_left(number) else (1, -time(number)),
+        lambda number: (1, -time(number)) if is_left(number) else (0, time(number)),
+    ):
         places = [0] * len(events)
-        for place, number in enumerate(number for numbers in ordered for number in numbers):
+        ordered = (number for group in groups for number in sorted(group, key=key))
+        for place, number in enumerate(ordered):
             places[number] = place
         found.append(places)
     return found

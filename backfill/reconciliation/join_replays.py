@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from backfill.replay import Event, JoinReplayed
@@ -33,7 +34,7 @@ class JoinReplays:
         replay: Replaying,
         first: Mapping[int, int],
     ) -> None:
-        self._sides = (left, right)
+        self._sides: Sequence[Sequence[Event]] = (left, right)
         self._orders = orders
         self._replay = replay
         self._first = first
@@ -43,35 +44,37 @@ class JoinReplays:
         gone: Collection[int] = frozenset(),
         unseen: Collection[int] = frozenset(),
         silent: Collection[int] = frozenset(),
-    ) -> list[ReplayedJoin]:
-        """The replay in each order.
+    ) -> Iterator[ReplayedJoin]:
+        """The replays, one by one: in the order that is given, and in the others.
 
         Args:
             gone: events that are left out, with their copies.
             unseen: events or copies that are left out.
             silent: events that only move the clock.
         """
-        if not gone and not silent:
-            return [ReplayedJoin(self._replay, self._sides, each, set()) for each in self._orders]
-        first = self._first
+        first, sides = self._first, self._sides
         came: set[int] = set()
+        hidden: set[int] = set()
 
         def taken(events: Sequence[Event]) -> Iterable[Event]:
             for each in events:
                 number = first.get(each.arrival, each.arrival)
                 if number in silent:
+                    hidden.add(each.arrival)
                     # A key of its own, with which nothing is joined.
                     yield replace(each, key=("silent", each.arrival))
                 elif number not in gone and each.arrival not in unseen:
                     came.add(number)
                     yield each
 
-        sides = [list(taken(side)) for side in self._sides]
+        if gone or unseen or silent:
+            sides = [list(taken(side)) for side in self._sides]
         missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
-        return [ReplayedJoin(self._replay, sides, order, missing) for order in self._orders]
+        for order in self._orders:
+            yield ReplayedJoin(self._replay, sides, order, missing, hidden)
 
     def unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
-        """The events of which there is no row, and that move the clock if none of them does.
+        """Events in no row that would be ahead of the clock of those in rows.
 
         Args:
             seen: events that are in a row.
@@ -102,14 +105,13 @@ class ReplayedJoin:
         replay: the join.
         sides: the left and the right side's events.
         order: the places in which they arrive.
-        missing: the events that never came: they are not among them, or have keys of their own.
+        missing: the events that never came.
+        hidden: those of them that only move the clock.
 
     Attributes:
-        missing: the same.
+        missing: the events that never came.
         dropped: why events were dropped.
         pending: the events whose windows are open at the end.
-        overtaken: those that came after one of a later time.
-        clocks: the latest time of each side and partition, µs.
     """
 
     def __init__(
@@ -118,35 +120,45 @@ class ReplayedJoin:
         sides: Sequence[Sequence[Event]],
         order: Sequence[int],
         missing: set[int],
+        hidden: Collection[int],
     ) -> None:
         self.missing = missing
         self._order = order
-        numbers = sorted(range(len(order)), key=order.__getitem__)
+        numbers = self._numbers = sorted(range(len(order)), key=order.__getitem__)
 
         def at_its_place(event: Event) -> Event:
             place = order[event.arrival]
             return event if place == event.arrival else replace(event, arrival=place)
 
-        arrived = [[at_its_place(each) for each in side] for side in sides]
+        arrived = self._arrived = [[at_its_place(each) for each in side] for side in sides]
         found = replay(*arrived)
         self.dropped = {numbers[each.arrival]: each.reason for each in found.dropped}
         self.pending = {numbers[each] for each in found.pending}
-        every = [*arrived[0], *arrived[1]]
-        self.overtaken = {numbers[each] for each in _overtaken(every)}
         self._of: dict[int, list[Pair]] = defaultdict(list)
         for each in found.emissions:
             left = None if each.left is None else numbers[each.left]
             right = None if each.right is None else numbers[each.right]
             event = right if left is None else left
             assert event is not None
-            if event not in missing:
+            if event not in hidden:
                 self._of[event].append((left, right))
-        self.clocks: dict[Any, int] = {}
-        for side, events in enumerate(arrived):
+
+    @cached_property
+    def overtaken(self) -> set[int]:
+        """The events that came after one of a later time."""
+        every = [event for side in self._arrived for event in side]
+        return {self._numbers[each] for each in _overtaken(every)}
+
+    @cached_property
+    def clocks(self) -> dict[Any, int]:
+        """The latest time of each side and partition, µs."""
+        found: dict[Any, int] = {}
+        for side, events in enumerate(self._arrived):
             for event in events:
                 if event.time is not None:
-                    now = self.clocks.get((side, event.partition), event.time)
-                    self.clocks[side, event.partition] = max(now, event.time)
+                    clock = (side, event.partition)
+                    found[clock] = max(found.get(clock, event.time), event.time)
+        return found
 
     @property
     def seen(self) -> set[int]:

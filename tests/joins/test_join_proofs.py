@@ -191,6 +191,53 @@ def test_rows_that_only_the_table_has(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_events_that_arrived_one_by_one_or_at_the_same_time() -> None:
-    assert orders([(1, 5), (2, 3), (3, 9)]) == [range(3)]
-    assert orders([(1, 5), (1, 5), (2, None), (3, 4)]) == [range(4)]
-    assert orders([(1, 5), (2, 7), (2, None), (2, 6)]) == [range(4), [0, 3, 1, 2], [0, 1, 3, 2]]
+    assert orders([(1, True, 5), (2, False, 3), (3, True, 9)]) == [range(3)]
+    assert orders([(1, True, 5), (1, False, 5), (2, True, None), (3, True, 4)]) == [range(4)]
+    at_once = [(1, True, 5), (2, True, 7), (2, False, 8), (2, False, 6)]
+    assert orders(at_once) == [
+        range(4),
+        [0, 2, 3, 1],
+        [0, 2, 1, 3],
+        # The left side first, and then the latest of the right one; and the other way round.
+        [0, 1, 2, 3],
+        [0, 3, 2, 1],
+    ]
+
+
+def test_a_pair_between_whose_events_the_clock_may_have_moved(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """All arrived at once; in the order of the file nothing was late."""
+    events = [
+        Placed("a", 0, 1, True, 1, "x"),
+        Placed("a", 1, 1, False, 1, "y"),
+        Placed("b", 900, 1, False, 1, "z"),
+    ]
+    write(tmp_path / "events", events)
+    job = job_in(tmp_path, "kafka-streams", "inner")
+    job.run(spark)
+    write_stream(tmp_path / WROTE, [])
+    found = reconciled(job, spark, tmp_path, grace="0s")
+    assert (len(found.differences), found.possible + found.unexplained) == (1, 1)
+
+
+def test_an_event_that_was_delivered_twice_and_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither copy came, so its partner is alone."""
+    first = Placed("a", 1, 2, False, 2, "y")
+    events = [
+        Placed("a", 0, 1, True, 1, "x"),
+        first,
+        replace(first, n=3),
+        Placed("b", 900, 4, True, 1, "z"),
+        Placed("b", 901, 5, False, 1, "w"),
+        Placed("c", 990, 6, True, 1, "v"),
+    ]
+    write(tmp_path / "events", events)
+    job = job_in(tmp_path, "kafka-streams", "left")
+    job.run(spark)
+    came = [event for event in events if event.id != "y"]
+    write_stream(tmp_path / WROTE, emitted(came, "left"))
+    found = reconciled(job, spark, tmp_path)
+    of_a = [each for each in found.differences if each.key == ("a",)]
+    assert [each.explanation.causes for each in of_a] == [("missing_in_stream",)] * 2
+    assert all(each.explanation.proved for each in of_a)
