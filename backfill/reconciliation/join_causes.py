@@ -196,8 +196,9 @@ class JoinCauses:
         giving = [self._found(each, own) for each in replays if self._gives(each, own)]
         if len(giving) < len(replays):
             return [replace(each, proved=False) for each in giving[0]]
-        missing = set().union(*(each.missing for each in replays))
         agreed = set.intersection(*map(set, giving))
+        if not any(each.missing for each in replays):
+            return [replace(each, proved=each in agreed) for each in giving[0]]
         of_all = [set(self._emitted(each, own)) for each in first]
         whole, some = set.intersection(*of_all), set.union(*of_all)
         as_late = all(each.clocks == replays[0].clocks for each in replays)
@@ -205,12 +206,12 @@ class JoinCauses:
         def certain(found: Found) -> bool:
             if found not in agreed:
                 return False
-            if found.pair is None or not missing:
+            if found.pair is None:
                 return True
             if found.streams:
                 is_missing = found.cause == "missing_in_stream"
                 return found.pair not in some if is_missing else found.pair in whole
-            if not missing & set(found.pair):
+            if not any(event in each.missing for event in found.pair for each in replays):
                 return True
             return found.pair in whole and (as_late or None not in found.pair)
 
