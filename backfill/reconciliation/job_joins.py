@@ -124,6 +124,8 @@ class _JoinOfJob:
         reach = self.window.in_time
 
         def replaying(left: Sequence[Event], right: Sequence[Event]) -> JoinReplayed:
+            if left or right:
+                self.context.progress(f"replaying the join of {len(left) + len(right):,} events")
             return replay_join(
                 left,
                 right,
