@@ -153,7 +153,7 @@ def table_root(path: str) -> str:
 
 def file_path(root: str, logged: str) -> str:
     """The path of an input from the one in the log, which may be absolute."""
-    # A clone names the files of the table that it is of, with one slash.
+    # The log of a shallow clone has the other table's files, as file:/path.
     inside = re.sub("^file:/+", "/", unquote(logged))
     return inside if os.path.isabs(inside) or "://" in inside else f"{root}/{inside}"
 

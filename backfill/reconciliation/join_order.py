@@ -120,8 +120,8 @@ def orders(events: Sequence[tuple[Any, bool, int | None]]) -> list[Sequence[int]
     """The orders in which events can have arrived, as far as they differ most.
 
     Of events that arrived at once, the fewest are late where the earliest comes first, and the
-    most where the latest does; and one may have come before the latest of its side, and its
-    partner after that.
+    most where the latest does; and of a pair, one may have come before the latest event, and its
+    partner after it.
 
     Args:
         events: when each arrived, whether it is the left side's, and its event time in µs, in a
