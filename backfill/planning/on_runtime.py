@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from pyspark.sql import SparkSession
 
-from backfill.folders import is_url
 from backfill.runtimes.differences import needs_spark, runtime_of
-from backfill.runtimes.folder_columns import check_characters
+from backfill.runtimes.folder_columns import check_place
 from backfill.spec import JobSpec
 
 #: The formats of events that every runtime reads.
@@ -43,6 +42,4 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
                 what = f"{check.expectation} is evaluated"
                 needs_spark(spark, what, field=f"checks.{name}")
     for path in paths:
-        if is_url(path) and not path.startswith("file:"):
-            needs_spark(spark, "object stores are read and written", field=path)
-        check_characters(path, spark, field=path)
+        check_place(path, spark, field=path)

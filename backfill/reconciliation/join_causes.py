@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backfill.causes import UNEXPLAINED
-from backfill.reconciliation.join_replays import JoinReplays, Pair, ReplayedJoin, Replaying
-from backfill.replay import Event
+from backfill.reconciliation.join_replays import JoinReplays, Pair, ReplayedJoin
 
 #: What identifies a row, and a key, by its values.
 Row = str
@@ -85,9 +84,7 @@ class JoinCauses:
     """The causes for the keys that differ.
 
     Args:
-        left, right: all events of both streams, in the order of arrival, and numbered by it.
-        orders: the orders in which they can have arrived, each as the places of the events.
-        replay: the join of these events.
+        replays: of all events of both streams.
         row: what identifies the row of a pair.
         spurious: events are emitted alone before their partners come.
         counted: which events the batch counts.
@@ -95,19 +92,15 @@ class JoinCauses:
 
     def __init__(
         self,
-        left: Sequence[Event],
-        right: Sequence[Event],
-        orders: Sequence[Sequence[int]],
-        replay: Replaying,
+        replays: JoinReplays,
         row: Callable[[Pair], Row],
         spurious: bool,
         counted: Counted,
     ) -> None:
         self._counted = counted
-        self._replays = JoinReplays(left, right, orders, replay, counted.first)
+        self._replays = replays
         self._row = row
         self._spurious = spurious
-        self._left = {each.arrival for each in left}
 
     def of(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What differs, by key.
@@ -121,27 +114,24 @@ class JoinCauses:
     def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What the stream has, and the batch's pairs have not, or the other way round."""
         first = list(self._replays.of())
-        absent = {
-            event
-            for own in keys.values()
-            if not self._explained(first, own)
-            for event in self._absent(first[0], own)
-        }
-        replays = self._without(absent, keys, first) if absent else first
+        others = [own for own in keys.values() if not any(self._gives(r, own) for r in first)]
+        absent = {event for own in others for event in self._absent(first[0], own)}
+        replays = first
+        if absent:
+            seen = self._seen(first[0], others)
+            replays = self._without(absent, seen, keys.values())
         found = {}
         for key, own in keys.items():
-            if self._explained(replays, own):
-                found[key] = self._of_replays(replays, own, first)
-            elif self._explained(first, own):
+            explained = self._of_replays(replays, own, first)
+            if not explained and absent:
                 # This holds only if all events came, and some of other keys did not.
                 possible = self._of_replays(first, own, first)
-                found[key] = [replace(each, proved=False) for each in possible]
-            else:
-                found[key] = self._differing(own, lambda pair, streams: UNEXPLAINED)
+                explained = [replace(each, proved=False) for each in possible]
+            found[key] = explained or self._differing(own, lambda pair, streams: UNEXPLAINED)
         return found
 
     def _without(
-        self, absent: set[int], keys: Mapping[Key, KeyRows], first: Sequence[ReplayedJoin]
+        self, absent: set[int], seen: set[int], keys: Collection[KeyRows]
     ) -> list[ReplayedJoin]:
         """The replays without events of which the stream has no row, though it should.
 
@@ -150,43 +140,40 @@ class JoinCauses:
         these moves it, and most where all do. By the least clock, others are not late, so they are
         absent as well if the stream has no row of them.
         """
-        seen, most = self._seen(first, keys), self._replays.of(silent=absent)
+        gone = absent
         for _ in range(_ROUNDS):
-            least = self._replays.of(gone=absent, unseen=self._replays.unseen(seen, absent))
+            least = self._replays.of(gone=gone, unseen=self._replays.unseen(seen, gone))
             in_order = next(least)
             more = {
                 event
-                for own in keys.values()
+                for own in keys
                 if not self._gives(in_order, own)
                 for event in self._absent(in_order, own)
             }
             if not more:
                 break
-            absent = absent | more
-        return [*most, in_order, *least]
+            gone = gone | more
+        return [*self._replays.of(silent=absent), in_order, *least]
 
-    def _seen(self, first: Sequence[ReplayedJoin], keys: Mapping[Key, KeyRows]) -> set[int]:
-        """The events and copies that are in a row by the replay of all events."""
-        seen = first[0].seen
+    def _seen(self, replayed: ReplayedJoin, others: Iterable[KeyRows]) -> set[int]:
+        """The events and copies that are in a row by the replay of all events.
+
+        Args:
+            replayed: it.
+            others: the keys whose rows it does not give.
+        """
+        seen = replayed.seen
         # Of copies that are not all in rows, or in other rows than these, any one may have come.
-        other = {
-            event
-            for own in keys.values()
-            if not self._explained(first, own)
-            for event in own.events
-        }
+        other = {event for own in others for event in own.events}
         for copy, number in self._counted.first.items():
             if number in other or not seen >= {copy, number}:
                 seen -= {copy, number}
         return seen
 
-    def _explained(self, replays: Iterable[ReplayedJoin], own: KeyRows) -> bool:
-        return any(self._gives(each, own) for each in replays)
-
     def _of_replays(
         self, replays: Sequence[ReplayedJoin], own: KeyRows, first: Sequence[ReplayedJoin]
     ) -> list[Found]:
-        """What differs by the first replay that gives the stream's rows.
+        """What differs by the first replay that gives the stream's rows; nothing if none does.
 
         It is proved where all others give them, and a row for the same reason. Where events are
         missing, the replay of all events has to show that: it gives the row that the stream lacks,
@@ -194,6 +181,8 @@ class JoinCauses:
         its window did.
         """
         giving = [self._found(each, own) for each in replays if self._gives(each, own)]
+        if not giving:
+            return []
         if len(giving) < len(replays):
             return [replace(each, proved=False) for each in giving[0]]
         agreed = set.intersection(*map(set, giving))
@@ -262,7 +251,7 @@ class JoinCauses:
         return {event for event in events if not possible[event] & own.stream.keys()}
 
     def _alone(self, event: int) -> Pair:
-        return (event, None) if event in self._left else (None, event)
+        return (event, None) if event in self._replays.left else (None, event)
 
     def _found(self, replayed: ReplayedJoin, own: KeyRows) -> list[Found]:
         emitted, batch = set(self._emitted(replayed, own)), set(own.batch)

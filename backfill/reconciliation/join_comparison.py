@@ -21,7 +21,7 @@ from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
 from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows
 from backfill.reconciliation.join_order import orders
-from backfill.reconciliation.join_replays import Pair, Replaying
+from backfill.reconciliation.join_replays import JoinReplays, Pair, Replaying
 from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event
 from backfill.runtimes.differences import kept
@@ -161,15 +161,15 @@ class JoinComparison:
             return repr(row)
 
         made = [(left, self._event(place, row)) for place, (left, row) in enumerate(events)]
-        causes = JoinCauses(
+        counted = self._counted(events, number)
+        replays = JoinReplays(
             [event for left, event in made if left],
             [event for left, event in made if not left],
             orders([(row["arrival"][: self.arrived], left, row["time"]) for left, row in events]),
             replaying,
-            row_of,
-            spurious,
-            self._counted(events, number),
+            counted.first,
         )
+        causes = JoinCauses(replays, row_of, spurious, counted)
 
         def time(pair: Pair | None) -> int | None:
             return None if pair is None else int(events[_first(pair)][1]["time"])

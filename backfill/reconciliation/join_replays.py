@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from backfill.replay import Event, JoinReplayed
@@ -24,6 +25,9 @@ class JoinReplays:
         orders: the orders in which they can have arrived, each as the places of the events.
         replay: the join of these events.
         first: of events that are copies of an earlier one, that one.
+
+    Attributes:
+        left: the numbers of the left side's events.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class JoinReplays:
         replay: Replaying,
         first: Mapping[int, int],
     ) -> None:
+        self.left = {each.arrival for each in left}
         self._sides: Sequence[Sequence[Event]] = (left, right)
         self._orders = orders
         self._replay = replay
@@ -145,9 +150,18 @@ class ReplayedJoin:
 
     @cached_property
     def overtaken(self) -> set[int]:
-        """The events that came after one of a later time."""
-        every = [event for side in self._arrived for event in side]
-        return {self._numbers[each] for each in _overtaken(every)}
+        """The events that came after one of a later time, of their partition."""
+        latest: dict[Any, int] = {}
+        found = set()
+        every = (event for side in self._arrived for event in side)
+        for each in sorted(every, key=attrgetter("arrival")):
+            if each.time is None:
+                continue
+            before = latest.get(each.partition, each.time)
+            if each.time < before:
+                found.add(self._numbers[each.arrival])
+            latest[each.partition] = max(before, each.time)
+        return found
 
     @cached_property
     def clocks(self) -> dict[Any, int]:
@@ -173,17 +187,3 @@ class ReplayedJoin:
     def of(self, events: Iterable[int]) -> list[Pair]:
         """The pairs of these events, which are all of a key."""
         return [pair for event in events for pair in self._of.get(event, ())]
-
-
-def _overtaken(events: Sequence[Event]) -> set[int]:
-    """The places of the events that came after one of a later time, of their partition."""
-    latest: dict[Any, int] = {}
-    found = set()
-    for each in sorted(events, key=lambda event: event.arrival):
-        if each.time is None:
-            continue
-        before = latest.get(each.partition)
-        if before is not None and each.time < before:
-            found.add(each.arrival)
-        latest[each.partition] = each.time if before is None else max(before, each.time)
-    return found

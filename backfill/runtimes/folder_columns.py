@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from backfill.folders import is_url
 from backfill.runtimes.differences import computed_once, needs_spark
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -42,6 +43,17 @@ def check_characters(path: str, spark: SparkSession, *, field: str) -> None:
     """
     if (PATTERNS | {"%"}) & set(path):
         needs_spark(spark, "paths with special characters are read", field=field)
+
+
+def check_place(path: str, spark: SparkSession, *, field: str) -> None:
+    """Checks that a session's runtime reads and writes at a path or URL.
+
+    Raises:
+        SetupError: it does not.
+    """
+    if is_url(path) and not path.startswith("file:"):
+        needs_spark(spark, "object stores are read and written", field=field)
+    check_characters(path, spark, field=field)
 
 
 def folder_values(path: str, base: str) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,38 +27,52 @@ from tests.joins.test_reconciled_tables import (
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-#: Why a row differs, and whether that is proved, by key and row.
+#: How late events may be.
+DELAY = {"kafka-streams": {"grace": "2ms"}, "flink": {"watermark_delay": "2ms"}}
+#: Why a row differs, by key and row.
 Reasons = Counter[tuple[str, str, tuple[str, ...]]]
 
 
-def reasons(found: Reconciled, proved: bool) -> Reasons:
+def proved_reasons(found: Reconciled) -> Reasons:
     return Counter(
-        (str(each.key), repr((each.difference.batch, each.difference.stream)), causes)
+        (
+            str(each.key),
+            repr((each.difference.batch, each.difference.stream)),
+            each.explanation.causes,
+        )
         for each in found.differences
-        if each.explanation.proved == proved
-        for causes in [each.explanation.causes]
+        if each.explanation.proved
     )
 
 
 def compared(
+    spark: SparkSession,
+    folder: Path,
+    events: Sequence[Placed],
+    came: Sequence[Placed],
+    engine: str,
+    how: str,
+    **settings: Any,
+) -> Reconciled:
+    """A job of the events against what the stream wrote of those that came to it."""
+    write(folder / "events", events)
+    job = job_in(folder, engine, how)
+    job.run(spark)
+    write_stream(folder / WROTE, emitted(came, how, engine=engine, **settings))
+    return reconciled(job, spark, folder, **settings)
+
+
+def in_part(
     spark: SparkSession, folder: Path, engine: str, how: str, true: Sequence[Placed], each: int
 ) -> tuple[Reconciled, Reconciled]:
     """By the order in which events arrived, and by a clock that has it only in part."""
-    settings = {"kafka-streams": {"grace": "2ms"}, "flink": {"watermark_delay": "2ms"}}[engine]
-    wrote = emitted(true, how, engine=engine, **settings)
     # The order in the file is another one.
     shuffled = sorted(true, key=lambda event: (event.n // each, event.ad, -event.n))
+    coarse = [replace(event, n=event.n // each) for event in shuffled]
     both = []
-    for name, events in (
-        ("known", true),
-        ("coarse", [replace(event, n=event.n // each) for event in shuffled]),
-    ):
+    for name, events in (("known", true), ("coarse", coarse)):
         (folder / name).mkdir()
-        write(folder / name / "events", events)
-        job = job_in(folder / name, engine, how)
-        job.run(spark)
-        write_stream(folder / name / WROTE, wrote)
-        both.append(reconciled(job, spark, folder / name, **settings))
+        both.append(compared(spark, folder / name, events, true, engine, how, **DELAY[engine]))
     return both[0], both[1]
 
 
@@ -69,11 +84,11 @@ def test_what_is_proved_is_so_in_every_order(
     events = [event for event in drawn(Random(11), 900) if event.id is not None]
     once = {event.id: event for event in events}
     true = sorted(once.values(), key=lambda event: event.n)
-    known, coarse = compared(spark, tmp_path, engine, how, true, each=12)
+    known, coarse = in_part(spark, tmp_path, engine, how, true, each=12)
     assert (known.matched, known.batch) == (coarse.matched, coarse.batch)
     assert known.possible == known.unexplained == 0
-    assert reasons(coarse, proved=True) <= reasons(known, proved=True)
-    assert reasons(coarse, proved=True)
+    assert proved_reasons(coarse) <= proved_reasons(known)
+    assert proved_reasons(coarse)
     assert coarse.possible + coarse.unexplained > 0
 
 
@@ -104,21 +119,15 @@ def test_lost_events_and_late_ones(
 ) -> None:
     """What moved the clock was lost as well, so that others were not late."""
     events, lost = delivered(Random(at_once), at_once)
-    settings = {"kafka-streams": {"grace": "2ms"}, "flink": {"watermark_delay": "2ms"}}[engine]
 
     def wrote(came: set[str | None] = frozenset()) -> set[tuple[str | None, str | None]]:
         """The ids of the stream's pairs, if the events of these ids had come as well."""
-        rows = emitted(
-            [e for e in events if e.n not in lost or e.id in came], how, engine=engine, **settings
-        )
+        there = [e for e in events if e.n not in lost or e.id in came]
+        rows = emitted(there, how, engine=engine, **DELAY[engine])
         return {(row[2], row[3]) for row in rows}
 
-    write(tmp_path / "events", events)
-    job = job_in(tmp_path, engine, how)
-    job.run(spark)
     of_stream = [e for e in events if e.n not in lost]
-    write_stream(tmp_path / WROTE, emitted(of_stream, how, engine=engine, **settings))
-    found = reconciled(job, spark, tmp_path, **settings)
+    found = compared(spark, tmp_path, events, of_stream, engine, how, **DELAY[engine])
     ids = {event.id for event in events if event.n in lost}
     pairs = [
         (each, (row.values["id"], row.values["id_right"]))
@@ -159,13 +168,8 @@ def test_a_late_event_of_a_key_that_lost_another(spark: SparkSession, tmp_path: 
         Placed("b", 901, 5, False, 1, "b1"),
         Placed("a", 3, 6, False, 4, "a3"),
     ]
-    write(tmp_path / "events", events)
-    job = job_in(tmp_path, "flink", "inner")
-    job.run(spark)
     came = [event for event in events if event.id != "a2"]
-    wrote = emitted(came, "inner", engine="flink", watermark_delay="0s")
-    write_stream(tmp_path / WROTE, wrote)
-    found = reconciled(job, spark, tmp_path, watermark_delay="0s")
+    found = compared(spark, tmp_path, events, came, "flink", "inner", watermark_delay="0s")
     assert {
         (row.values["id_right"], *each.explanation.causes, each.explanation.proved)
         for each in found.differences
@@ -215,11 +219,7 @@ def test_a_pair_between_whose_events_the_clock_may_have_moved(
         Placed("a", 1, 1, False, 1, "y"),
         Placed("b", 900, 1, False, 1, "z"),
     ]
-    write(tmp_path / "events", events)
-    job = job_in(tmp_path, "kafka-streams", "inner")
-    job.run(spark)
-    write_stream(tmp_path / WROTE, emitted(before, "inner"))
-    found = reconciled(job, spark, tmp_path, grace="0s")
+    found = compared(spark, tmp_path, events, before, "kafka-streams", "inner", grace="0s")
     assert (len(found.differences), found.possible + found.unexplained) == (1, 1)
 
 
@@ -234,12 +234,8 @@ def test_an_event_that_was_delivered_twice_and_lost(spark: SparkSession, tmp_pat
         Placed("b", 901, 5, False, 1, "w"),
         Placed("c", 990, 6, True, 1, "v"),
     ]
-    write(tmp_path / "events", events)
-    job = job_in(tmp_path, "kafka-streams", "left")
-    job.run(spark)
     came = [event for event in events if event.id != "y"]
-    write_stream(tmp_path / WROTE, emitted(came, "left"))
-    found = reconciled(job, spark, tmp_path)
+    found = compared(spark, tmp_path, events, came, "kafka-streams", "left")
     of_a = [each for each in found.differences if each.key == ("a",)]
     assert [each.explanation.causes for each in of_a] == [("missing_in_stream",)] * 2
     assert all(each.explanation.proved for each in of_a)

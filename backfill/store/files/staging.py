@@ -14,9 +14,8 @@ from pyspark.sql.types import MapType
 
 from backfill.columns import column
 from backfill.errors import ColumnError, TableError
-from backfill.folders import Folder, LocalFolder, at_once
-from backfill.runtimes.differences import needs_spark
-from backfill.runtimes.folder_columns import check_characters
+from backfill.folders import Folder, at_once
+from backfill.runtimes.folder_columns import check_place
 from backfill.session_conf import session_conf
 from backfill.store.files.schema import delta_schema, primitive_columns
 from backfill.store.files.stats import added_up, file_statistics
@@ -129,10 +128,7 @@ def write_files(
         SetupError: the runtime does not write there; of a catalog's tables nobody knew before.
         TableError: the run has written for this table before.
     """
-    if isinstance(table_folder, LocalFolder):
-        check_characters(str(table_folder.local), frame.sparkSession, field=name)
-    else:
-        needs_spark(frame, "object stores are read and written", field=name)
+    check_place(table_folder.uri, frame.sparkSession, field=name)
     schema = delta_schema(frame.drop(APART).schema)
     _check_columns(frame, partition_by, sort_by)
     folder = table_folder / STAGING / run_id
