@@ -104,9 +104,11 @@ def machine(make: Callable[[bool], World]) -> type[RuleBasedStateMachine]:
             chunk=st.sampled_from([None, None, 1]),
         )
         def run(self, low: int, length: int, chunk: int | None) -> None:
-            self.world.run(low, low + length, chunk)
-            if self.world.published:
+            before = _tables(self.world) if self.world.published else None
+            if self.world.run(low, low + length, chunk):
                 self._check()
+            elif before is not None:
+                assert _tables(self.world) == before
 
         @precondition(lambda self: self.world.published)
         @rule(events=events)
