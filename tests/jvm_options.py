@@ -18,13 +18,14 @@ _SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # thousand queries; and for what a query leaves behind, which is gone before it is copied.
 _MEMORY = "-XX:ReservedCodeCacheSize=256m -Xmn512m"
 # Of every Spark, unless a test sets them. Each of thousands of queries allots and clears a page for
-# a few rows, and leaves what the UI, which is off, would show of it.
+# a few rows, and leaves what the UI, which is off, would show of it: its plan, too, in full length.
 _SETTINGS = {
     "spark.buffer.pageSize": "1m",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
 }
 _OPTIONS = " ".join([_SHORT, _MEMORY, *(f"-D{name}={value}" for name, value in _SETTINGS.items())])
 
