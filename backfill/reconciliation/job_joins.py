@@ -154,6 +154,7 @@ class _JoinOfJob:
                 left=left,
                 right=right,
                 on=keys,
+                reach=reach,
                 arrival=order.columns,
                 # The order within a micro-batch makes no difference.
                 arrived=None if self.engine == "spark" else len(order.arrival),

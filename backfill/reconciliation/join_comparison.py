@@ -26,6 +26,7 @@ from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
 from backfill.replay import Event
 from backfill.runtimes.differences import kept
 from backfill.windows.join_window import LEFT, RIGHT
+from backfill.windows.within import Reach
 
 #: So many events are replayed at most: each is an object in this process.
 MOST_EVENTS = 2_000_000
@@ -46,6 +47,7 @@ class JoinComparison:
         left, right: the events that the stream received: the key's columns, TIME, SKIPPED, perhaps
             WITHOUT and FIRST, and the columns that are named by what follows.
         on: the key's columns.
+        reach: how far apart the events of a pair may be.
         arrival: columns that tell the events of a side apart, and put those of both in order.
         arrived: how many of them say when an event arrived; events that are alike in these arrived
             at once, in any order. None: all of them.
@@ -63,6 +65,7 @@ class JoinComparison:
     left: DataFrame
     right: DataFrame
     on: tuple[str, ...]
+    reach: Reach
     arrival: tuple[str, ...]
     partition: str | None
     wall_clock: str | None
@@ -162,10 +165,11 @@ class JoinComparison:
 
         made = [(left, self._event(place, row)) for place, (left, row) in enumerate(events)]
         counted = self._counted(events, number)
+        arrivals = [(row["arrival"][: self.arrived], left, row["time"]) for left, row in events]
         replays = JoinReplays(
             [event for left, event in made if left],
             [event for left, event in made if not left],
-            orders([(row["arrival"][: self.arrived], left, row["time"]) for left, row in events]),
+            orders(arrivals, self.reach),
             replaying,
             counted.first,
         )

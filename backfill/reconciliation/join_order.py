@@ -18,6 +18,7 @@ from backfill.planning.context import Context
 from backfill.reconciliation.checkpoint import Batches
 from backfill.reconciliation.sources import batch_of
 from backfill.update_history.batches import check_batch
+from backfill.windows.within import Reach
 
 #: Of an event: its number in the source; the batch that read it; and the watermark after it, µs.
 _NUMBER, _BATCH, _WATERMARK = "_join_number", "_join_of_batch", "_join_watermark"
@@ -116,21 +117,23 @@ class JoinOrder:
         return numbered.where(F.col(REASON).isNull() & known)
 
 
-def orders(events: Sequence[tuple[Any, bool, int | None]]) -> list[Sequence[int]]:
+def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list[Sequence[int]]:
     """The orders in which events can have arrived, as far as they differ most.
 
     Of events that arrived at once, the fewest are late where the earliest comes first, and the
-    most where the latest does; and of a pair, one may have come before the latest event, and its
-    partner after it.
+    most where the latest does. Of a pair, one may have come before the latest event, and its
+    partner after it. And where each side has a clock of its own, it can matter which of the two
+    came first: one side's events come before all that they can be paired with.
 
     Args:
         events: when each arrived, whether it is the left side's, and its event time in µs, in a
             possible order.
+        reach: how far apart the events of a pair may be.
 
     Returns:
         For each order, the places of the events; the one that is given comes first.
     """
-    given = range(len(events))
+    given = list(range(len(events)))
 
     def time(number: int) -> int:
         return events[number][2] or 0
@@ -141,7 +144,7 @@ def orders(events: Sequence[tuple[Any, bool, int | None]]) -> list[Sequence[int]
     groups = [
         sorted(group, key=time) for _, group in groupby(given, key=lambda number: events[number][0])
     ]
-    if all(events[group[0]][2] == events[group[-1]][2] for group in groups):
+    if all(len({events[number][1:] for number in group}) == 1 for group in groups):
         return [given]
     found: list[Sequence[int]] = [given]
     for key in (
@@ -149,10 +152,13 @@ def orders(events: Sequence[tuple[Any, bool, int | None]]) -> list[Sequence[int]
         lambda number: -time(number),
         lambda number: (0, time(number)) if is_left(number) else (1, -time(number)),
         lambda number: (1, -time(number)) if is_left(number) else (0, time(number)),
+        lambda number: (time(number) + reach.low, 0) if is_left(number) else (time(number), 1),
+        lambda number: (time(number), 1) if is_left(number) else (time(number) - reach.high, 0),
     ):
         places = [0] * len(events)
         ordered = (number for group in groups for number in sorted(group, key=key))
         for place, number in enumerate(ordered):
             places[number] = place
-        found.append(places)
+        if places not in found:
+            found.append(places)
     return found

@@ -192,6 +192,7 @@ def reconcile_join(
         left=left,
         right=right,
         on=sides.on,
+        reach=reach,
         arrival=arrived,
         partition=partition,
         wall_clock=wall_clock,

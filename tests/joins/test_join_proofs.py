@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from backfill.reconciliation.join_order import orders
 from backfill.reconciliation.result import Reconciled
+from backfill.windows.within import Reach
 from tests.joins.test_reconciled_tables import (
     WROTE,
     Placed,
@@ -195,16 +197,25 @@ def test_rows_that_only_the_table_has(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_events_that_arrived_one_by_one_or_at_the_same_time() -> None:
-    assert orders([(1, True, 5), (2, False, 3), (3, True, 9)]) == [range(3)]
-    assert orders([(1, True, 5), (1, False, 5), (2, True, None), (3, True, 4)]) == [range(4)]
-    at_once = [(1, True, 5), (2, True, 7), (2, False, 8), (2, False, 6)]
-    assert orders(at_once) == [
-        range(4),
-        [0, 2, 3, 1],
-        [0, 2, 1, 3],
+    reach = Reach(-3, 1)
+    assert orders([(1, True, 5), (2, False, 3), (3, True, 9)], reach) == [[0, 1, 2]]
+    assert orders([(1, True, 5), (1, True, 5), (2, True, None), (3, True, 4)], reach) == [
+        [0, 1, 2, 3]
+    ]
+    # Of one time, one side's or the other's first.
+    assert orders([(1, True, 5), (1, False, 5)], reach) == [[0, 1], [1, 0]]
+    at_once = [(1, True, 5), (2, True, 7), (2, False, 9), (2, False, 4), (2, False, 7)]
+    assert orders(at_once, reach) == [
+        [0, 1, 2, 3, 4],
+        # The earliest first, and the latest.
+        [0, 2, 4, 1, 3],
+        [0, 2, 1, 4, 3],
         # The left side first, and then the latest of the right one; and the other way round.
-        [0, 1, 2, 3],
-        [0, 3, 2, 1],
+        [0, 1, 2, 4, 3],
+        [0, 4, 3, 1, 2],
+        # One side's before all that they can be paired with.
+        [0, 1, 4, 2, 3],
+        [0, 3, 4, 1, 2],
     ]
 
 
@@ -221,6 +232,24 @@ def test_a_pair_between_whose_events_the_clock_may_have_moved(
     ]
     found = compared(spark, tmp_path, events, before, "kafka-streams", "inner", grace="0s")
     assert (len(found.differences), found.possible + found.unexplained) == (1, 1)
+
+
+def test_a_pair_that_may_have_come_before_the_clock_moved(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Had the click come just before the buy, and the other click after both, it had a row."""
+    before = [Placed("c", 100, 0, False, 1, "z")]
+    lost = Placed("a", 88, 1, True, 1, "x")
+    events = [*before, Placed("a", 85, 1, False, 1, "y"), lost, Placed("b", 130, 1, True, 1, "w")]
+    one_by_one = [replace(lost, n=1), replace(events[1], n=2), replace(events[3], n=3)]
+    settings = {"engine": "kafka-streams", "grace": "2ms"}
+    assert len(emitted([*before, *one_by_one], "inner", **settings)) == 1
+    for number, others in enumerate(permutations(events[1:])):
+        (tmp_path / str(number)).mkdir()
+        found = compared(
+            spark, tmp_path / str(number), [*before, *others], before, how="inner", **settings
+        )
+        assert (len(found.differences), found.possible + found.unexplained) == (1, 1)
 
 
 def test_an_event_that_was_delivered_twice_and_lost(spark: SparkSession, tmp_path: Path) -> None:
