@@ -9,7 +9,7 @@ from backfill.cli.output import print_json, print_line, tell
 def prepare(as_json: Json = False, verbose: Verbose = False) -> None:
     """Make commands start faster on this machine: archive the classes that Spark loads.
 
-    It takes about a minute and 180 MB in the Python environment, once for each version of
+    It takes a minute or more and 180 MB in the Python environment, once for each version of
     Spark and Java.
     """
     from backfill.jvm import java

@@ -41,6 +41,7 @@ from backfill.operators.session import reported_end
 from backfill.operators.session_rules import ROW, SESSION, Cutter, long_enough, rule_columns
 from backfill.rows.compute import Key
 from backfill.rows.definition import Definition
+from backfill.rows.fitting import check_distinct_columns
 from backfill.windows import CountWindow, EventWindow, SessionWindow, Window
 from backfill.windows.message_gaps import Messages
 
@@ -118,7 +119,8 @@ def aggregate(
         and last event, from 1) and the aggregates.
 
     Raises:
-        ColumnError: if a column is missing or has an unsuitable type.
+        ColumnError: if a column is missing or has an unsuitable type, or two columns of the result
+            would have the same name.
         AggregateError: if an aggregate does not fit the events.
         WindowError: if the engine does not allow the window.
         JobFileError: if the time zone or the engine does not exist.
@@ -160,31 +162,31 @@ def aggregate(
                 value=combine,
                 way_out="Leave it out",
             )
-        if isinstance(window, CountWindow):
-            return count(
-                usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
+        around = count if isinstance(window, CountWindow) else slide
+        made = around(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
+    elif isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
+        made = message_sessions(usable, window, aggregates, key=names, id=id, arrival=arrived)
+    else:
+        if definition.ruled and combine is not None:
+            raise WindowError(
+                "has no meaning for sessions with rules, which look at single events",
+                field="combine",
+                value=combine,
+                way_out="Leave it out",
             )
-        return slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
-    if isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
-        return message_sessions(usable, window, aggregates, key=names, id=id, arrival=arrived)
-    if definition.ruled and combine is not None:
-        raise WindowError(
-            "has no meaning for sessions with rules, which look at single events",
-            field="combine",
-            value=combine,
-            way_out="Leave it out",
+        sliced = slice_events(
+            usable,
+            [definition],
+            key=names,
+            engine=rules,
+            zone=timezone,
+            id=id,
+            arrival=arrived,
+            combine=combine,
         )
-    sliced = slice_events(
-        usable,
-        [definition],
-        key=names,
-        engine=rules,
-        zone=timezone,
-        id=id,
-        arrival=arrived,
-        combine=combine,
-    )
-    return sliced.build(definition).result()
+        made = sliced.build(definition).result()
+    check_distinct_columns(made, names, id)
+    return made
 
 
 def sessionize(

@@ -21,7 +21,7 @@ from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound, Part
 from backfill.aggregates.numbers import one
-from backfill.columns import EVENTS, TIME
+from backfill.columns import EVENTS, TIME, column
 from backfill.operators.last_seen import begins, ends, last_seen, with_distances
 from backfill.operators.rolling_parts import (
     Order,
@@ -93,7 +93,7 @@ def rolling_rows(
                 finished.append(each.finish(name, parts))
             else:
                 finished.append(each.finish(name, Part(events, _less(span, each))))
-    return rows.select(*kept, PEERS, *finished)
+    return rows.select(*map(column, kept), PEERS, *finished)
 
 
 def _distinct(named: Mapping[str, Bound]) -> list[Bound]:

@@ -14,7 +14,7 @@ from backfill.aggregates.last_seen import LastSeen
 from backfill.aggregates.numbers import Count, Max, Mean, Min, Sum
 from backfill.aggregates.ordered import First
 from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
-from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED
+from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED, named_twice
 from backfill.errors import AggregateError, ColumnError, WindowError, did_you_mean
 from backfill.events import check_column
 from backfill.operators.rule_inputs import sortable
@@ -158,6 +158,20 @@ def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow
                 value=name,
                 way_out="Choose another name, not beginning with an underscore",
             )
+
+
+def check_distinct_columns(result: DataFrame, key: Sequence[str], id: str | None) -> None:
+    """Raises ColumnError if two columns have the same name, but for case: Spark finds neither."""
+    name = named_twice(result.columns)
+    if name is not None:
+        of_key = name.lower() in {each.lower() for each in key}
+        of_id = id is not None and name.lower() == id.lower()
+        raise ColumnError(
+            "two columns of the result would have this name",
+            field="key" if of_key else "id" if of_id else "aggregates",
+            value=name,
+            way_out="Rename one of them, or leave out what is named twice",
+        )
 
 
 def check_arrival(events: DataFrame, window: AnyWindow, arrival: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import backfill
-from backfill import SessionWindow, TumblingWindow
+from backfill import CountWindow, SessionWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.errors import BackfillError
 from tests.event_frames import from_rows
@@ -61,6 +61,29 @@ def test_aggregates_as_a_job_file_has_them(events: DataFrame) -> None:
         (_aggregate(aggregates={"n": "cuont"}), "Did you mean 'count'"),
         (_aggregate(aggregates={"n": agg.count}), "aggregates.n: must be an aggregate"),
         (_aggregate(aggregates={5: agg.count()}), "aggregates.5: must be an aggregate"),
+        (_aggregate(key=["user", "user"]), r"key: two columns of the result .* \(got 'user'\)"),
+        (
+            _aggregate(aggregates={"USER": agg.count()}),
+            r"key: two columns of the result .* \(got 'user'\)",
+        ),
+        (
+            _aggregate(aggregates={"Window_Start": agg.count()}),
+            r"aggregates: two columns of the result would have this name \(got 'window_start'\)",
+        ),
+        (
+            lambda e: _aggregate(key="window_end")(e.withColumnRenamed("user", "window_end")),
+            r"key: two columns of the result would have this name \(got 'window_end'\)",
+        ),
+        (
+            _aggregate(window=SlidingWindow(size="1h"), id="x", aggregates={"X": agg.count()}),
+            r"id: two columns of the result would have this name \(got 'x'\)",
+        ),
+        (
+            _aggregate(
+                window=CountWindow(size=2, order="time"), aggregates={"n": "count", "N": "count"}
+            ),
+            r"aggregates: two columns of the result would have this name \(got 'n'\)",
+        ),
         (lambda _: agg.sum(None), "needs an expression"),
         (lambda _: agg.sum(5), "must be Spark SQL or a column"),
         (lambda _: agg.count(where=5), "must be Spark SQL or a column"),

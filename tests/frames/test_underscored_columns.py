@@ -1,4 +1,4 @@
-"""Users' columns that begin with an underscore, as helper columns do."""
+"""Users' columns that begin with an underscore, as helper columns do, and others to be quoted."""
 
 from __future__ import annotations
 
@@ -58,3 +58,13 @@ def test_they_are_aggregated(spark: SparkSession) -> None:
     values = {f"v{i}": agg.first(each) for i, each in enumerate(NAMES)}
     found = aggregate(events, SessionWindow(gap="30m"), aggregates=values, **BY_KEY)
     assert [tuple(row) for row in found.select(*values).collect()] == [tuple(NAMES)]
+
+
+def test_names_that_sql_quotes(spark: SparkSession) -> None:
+    """Of a dimension and a metric, where several groupings stand beside each other."""
+    events = spark.createDataFrame([("a", 0), ("b", 60)], "`geo.o``clock` string, t long")
+    own = Metric("n.`", "count", by=[["geo.o`clock"], []], windows=["1h"], step="5m")
+    found = metrics_at(events, [own], time="t", time_format="epoch_s")
+    names = ["geo.o`clock", "t", "n.`_by_geo.o`clock_1h", "n.`_by_all_1h", "ties"]
+    assert found.columns == names
+    assert sorted(map(tuple, found.collect())) == [("a", 0, 1, 1, 0), ("b", 60, 1, 2, 0)]
