@@ -162,8 +162,14 @@ def aggregate(
                 value=combine,
                 way_out="Leave it out",
             )
-        around = count if isinstance(window, CountWindow) else slide
-        made = around(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
+        if isinstance(window, CountWindow):
+            made = count(
+                usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
+            )
+        else:
+            made = slide(
+                usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
+            )
     elif isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
         made = message_sessions(usable, window, aggregates, key=names, id=id, arrival=arrived)
     else:
