@@ -162,6 +162,7 @@ class _JoinOfJob:
                 wall_clock=None if self._wall_clock is None else _WALL_CLOCK,
                 number=order.number,
                 watermark=order.watermark,
+                unread=order.unread,
                 batch=batch,
                 pairs=self._pairs(held),
                 columns=self._columns,

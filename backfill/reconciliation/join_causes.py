@@ -186,7 +186,8 @@ class JoinCauses:
         if len(giving) < len(replays):
             return [replace(each, proved=False) for each in giving[0]]
         agreed = set.intersection(*map(set, giving))
-        if not any(each.missing for each in replays):
+        unread = self._replays.unread
+        if not any(each.missing - unread for each in replays):
             return [replace(each, proved=each in agreed) for each in giving[0]]
         of_all = [set(self._emitted(each, own)) for each in first]
         whole, some = set.intersection(*of_all), set.union(*of_all)
@@ -200,7 +201,8 @@ class JoinCauses:
             if found.streams:
                 is_missing = found.cause == "missing_in_stream"
                 return found.pair not in some if is_missing else found.pair in whole
-            if not any(event in each.missing for event in found.pair for each in replays):
+            lost = {event for each in replays for event in each.missing}
+            if lost.isdisjoint(found.pair) or not unread.isdisjoint(found.pair):
                 return True
             return found.pair in whole and (as_late or None not in found.pair)
 

@@ -53,6 +53,7 @@ class JoinComparison:
             at once, in any order. None: all of them.
         partition, wall_clock, number, watermark: columns of both sides, if given; the number is
             that of an event's batch, the watermark the one after it, µs.
+        unread: the column of whether the stream has not read an event; None: it has read all.
         batch: the rows of the batch.
         pairs: the join of the events: the key's columns, LEFT_EVENT and RIGHT_EVENT.
         columns: for each column of the rows the left and the right side's that it is of. Of two
@@ -77,6 +78,7 @@ class JoinComparison:
     expired: int | None = None
     number: str | None = None
     watermark: str | None = None
+    unread: str | None = None
     arrived: int | None = None
 
     def result(self, replaying: Replaying, spurious: bool) -> JoinReconciled:
@@ -172,6 +174,7 @@ class JoinComparison:
             orders(arrivals, self.reach),
             replaying,
             counted.first,
+            {place for place, (_, row) in enumerate(events) if row.get("unread")},
         )
         causes = JoinCauses(replays, row_of, spurious, counted)
 
@@ -223,6 +226,7 @@ class JoinComparison:
             "wall_clock": self.wall_clock,
             "batch": self.number,
             "watermark": self.watermark,
+            "unread": self.unread,
         }
         for left, frame in ((True, self.left), (False, self.right)):
             own = {"without": WITHOUT, "first": FIRST}

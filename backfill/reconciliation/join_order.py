@@ -20,8 +20,10 @@ from backfill.reconciliation.sources import batch_of
 from backfill.update_history.batches import check_batch
 from backfill.windows.within import Reach
 
-#: Of an event: its number in the source; the batch that read it; and the watermark after it, µs.
+#: Of an event: its number in the source; the batch that read it; the watermark after it, µs; and
+#: whether no batch has read it.
 _NUMBER, _BATCH, _WATERMARK = "_join_number", "_join_of_batch", "_join_watermark"
+_UNREAD = "_join_unread"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class JoinOrder:
         """The column of the watermark after an event's batch, where a checkpoint tells it."""
         return None if self.checkpoint is None else _WATERMARK
 
+    @property
+    def unread(self) -> str | None:
+        """The column of whether no batch has read an event, where a checkpoint tells it."""
+        return None if self.checkpoint is None else _UNREAD
+
     def received(self) -> DataFrame:
         """All events, as the operator received them, with their numbers."""
         context = self.context
@@ -101,14 +108,16 @@ class JoinOrder:
         rows = replace(context.reader, rules=rules).rows(list(context.inputs))
         numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
         if self.checkpoint is not None:
-            # What no batch has read comes after all others: without it, the stream is explained.
+            # What no batch has read comes after all others.
             later = max(self.checkpoint.watermarks) + 1
             batch = F.coalesce(batch_of(self.checkpoint), F.lit(later)).cast("bigint")
+            unread = batch_of(self.checkpoint).isNull()
             mark = F.lit(self.checkpoint.last).cast("bigint")
             for number in sorted(set(self.checkpoint.of_file.values())):
                 after = F.lit(self.checkpoint.after(number)).cast("bigint")
                 mark = F.when(F.col(_BATCH) == number, after).otherwise(mark)
-            numbered = numbered.withColumn(_BATCH, batch).withColumn(_WATERMARK, mark)
+            numbered = numbered.withColumns({_BATCH: batch, _UNREAD: unread})
+            numbered = numbered.withColumn(_WATERMARK, mark)
         needed = list(self.arrival)
         if self.engine == "flink":
             # It fails at an event without a key, so the stream had none.

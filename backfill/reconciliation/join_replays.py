@@ -25,9 +25,11 @@ class JoinReplays:
         orders: the orders in which they can have arrived, each as the places of the events.
         replay: the join of these events.
         first: of events that are copies of an earlier one, that one.
+        unread: events or copies that the stream is known not to have read: they are in no replay.
 
     Attributes:
         left: the numbers of the left side's events.
+        unread: the events of which no copy was read.
     """
 
     def __init__(
@@ -37,9 +39,14 @@ class JoinReplays:
         orders: Sequence[Sequence[int]],
         replay: Replaying,
         first: Mapping[int, int],
+        unread: Collection[int],
     ) -> None:
         self.left = {each.arrival for each in left}
-        self._sides: Sequence[Sequence[Event]] = (left, right)
+        self._sides: Sequence[Sequence[Event]] = [
+            [each for each in side if each.arrival not in unread] for side in (left, right)
+        ]
+        read = {first.get(e.arrival, e.arrival) for side in self._sides for e in side}
+        self.unread = {first.get(each, each) for each in unread} - read
         self._orders = orders
         self._replay = replay
         self._first = first
@@ -76,7 +83,7 @@ class JoinReplays:
             sides = [list(taken(side)) for side in self._sides]
         missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
         for order in self._orders:
-            yield ReplayedJoin(self._replay, sides, order, missing, hidden)
+            yield ReplayedJoin(self._replay, sides, order, missing | self.unread, hidden)
 
     def unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
         """Events in no row that would be ahead of the clock of those in rows.

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -201,6 +202,7 @@ def test_the_job_s_tables_are_compared_with_it(spark: SparkSession, world: World
         }
         assert found.ok(["late", "pending"]), name
     assert late
+    check_unread(spark, world, late)
     with pytest.raises(JobFileError, match="does not say which micro-batch read an event"):
         world.job.reconcile(
             "kept", spark, stream=str(world.folder / "live/kept"), format="spark-append"
@@ -225,6 +227,38 @@ def test_the_job_s_tables_are_compared_with_it(spark: SparkSession, world: World
             checkpoint=str(trimmed),
             format="spark-append",
         )
+
+
+def check_unread(spark: SparkSession, world: World, late: Collection[str | None]) -> None:
+    """Events of a file that the query has never read are missing, however late they are.
+
+    If their partner came late, they would be in no pair either.
+    """
+    name = "clicks/unread.json"
+    rows = [
+        {"user": user, "at": at * S, "event": f"unread-{user}-{at}", "ad": -1}
+        for user in "abc"
+        for at in (0, 20, 40)
+    ]
+    (world.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    world.job.run(spark)
+    found = world.job.reconcile(
+        "paired",
+        spark,
+        stream=str(world.folder / "live/paired"),
+        checkpoint=str(world.folder / "live/_checkpoints/paired"),
+        format="spark-append",
+    )
+    unread = Counter(
+        (values["event_right"] in late, each.explanation.causes, each.explanation.proved)
+        for each in found.differences
+        for row in each.difference.batch
+        if (values := row.values)["event"].startswith("unread")
+    )
+    missing, overtaken = (False, ("missing_in_stream",), True), (True, ("late",), True)
+    assert {missing} <= unread.keys() <= {missing, overtaken}
+    assert found.causes["missing_in_stream"] == unread[missing]
+    assert found.ok(["late", "pending", "missing_in_stream"])
 
 
 @pytest.mark.one_lane
