@@ -186,8 +186,7 @@ class JoinCauses:
         if len(giving) < len(replays):
             return [replace(each, proved=False) for each in giving[0]]
         agreed = set.intersection(*map(set, giving))
-        unread = self._replays.unread
-        if not any(each.missing - unread for each in replays):
+        if not any(each.missing for each in replays):
             return [replace(each, proved=each in agreed) for each in giving[0]]
         of_all = [set(self._emitted(each, own)) for each in first]
         whole, some = set.intersection(*of_all), set.union(*of_all)
@@ -201,8 +200,7 @@ class JoinCauses:
             if found.streams:
                 is_missing = found.cause == "missing_in_stream"
                 return found.pair not in some if is_missing else found.pair in whole
-            lost = {event for each in replays for event in each.missing}
-            if lost.isdisjoint(found.pair) or not unread.isdisjoint(found.pair):
+            if not any(event in each.missing for event in found.pair for each in replays):
                 return True
             return found.pair in whole and (as_late or None not in found.pair)
 
@@ -270,7 +268,7 @@ class JoinCauses:
             for each in events:
                 if each in replayed.dropped:
                     return _OF_REASON.get(replayed.dropped[each], "missing_in_stream")
-            if any(each in replayed.missing for each in events):
+            if any(each in replayed.missing or each in self._replays.unread for each in events):
                 return "missing_in_stream"
             if len(events) == 1 and events[0] in replayed.pending:
                 return "pending"

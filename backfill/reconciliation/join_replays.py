@@ -83,7 +83,7 @@ class JoinReplays:
             sides = [list(taken(side)) for side in self._sides]
         missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
         for order in self._orders:
-            yield ReplayedJoin(self._replay, sides, order, missing | self.unread, hidden)
+            yield ReplayedJoin(self._replay, sides, order, missing, hidden)
 
     def unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
         """Events in no row that would be ahead of the clock of those in rows.
