@@ -74,6 +74,6 @@ def slide(
         ]
     else:
         places = [F.timestamp_micros(END).alias(EVENT_TIME)]
-        places += [F.col(slicing.ID).alias(id)] if id else []
+        places += [F.col(slicing.ID).alias(id)] if id and id not in key else []
     values = [bound[each].finish(name) for name, each in aggregates.items()]
     return rows.select(*found.key.named(), *places, *values)

@@ -108,7 +108,7 @@ class JoinOrder:
         rows = replace(context.reader, rules=rules).rows(list(context.inputs))
         numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
         if self.checkpoint is not None:
-            # What no batch has read comes after all others.
+            # What no batch has read comes after all others: a copy that one has read is the first.
             later = max(self.checkpoint.watermarks) + 1
             batch = F.coalesce(batch_of(self.checkpoint), F.lit(later)).cast("bigint")
             unread = batch_of(self.checkpoint).isNull()
@@ -129,10 +129,11 @@ class JoinOrder:
 def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list[Sequence[int]]:
     """The orders in which events can have arrived, as far as they differ most.
 
-    Of events that arrived at once, the fewest are late where the earliest comes first, and the
-    most where the latest does. Of a pair, one may have come before the latest event, and its
+    Of events that arrived at once, the fewest are late by one clock where the earliest comes first,
+    and the most where the latest does. Of a pair, one may have come before the latest event, and its
     partner after it. And where each side has a clock of its own, it can matter which of the two
-    came first: one side's events come before all that they can be paired with.
+    came first: one side's events come before the other's of their time, or before all that they
+    can be paired with. These are not all orders that can make a difference.
 
     Args:
         events: when each arrived, whether it is the left side's, and its event time in µs, in a
@@ -157,7 +158,8 @@ def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list
         return [given]
     found: list[Sequence[int]] = [given]
     for key in (
-        time,
+        lambda number: (time(number), is_left(number)),
+        lambda number: (time(number), not is_left(number)),
         lambda number: -time(number),
         lambda number: (0, time(number)) if is_left(number) else (1, -time(number)),
         lambda number: (1, -time(number)) if is_left(number) else (0, time(number)),

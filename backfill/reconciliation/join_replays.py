@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
 from typing import Any
 
 from backfill.replay import Event, JoinReplayed
@@ -136,14 +135,15 @@ class ReplayedJoin:
     ) -> None:
         self.missing = missing
         self._order = order
-        numbers = self._numbers = sorted(range(len(order)), key=order.__getitem__)
+        # The same for all orders. As replayed, millions of events would be here a dozen times.
+        self._sides = sides
+        numbers = sorted(range(len(order)), key=order.__getitem__)
 
         def at_its_place(event: Event) -> Event:
             place = order[event.arrival]
             return event if place == event.arrival else replace(event, arrival=place)
 
-        arrived = self._arrived = [[at_its_place(each) for each in side] for side in sides]
-        found = replay(*arrived)
+        found = replay(*([at_its_place(each) for each in side] for side in sides))
         self.dropped = {numbers[each.arrival]: each.reason for each in found.dropped}
         self.pending = {numbers[each] for each in found.pending}
         self._of: dict[int, list[Pair]] = defaultdict(list)
@@ -160,13 +160,13 @@ class ReplayedJoin:
         """The events that came after one of a later time, of their partition."""
         latest: dict[Any, int] = {}
         found = set()
-        every = (event for side in self._arrived for event in side)
-        for each in sorted(every, key=attrgetter("arrival")):
+        every = (event for side in self._sides for event in side)
+        for each in sorted(every, key=lambda event: self._order[event.arrival]):
             if each.time is None:
                 continue
             before = latest.get(each.partition, each.time)
             if each.time < before:
-                found.add(self._numbers[each.arrival])
+                found.add(each.arrival)
             latest[each.partition] = max(before, each.time)
         return found
 
@@ -174,7 +174,7 @@ class ReplayedJoin:
     def clocks(self) -> dict[Any, int]:
         """The latest time of each side and partition, µs."""
         found: dict[Any, int] = {}
-        for side, events in enumerate(self._arrived):
+        for side, events in enumerate(self._sides):
             for event in events:
                 if event.time is not None:
                     clock = (side, event.partition)

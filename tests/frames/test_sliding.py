@@ -233,6 +233,16 @@ def test_a_copy_of_an_event_counts_once(spark: SparkSession) -> None:
     ]
 
 
+def test_an_id_that_is_of_the_key_is_there_once(spark: SparkSession) -> None:
+    events = spark.createDataFrame(
+        [("a", 0, "x"), ("a", 0, "x")], "key string, time long, id string"
+    )
+    given = {**COMMON, "key": ["key", "id"], "id": "id"}
+    found = aggregate(events, SlidingWindow(size="1h"), aggregates={"n": agg.count()}, **given)
+    assert found.columns == ["key", "id", "event_time", "n"]
+    assert [row["n"] for row in found.collect()] == [1]
+
+
 @pytest.mark.spark_only
 def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
     """A huge value that has left a window leaves nothing behind."""
