@@ -129,11 +129,11 @@ class JoinOrder:
 def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list[Sequence[int]]:
     """The orders in which events can have arrived, as far as they differ most.
 
-    Of events that arrived at once, the fewest are late by one clock where the earliest comes first,
-    and the most where the latest does. Of a pair, one may have come before the latest event, and its
-    partner after it. And where each side has a clock of its own, it can matter which of the two
-    came first: one side's events come before the other's of their time, or before all that they
-    can be paired with. These are not all orders that can make a difference.
+    Of events that arrived at once, the fewest are late by one clock where the earliest comes
+    first, and the most where the latest does. Of a pair, one may have come before the latest
+    event, and its partner after it. And where each side has a clock of its own, it can matter
+    which of the two came first: one side's events come before the other's of their time, or before
+    all that they can be paired with. These are not all orders that can make a difference.
 
     Args:
         events: when each arrived, whether it is the left side's, and its event time in µs, in a
