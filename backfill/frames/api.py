@@ -154,32 +154,23 @@ def aggregate(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
     definition = Definition(window, aggregates)
-    if isinstance(window, EventWindow):
-        if combine is not None:
-            raise WindowError(
-                "has no meaning for sliding windows and count windows",
-                field="combine",
-                value=combine,
-                way_out="Leave it out",
-            )
-        if isinstance(window, CountWindow):
-            made = count(
-                usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
-            )
-        else:
-            made = slide(
-                usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived
-            )
+    if combine is not None and (definition.ruled or isinstance(window, EventWindow)):
+        what = "sliding windows and count windows"
+        if definition.ruled:
+            what = "sessions with rules, which look at single events"
+        raise WindowError(
+            f"has no meaning for {what}",
+            field="combine",
+            value=combine,
+            way_out="Leave it out",
+        )
+    if isinstance(window, CountWindow):
+        made = count(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
+    elif isinstance(window, EventWindow):
+        made = slide(usable, window, aggregates, key=names, engine=rules, id=id, arrival=arrived)
     elif isinstance(window, SessionWindow) and isinstance(window.gap, Messages):
         made = message_sessions(usable, window, aggregates, key=names, id=id, arrival=arrived)
     else:
-        if definition.ruled and combine is not None:
-            raise WindowError(
-                "has no meaning for sessions with rules, which look at single events",
-                field="combine",
-                value=combine,
-                way_out="Leave it out",
-            )
         sliced = slice_events(
             usable,
             [definition],

@@ -110,13 +110,13 @@ class JoinOrder:
         if self.checkpoint is not None:
             # What no batch has read comes after all others: a copy that one has read is the first.
             later = max(self.checkpoint.watermarks) + 1
-            batch = F.coalesce(batch_of(self.checkpoint), F.lit(later)).cast("bigint")
-            unread = batch_of(self.checkpoint).isNull()
+            read = batch_of(self.checkpoint)
+            batch = F.coalesce(read, F.lit(later)).cast("bigint")
             mark = F.lit(self.checkpoint.last).cast("bigint")
             for number in sorted(set(self.checkpoint.of_file.values())):
                 after = F.lit(self.checkpoint.after(number)).cast("bigint")
                 mark = F.when(F.col(_BATCH) == number, after).otherwise(mark)
-            numbered = numbered.withColumns({_BATCH: batch, _UNREAD: unread})
+            numbered = numbered.withColumns({_BATCH: batch, _UNREAD: read.isNull()})
             numbered = numbered.withColumn(_WATERMARK, mark)
         needed = list(self.arrival)
         if self.engine == "flink":

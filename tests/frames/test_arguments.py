@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind are refused by name, before Spark is asked anything."""
+"""Arguments that do not fit are refused by name, before Spark computes anything."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from backfill import Job
 from backfill.errors import JobFileError, ReplayError, WindowError
+from backfill.reconciliation.result import Reconciled
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.session_conf import session_conf
 from backfill.stream import Streamed
@@ -96,6 +97,17 @@ class World:
     def wrote(self, spark: SparkSession, name: str) -> Counter[Pair]:
         rows = spark.read.parquet(str(self.folder / "live" / name)).collect()
         return Counter((row["event"], row.asDict().get("event_right")) for row in rows)
+
+    def reconciled(self, spark: SparkSession, name: str) -> Reconciled:
+        """A table compared with what the query wrote, by its checkpoint."""
+        live = self.folder / "live"
+        return self.job.reconcile(
+            name,
+            spark,
+            stream=str(live / name),
+            checkpoint=str(live / "_checkpoints" / name),
+            format="spark-append",
+        )
 
 
 @pytest.fixture(scope="module", params=["min", "max"])
@@ -177,24 +189,12 @@ def test_the_job_s_tables_are_compared_with_it(spark: SparkSession, world: World
     world.job.run(spark)
     if world.policy == "max":
         # A window takes nothing from the delay of a join's right side.
-        found = world.job.reconcile(
-            "tens",
-            spark,
-            stream=str(world.folder / "live/tens"),
-            checkpoint=str(world.folder / "live/_checkpoints/tens"),
-            format="spark-append",
-        )
+        found = world.reconciled(spark, "tens")
         assert found.matched
         return
     late = {id_of(each.arrival) for each in world.replayed("left", ("3s", "7s")).dropped}
     for name in ("paired", "kept", "every"):
-        found = world.job.reconcile(
-            name,
-            spark,
-            stream=str(world.folder / "live" / name),
-            checkpoint=str(world.folder / "live/_checkpoints" / name),
-            format="spark-append",
-        )
+        found = world.reconciled(spark, name)
         assert found.matched > 0
         assert {each for one in found.differences for each in one.explanation.causes} <= {
             "late",
@@ -242,13 +242,7 @@ def check_unread(spark: SparkSession, world: World, late: Collection[str | None]
     ]
     (world.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     world.job.run(spark)
-    found = world.job.reconcile(
-        "paired",
-        spark,
-        stream=str(world.folder / "live/paired"),
-        checkpoint=str(world.folder / "live/_checkpoints/paired"),
-        format="spark-append",
-    )
+    found = world.reconciled(spark, "paired")
     unread = Counter(
         (values["event_right"] in late, each.explanation.causes, each.explanation.proved)
         for each in found.differences
