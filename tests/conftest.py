@@ -20,6 +20,7 @@ from tests.connect import Programs
 from tests.interpreted import SETTINGS
 from tests.lake import SERVED
 from tests.on_sail import ON_SAIL
+from tests.quiet_hadoop import quieten
 from tests.spark_sql import SparkSql, with_jars
 
 # A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
@@ -127,6 +128,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     jvm_options.remember_lookups(session)
+    quieten(session)
     yield session
     session.stop()
 

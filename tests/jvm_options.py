@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from py4j import java_collections
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
@@ -45,6 +46,8 @@ def remember_lookups(spark: SparkSession) -> None:
     pyspark asks the JVM for a class or method by its name whenever it uses one, and what is no
     class is looked for in each of 300 jars. Spark notes for each RDD from where it was made.
     """
+    # Which Python types it converts, it asks of each argument, by a look at all that they have.
+    java_collections.hasattr2 = hasattr
     for kind in (JVMView, JavaPackage, JavaClass):
         kind.__getattr__ = _remembering(kind.__getattr__)
     for name in ("callSite.short", "callSite.long"):

@@ -139,8 +139,7 @@ def test_a_chunk_is_computed_again_after_others_have_changed_its_dates(world: Wo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("with_id", [False, True])
-def test_any_runs_at_once(spark: SparkSession, tmp_path: Path, with_id: bool) -> None:
+def test_any_runs_at_once(spark: SparkSession, tmp_path: Path) -> None:
     folders = itertools.count()
     runs = st.tuples(
         st.sampled_from(["late", "late", "range", "range", "chunks", "all"]),
@@ -150,13 +149,14 @@ def test_any_runs_at_once(spark: SparkSession, tmp_path: Path, with_id: bool) ->
     # Which of the runs that have begun ends next, and whether another ends within it.
     ends = st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3))
 
-    @settings(max_examples=3 * SEQUENCES if ON_SAIL else SEQUENCES, deadline=None)
+    @settings(max_examples=6 * SEQUENCES if ON_SAIL else SEQUENCES, deadline=None)
     @given(
+        with_id=st.booleans(),
         first=SEEDS,
         low=st.integers(0, DAYS - 2),
         steps=st.lists(st.tuples(SEEDS, runs, st.booleans(), ends), min_size=3, max_size=4),
     )
-    def check(first: int, low: int, steps: list[Any]) -> None:
+    def check(with_id: bool, first: int, low: int, steps: list[Any]) -> None:
         windows = ("sessions", "hopping", "moving")
         folder = tmp_path / str(next(folders))
         world = World(folder, spark, with_id, windows=windows, store=MemoryStore())
