@@ -127,6 +127,13 @@ class Bots:
             WindowError: there is no rule, two have the same name, or the gap is not positive, not
                 a duration or a calendar span.
         """
+        if not isinstance(rules, Sequence) or not all(isinstance(each, BotRule) for each in rules):
+            raise WindowError(
+                "must be a list of BotRule",
+                field="rules",
+                value=str(rules),
+                way_out='Such as [BotRule(name="many", events=1000)]',
+            )
         names = [each.name for each in rules]
         twice = next((each for each in names if names.count(each) > 1), None)
         if twice is not None or not names:

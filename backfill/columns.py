@@ -8,6 +8,7 @@ from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
 
@@ -63,7 +64,7 @@ def named_twice(names: Sequence[str]) -> str | None:
     return next((each for each in names if lower.count(each.lower()) > 1), None)
 
 
-def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
+def names_of(columns: str | Sequence[str], *, field: str) -> tuple[str, ...]:
     """The names of columns, whether one or several are given.
 
     Raises:
@@ -72,8 +73,21 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(columns, str):
         return (columns,)
     if not isinstance(columns, Sequence) or not all(isinstance(each, str) for each in columns):
-        raise ColumnError("must be the name of a column, or a list of names", value=str(columns))
+        raise ColumnError(
+            "must be the name of a column, or a list of names", field=field, value=str(columns)
+        )
     return tuple(columns)
+
+
+def arrival_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the columns that give the order of arrival; none where that is not given."""
+    return () if columns is None else names_of(columns, field="arrival")
+
+
+def sortable(type: T.DataType) -> bool:
+    """Whether Spark can order values of this type."""
+    name = type.simpleString()
+    return "map<" not in name and "variant" not in name
 
 
 def key_name(index: int) -> str:

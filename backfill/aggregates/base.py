@@ -11,6 +11,7 @@ from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from backfill.columns import sortable
 from backfill.errors import AggregateError
 from backfill.repeatable import CHANGES, INSTEAD, changing_function
 
@@ -184,6 +185,10 @@ class Aggregate(ABC):
     def _check_numeric(self, type: T.DataType) -> None:
         if not isinstance(type, T.NumericType):
             raise self._refuse(type, "a number")
+
+    def _check_sortable(self, type: T.DataType) -> None:
+        if not sortable(type):
+            raise self._refuse(type, "a value that can be ordered")
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,9 @@ class Min(Running):
     python: ClassVar[str | None] = "min"
     running: ClassVar[str] = "min"
 
+    def check(self, type: T.DataType) -> None:
+        self._check_sortable(type)
+
     def lift(self, given: Input) -> dict[str, Column]:
         return {"min": given.value}
 
@@ -147,6 +150,9 @@ class Max(Running):
     name: ClassVar[str] = "max"
     python: ClassVar[str | None] = "max"
     running: ClassVar[str] = "max"
+
+    def check(self, type: T.DataType) -> None:
+        self._check_sortable(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
         return {"max": given.value}

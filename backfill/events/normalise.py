@@ -70,6 +70,7 @@ class EventRules:
         tick_us: the engine's resolution of time, µs; times are floored to it.
         null_key: whether a NULL key is an ordinary group.
         before_epoch: whether events before 1970 are used.
+        grouped: whether rows of one key or id become one row, which has its value.
     """
 
     key: tuple[str, ...]
@@ -84,6 +85,7 @@ class EventRules:
     tick_us: int = 1
     null_key: bool = False
     before_epoch: bool = True
+    grouped: bool = True
 
 
 def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
@@ -156,13 +158,15 @@ def _check_columns(frame: DataFrame, rules: EventRules) -> None:
     used["date_column"] = (rules.date_column,) if rules.date_column is not None else ()
     for field, columns in used.items():
         for name in columns:
-            check_column(frame, field, name)
+            check_column(frame, field, name, grouped=rules.grouped)
             if field in ("key", "id", "arrival"):
                 floats_need_spark(frame, name, field)
 
 
-def check_column(frame: DataFrame, field: str, name: str) -> None:
+def check_column(frame: DataFrame, field: str, name: str, *, grouped: bool = True) -> None:
     """Raises ColumnError if there is no such column, or two, or it can't serve as the field."""
+    if not isinstance(name, str):
+        raise ColumnError("must be the name of a column", field=field, value=str(name))
     names = frame.columns
     if name not in names:
         raise ColumnError(
@@ -173,7 +177,24 @@ def check_column(frame: DataFrame, field: str, name: str) -> None:
         )
     if names.count(name) > 1:
         raise ColumnError("two columns have this name", field=field, value=name)
-    _check_type(field, name, frame.schema[name].dataType)
+    type_ = frame.schema[name].dataType
+    _check_type(field, name, type_)
+    if grouped and field in ("key", "id", "by"):
+        _check_collation(field, name, type_)
+
+
+def _check_collation(field: str, name: str, type_: DataType) -> None:
+    """Refuses texts of which different ones are equal: which would stand for all is chance.
+
+    Nor have they one hash, of which ids of sessions are made, and tables can't have collations.
+    """
+    if isinstance(type_, StringType) and type_ != StringType():
+        raise ColumnError(
+            f"column {name!r} is {type_.simpleString()}, by which different texts are equal",
+            field=field,
+            way_out=f"Make them the same text, as lower({name}) does, or compare their bytes: "
+            f"collate({name}, 'UTF8_BINARY')",
+        )
 
 
 def _check_type(field: str, name: str, type_: DataType) -> None:

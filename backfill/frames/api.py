@@ -21,10 +21,12 @@ from backfill.columns import (
     REASON,
     START,
     TIME,
+    arrival_of,
     column,
     key_name,
     names_of,
     set_aside,
+    sortable,
 )
 from backfill.engines import Engine, Rules
 from backfill.engines import engine as engine_named
@@ -36,7 +38,7 @@ from backfill.frames.cutting import slice_events
 from backfill.frames.event_windows import slide
 from backfill.frames.message_sessions import message_sessions
 from backfill.operators.bots import with_bots
-from backfill.operators.rule_inputs import rule_inputs, sortable
+from backfill.operators.rule_inputs import rule_inputs
 from backfill.operators.session import reported_end
 from backfill.operators.session_rules import ROW, SESSION, Cutter, long_enough, rule_columns
 from backfill.rows.compute import Key
@@ -148,8 +150,8 @@ def aggregate(
     check_window(window, example="SessionWindow(gap='30m')")
     aggregates = given_aggregates(aggregates)
     rules = engine_named(engine)
-    names = names_of(key)
-    arrived = names_of(arrival or ())
+    names = names_of(key, field="key")
+    arrived = arrival_of(arrival)
     usable = _normalised(
         events, rules, names, time, time_format, timezone, id=id, arrival=arrived
     ).where(F.col(REASON).isNull())
@@ -250,7 +252,10 @@ def sessionize(
             way_out="Drop or rename it",
         )
     system = engine_named(engine)
-    names, arrived = names_of(key), names_of(arrival or ())
+    names, arrived = (
+        names_of(key, field="key"),
+        arrival_of(arrival),
+    )
     rules = system.rules_for(window)
     placed = _normalised(
         events, system, names, time, time_format, timezone, id=None, arrival=arrived
@@ -333,6 +338,7 @@ def bots(
         >>> sorted({(row.user, row.bot) for row in found.collect()})
         [('a', 'quick'), ('b', None)]
     """
+    check_frame(events)
     if _BOT in events.columns:
         raise ColumnError(
             "the events already have a column with this name",
@@ -340,7 +346,7 @@ def bots(
             value=_BOT,
             way_out="Drop or rename it",
         )
-    system, names, found = engine_named(engine), names_of(key), Bots.of(gap, rules)
+    system, names, found = engine_named(engine), names_of(key, field="key"), Bots.of(gap, rules)
     placed = _normalised(events, system, names, time, time_format, timezone, id=id, arrival=())
     marked = with_bots(
         placed,

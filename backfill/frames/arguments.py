@@ -13,13 +13,13 @@ from backfill.frames.metric import Metric
 from backfill.windows import AnyWindow
 
 
-def check_frame(events: object) -> None:
+def check_frame(frame: object, *, field: str = "events") -> None:
     """Raises a ColumnError where it is no DataFrame of Spark's."""
-    if not isinstance(events, DataFrame):
+    if not isinstance(frame, DataFrame):
         raise ColumnError(
             "must be a DataFrame of Spark",
-            field="events",
-            value=type(events).__name__,
+            field=field,
+            value=type(frame).__name__,
             way_out="spark.createDataFrame(...) makes one, of pandas' or Arrow's too",
         )
 

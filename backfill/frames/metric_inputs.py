@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from backfill.aggregates.bound import Bound
 from backfill.columns import REASON, TIME, any_given, column, named_twice
@@ -141,6 +142,7 @@ def place_rows(
     Raises:
         ColumnError: if a column is missing or unsuitable.
     """
+    _check_dimensions(rows, found)
     known = all(each in rows.columns for each in arrival)
     named = dict(zip(found.events.key.names, found.events.key.inner, strict=True))
     arrived = dict(zip(arrival, found.events.arrival, strict=True)) if known else {}
@@ -160,6 +162,22 @@ def place_rows(
         F.lit(0).cast("long").alias(TIED),
     )
     return placed, tuple(arrived.values())
+
+
+def _check_dimensions(rows: DataFrame, found: BoundMetrics) -> None:
+    """Refuses a dimension that Spark would cast to compare it, which some values can't be."""
+    types = {each.name: each.dataType for each in rows.schema}
+    key = found.events.key
+    for name, wanted in zip(key.names, key.types, strict=True):
+        type = types.get(name, wanted)
+        numbers = isinstance(type, T.NumericType) and isinstance(wanted, T.NumericType)
+        if type != wanted and not numbers:
+            raise ColumnError(
+                f"is {type.simpleString()}, and {wanted.simpleString()} in the events",
+                field="at",
+                value=name,
+                way_out="Cast it to the events' type",
+            )
 
 
 def _dimensions(metrics: Sequence[Metric]) -> list[str]:

@@ -14,9 +14,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import TIME, any_given, column, names_of
+from backfill.columns import TIME, any_given, arrival_of, column
 from backfill.errors import ColumnError, WindowError
 from backfill.events import time_column
+from backfill.frames.arguments import check_frame
 from backfill.frames.metric import AT as GIVEN
 from backfill.frames.metric import (
     BY,
@@ -116,7 +117,7 @@ def metrics(
             value=dense,
             way_out="Leave one out: `at` gives the values at its own instants only",
         )
-    arrived = names_of(arrival or ())
+    arrived = arrival_of(arrival)
     found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
     instants = None if at is None else _instants(at, time_format, timezone)
     told = VALID_FROM if at is None else GIVEN
@@ -194,10 +195,13 @@ def metrics_at(
         >>> sorted((row.card, row.cards_1h) for row in found.collect())
         [('x', 0), ('x', 2), ('y', 1)]
     """
+    check_frame(events)
+    if at is not None:
+        check_frame(at, field="at")
     if before:
         # `Order.spread` gives all rows of a place what the first has, if they keep their order.
         needs_spark(events, "values from before an event are computed", field="before")
-    arrived = names_of(arrival or ())
+    arrived = arrival_of(arrival)
     rows = events if at is None else at
     # Copies of an event are rows, too, at places where no event is.
     itself = at is None and id is None
@@ -323,6 +327,7 @@ def _told(steps: DataFrame, found: BoundMetrics, family: _Family, at: str) -> Da
 
 
 def _instants(at: DataFrame, time_format: str | None, timezone: str) -> DataFrame:
+    check_frame(at, field="at")
     if len(at.columns) != 1:
         raise ColumnError(
             "must have one column, of instants",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import TIME, names_of
+from backfill.columns import TIME, arrival_of
 from backfill.joins.latest import latest
 from backfill.joins.sides import both_sides
 from backfill.runtimes.differences import only_where
@@ -79,7 +79,7 @@ def as_of(
     if tolerance is not None:
         limit = positive(fixed(tolerance, field="tolerance"), field="tolerance").us
     sides = both_sides(left, right, on=on, time=time, time_format=time_format, timezone=timezone)
-    arrived = names_of(arrival or ())
+    arrived = arrival_of(arrival)
     sides.check_order(arrived, RIGHT)
     found = latest(
         sides.left,

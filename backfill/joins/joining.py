@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import column, names_of
+from backfill.columns import arrival_of, column
 from backfill.errors import ColumnError, WindowError
 from backfill.joins.relations import numbered, related
 from backfill.joins.shared_windows import SharedWindows
@@ -114,7 +114,7 @@ def join(
         time_format=time_format,
         timezone=timezone,
     )
-    arrived = names_of(arrival or ())
+    arrived = arrival_of(arrival)
     if isinstance(reach, Reach):
         if arrived:
             raise WindowError(

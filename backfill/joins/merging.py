@@ -10,8 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import TIME, column, key_name, quoted
-from backfill.operators.rule_inputs import sortable
+from backfill.columns import TIME, column, key_name, quoted, sortable
 
 #: Whether a row is of the side that comes second among rows that are equal in all before.
 SECOND = "_second"

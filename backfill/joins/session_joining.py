@@ -113,7 +113,7 @@ def session_join(
             value=", ".join(left_aggregates),
             way_out="Give left_window, or leave it out",
         )
-    keys = names_of(on)
+    keys = names_of(on, field="on")
     times = pair_of_times(time)
     system = engine_named(engine)
 

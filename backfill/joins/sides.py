@@ -11,12 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import REASON, TIME, names_of, quoted
+from backfill.aggregates.bound import first_line
+from backfill.columns import REASON, TIME, names_of, quoted, sortable
 from backfill.errors import BackfillError, ColumnError, WindowError, did_you_mean
 from backfill.events import EventRules, normalise
+from backfill.frames.arguments import check_frame
 from backfill.operators.binned import INNER
 from backfill.operators.pairing import INDEX, SEEN
-from backfill.operators.rule_inputs import sortable
 from backfill.windows.arguments import predicate_text
 from backfill.windows.join_window import LEFT, RIGHT
 
@@ -143,7 +144,9 @@ def both_sides(
         ColumnError: a column is missing, has an unsuitable type or a reserved name.
         JobFileError: there is no such time zone, or the format of times is not valid.
     """
-    keys = names_of(on)
+    for side, frame in ((LEFT, left), (RIGHT, right)):
+        check_frame(frame, field=side)
+    keys = names_of(on, field="on")
     times = pair_of_times(time)
     formats = time_format if isinstance(time_format, tuple) else (time_format, time_format)
     columns = (_columns(left, LEFT, keys), _columns(right, RIGHT, keys))
@@ -166,6 +169,7 @@ def both_sides(
             timezone=timezone,
             null_key=True,
             tick_us=tick_us,
+            grouped=False,
         )
         with naming(side):
             return normalise(frame, rules).drop(REASON)
@@ -190,12 +194,12 @@ def pair_of_times(time: str | Sequence[str]) -> tuple[str, str]:
     Raises:
         ColumnError: more or fewer are given.
     """
-    times = (time, time) if isinstance(time, str) else tuple(time)
-    if len(times) != 2:
+    times = (time, time) if isinstance(time, str) else time
+    if not isinstance(times, Sequence) or len(times) != 2:
         raise ColumnError(
             "must be one column, or the left side's and the right side's",
             field="time",
-            value=list(times),
+            value=str(time),
             way_out='Write "event_time", or ("clicked_at", "bought_at")',
         )
     return times[0], times[1]
@@ -248,7 +252,7 @@ def condition(text: str | None, joined: Callable[[Column | None], DataFrame]) ->
         if read is None:
             raise
         raise WindowError(
-            f"does not fit the two sides: {str(error).splitlines()[0]}",
+            f"does not fit the two sides: {first_line(error)}",
             field="where",
             value=read,
             way_out="Name columns by their sides, such as right.amount > left.amount",

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.bound import first_line
-from backfill.columns import column
+from backfill.columns import column, sortable
 from backfill.errors import ColumnError, WindowError, did_you_mean
 from backfill.operators.session_rules import ENDS, STARTS, VALUE
 from backfill.runtimes.differences import floats_need_spark
@@ -36,12 +36,6 @@ def rule_inputs(events: DataFrame, window: SessionWindow) -> list[Column]:
         if text is not None:
             found.append(predicate(events, field, text).alias(name))
     return found
-
-
-def sortable(type: T.DataType) -> bool:
-    """Whether Spark can order values of this type."""
-    name = type.simpleString()
-    return "map<" not in name and "variant" not in name
 
 
 def _comparable(events: DataFrame, name: str) -> Column:

@@ -166,14 +166,10 @@ def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> 
     Events of most other keys are left out before events are exchanged, by a hash of the key that
     has few values; so where nothing is doubtful, Spark does not read the events again.
     """
-    # Values that are equal by a collation have other hashes.
-    hashed = [
-        each for each in keys if "collate" not in singles.schema[each].dataType.simpleString()
-    ]
-    bucket = _bucket(f"{_WANTED}{each}" for each in hashed).alias(_BUCKET)
+    bucket = _bucket(f"{_WANTED}{each}" for each in keys).alias(_BUCKET)
     buckets = doubtful.groupBy(bucket).agg(F.min(_every_column(doubtful)).alias(_NEEDED))
     few = F.broadcast(buckets.where(F.col(_NEEDED) >= _LEAST))
-    near = singles.join(few, F.col(_BUCKET) == _bucket(hashed), "left_semi")
+    near = singles.join(few, F.col(_BUCKET) == _bucket(keys), "left_semi")
     same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
     first, last = F.col(f"{_WANTED}{FIRST}"), F.col(f"{_WANTED}{LAST}")
     # No chain ends before its doubt begins. That is asked so that all who use these events need

@@ -13,10 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill.causes import UNEXPLAINED
-from backfill.columns import TIME, column
+from backfill.columns import TIME, column, sortable
 from backfill.errors import ColumnError, ReplayError
 from backfill.joins.sides import check_has
-from backfill.operators.rule_inputs import sortable
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
 from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import column, names_of
+from backfill.columns import arrival_of, column
 from backfill.engines import ENGINES
 from backfill.errors import ReplayError, WindowError
 from backfill.joins.merging import usable
@@ -155,7 +155,7 @@ def reconcile_join(
         timezone=timezone,
         tick_us=ENGINES[engine].tick_us,
     )
-    arrived = names_of(arrival)
+    arrived = arrival_of(arrival)
     sides.check_order(arrived, LEFT, RIGHT)
     for side, columns in zip((LEFT, RIGHT), sides.columns, strict=True):
         given = {"partition": partition, "wall_clock": wall_clock, "batch": batch}

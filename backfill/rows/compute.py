@@ -25,12 +25,12 @@ from backfill.columns import (
     any_given,
     column,
     key_name,
+    sortable,
 )
 from backfill.engines import Engine
 from backfill.kinds import Kind, kind_of, of_each_event
 from backfill.operators.aligned import aligned, layout, takes_events
 from backfill.operators.calendar import local_date
-from backfill.operators.rule_inputs import sortable
 from backfill.operators.ruled_slices import ruled_slices, sessions_of
 from backfill.operators.session import session_id, sessions
 from backfill.operators.session_rules import Cutter, long_enough, rule_columns

@@ -25,6 +25,7 @@ from backfill.columns import (
     OWN,
     START,
     TIME,
+    sortable,
 )
 from backfill.engines import Engine, Rules
 from backfill.operators.aligned import aligned, takes_events
@@ -32,7 +33,6 @@ from backfill.operators.counting import NUMBER, Numbering
 from backfill.operators.extent import Extent
 from backfill.operators.fixed import FixedWindows
 from backfill.operators.grids import floor_to
-from backfill.operators.rule_inputs import sortable
 from backfill.operators.sliding import sliding, with_states
 from backfill.rows import slices as slicing
 from backfill.time.durations import Fixed

@@ -14,10 +14,9 @@ from backfill.aggregates.last_seen import LastSeen
 from backfill.aggregates.numbers import Count, Max, Mean, Min, Sum
 from backfill.aggregates.ordered import First
 from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQuantile
-from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED, named_twice
+from backfill.columns import FIRST_EVENT, LAST_EVENT, RESERVED, named_twice, sortable
 from backfill.errors import AggregateError, ColumnError, WindowError, did_you_mean
 from backfill.events import check_column
-from backfill.operators.rule_inputs import sortable
 from backfill.rows.join_rows import TAKEN
 from backfill.runtimes.differences import floats_need_spark, needs_spark, runtime_of
 from backfill.runtimes.nulls_first import sorts_alike

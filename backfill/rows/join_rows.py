@@ -21,11 +21,11 @@ from backfill.columns import (
     START,
     TIME,
     quoted,
+    sortable,
 )
 from backfill.errors import WindowError
 from backfill.operators.binned import INNER
 from backfill.operators.pairing import INDEX, SEEN, Pairing, by_count, in_time
-from backfill.operators.rule_inputs import sortable
 from backfill.rows.slices import ID
 from backfill.windows.join_window import LEFT, RIGHT, JoinWindow
 from backfill.windows.message_gaps import Messages

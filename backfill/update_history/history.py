@@ -13,12 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import Aggregate, positive_zero
-from backfill.columns import END, REASON, START, TIME, column, key_name
+from backfill.columns import END, REASON, START, TIME, column, key_name, sortable
 from backfill.errors import AggregateError, ColumnError, ReplayError, did_you_mean
 from backfill.events import EventRules, normalise, time_column
 from backfill.frames.api import aggregate
 from backfill.operators.grids import floor_to
-from backfill.operators.rule_inputs import sortable
 from backfill.replay.apart import Apart
 from backfill.rows.compute import Key
 from backfill.runtimes.differences import stacked

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import column, names_of, quoted
 from backfill.errors import AggregateError, ColumnError, did_you_mean
+from backfill.frames.arguments import check_frame
 from backfill.runtimes.differences import needs_spark
 
 _BOUNDS = ("window_start", "window_end")
@@ -68,8 +70,9 @@ def table_as_of(
         [1, 2]
         [1, 3]
     """
+    check_frame(updates, field="updates")
     needs_spark(updates, "the history of updates is computed")
-    keys = names_of(key)
+    keys = names_of(key, field="key")
     for name in (*keys, *_BOUNDS, "arrival", "number", "is_retraction"):
         if name not in updates.columns:
             raise ColumnError(
@@ -80,7 +83,7 @@ def table_as_of(
             )
     seen = updates
     if arrival is not None:
-        seen = updates.where(F.col("arrival") <= arrival)
+        seen = _seen(updates, arrival)
     of_window = Over.partitionBy(*map(column, (*keys, *_BOUNDS)))
     placed = seen.withColumn(_LAST, F.max("number").over(of_window))
     standing = (F.col("number") == F.col(_LAST)) & ~F.col("is_retraction")
@@ -92,6 +95,22 @@ def table_as_of(
         {name: _HOWS[how](column(name)).over(of_window) for name, how in deltas.items()}
     )
     return summed.where(standing).select(*map(quoted, updates.columns))
+
+
+def _seen(updates: DataFrame, arrival: Any) -> DataFrame:
+    try:
+        found = updates.where(F.col("arrival") <= arrival)
+        # Over Spark Connect, only this looks at the types.
+        found.schema  # noqa: B018
+    except AnalysisException as error:
+        type = updates.schema["arrival"].dataType
+        raise ColumnError(
+            f"can't be compared to the column arrival, which is {type.simpleString()}",
+            field="arrival",
+            value=str(arrival),
+            way_out="Give a value of their type",
+        ) from error
+    return found
 
 
 def _check_deltas(deltas: Mapping[str, str], aggregates: Sequence[str]) -> None:

@@ -152,8 +152,9 @@ def updates(
             way_out="Give the delay or the column of the watermark, not both",
         )
     _check_columns(apart, partition=partition, batch=batch, watermark=watermark)
+    keys = names_of(key, field="key")
     history = History(
-        events, apart, names_of(key), time, arrival, aggregates, partition, batch, watermark,
+        events, apart, keys, time, arrival, aggregates, partition, batch, watermark,
         wall_clock, time_format, settings,
     )  # fmt: skip
     return history.result()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import backfill
-from backfill import CountWindow, SessionWindow, SlidingWindow, TumblingWindow
+from backfill import BotRule, CountWindow, Metric, SessionWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.errors import BackfillError
 from tests.event_frames import from_rows
@@ -18,6 +19,8 @@ from tests.event_frames import from_rows
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 GAP = SessionWindow(gap="30m")
+BOT = BotRule(name="many", events=3)
+METRIC = Metric("n", "count", by=["user"], windows=["1d"], step="1h")
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +34,18 @@ def _aggregate(**other: Any) -> Callable[[DataFrame], DataFrame]:
     given = {"key": "user", "time": "at", "aggregates": {"n": agg.count()}, **other}
     window = given.pop("window", GAP)
     return lambda events: backfill.aggregate(events, window, **given)
+
+
+def _join(left: Any, right: Any, **other: Any) -> DataFrame:
+    return backfill.join(left, right, **{"on": "user", "time": "at", "within": "1m", **other})
+
+
+def _bots(events: Any, rules: Any) -> DataFrame:
+    return backfill.bots(events, rules, gap="30m", key="user", time="at")
+
+
+def _metrics(events: DataFrame, **other: Any) -> DataFrame:
+    return backfill.metrics(events, [METRIC], **{"time": "at", **other})
 
 
 def test_aggregates_as_a_job_file_has_them(events: DataFrame) -> None:
@@ -47,13 +62,46 @@ def test_aggregates_as_a_job_file_has_them(events: DataFrame) -> None:
         (_aggregate(window="30m"), r"window: must be a window \(got '30m'\). Such as Sess"),
         (_aggregate(window=SessionWindow), "window: must be a window"),
         (_aggregate(window=None), "window: must be a window"),
-        (_aggregate(key=None), r"must be the name of a column, or a list of names \(got 'None'"),
+        (_aggregate(key=None), r"key: must be the name of a column, or a list .* \(got 'None'"),
         (_aggregate(key=5), "must be the name of a column"),
         (_aggregate(key=[5]), "must be the name of a column"),
         (lambda e: _aggregate(key=e["user"])(e), "must be the name of a column"),
-        (_aggregate(time=5), r"no such column \(got 5\)"),
-        (_aggregate(id=5), r"no such column \(got 5\)"),
-        (_aggregate(arrival=5), "must be the name of a column"),
+        (_aggregate(time=5), r"time: must be the name of a column \(got '5'\)"),
+        (_aggregate(id=5), r"id: must be the name of a column \(got '5'\)"),
+        (_aggregate(arrival=5), "arrival: must be the name of a column"),
+        (lambda e: _aggregate(time=e["at"])(e), "time: must be the name of a column"),
+        (lambda e: _aggregate(id=e["x"])(e), "id: must be the name of a column"),
+        (lambda e: _aggregate(arrival=e["x"])(e), "arrival: must be the name of a column"),
+        (_aggregate(aggregates={"n": "min(map(1, x))"}), "takes a value that can be ordered"),
+        (_aggregate(aggregates={"n": "max(map(1, x))"}), "takes a value that can be ordered"),
+        (lambda e: _join(e, [1]), r"right: must be a DataFrame of Spark \(got 'list'\)"),
+        (lambda e: _join(None, e), r"left: must be a DataFrame of Spark \(got 'NoneType'\)"),
+        (lambda e: _join(e, e, time=None), "time: must be one column, or the left side's"),
+        (lambda e: _join(e, e, time=e["at"]), "time: must be one column, or the left side's"),
+        (lambda e: _join(e, e, on=None), "on: must be the name of a column"),
+        (lambda e: _join(e, e, where="left.x >"), "does not fit the two sides: .*[Ss]yntax"),
+        (lambda e: backfill.as_of(e, 5, on="user", time="at"), "right: must be a DataFrame"),
+        (
+            lambda e: backfill.session_join(e, 5, window=GAP, on="user", time="at"),
+            "events: must be a DataFrame of Spark",
+        ),
+        (lambda e: _bots(None, [BOT]), "events: must be a DataFrame of Spark"),
+        (lambda e: _bots(e, BOT), "rules: must be a list of BotRule"),
+        (lambda e: _bots(e, ["x"]), "rules: must be a list of BotRule"),
+        (lambda e: _bots(e, None), "rules: must be a list of BotRule"),
+        (lambda e: _metrics(e, time=e["at"]), "time: must be the name of a column"),
+        (lambda e: _metrics(e, at=["2026-01-01"]), "at: must be a DataFrame of Spark"),
+        (
+            lambda e: backfill.metrics_at(e, [METRIC], time="at", at=[1]),
+            "at: must be a DataFrame of Spark",
+        ),
+        (
+            lambda e: backfill.metrics_at(
+                e, [METRIC], time="at", at=e.withColumn("user", F.lit(5))
+            ),
+            r"at: is int, and string in the events \(got 'user'\)",
+        ),
+        (lambda e: backfill.table_as_of(5, key="user"), "updates: must be a DataFrame of Spark"),
         (_aggregate(timezone=dt.timezone.utc), "time zone"),
         (_aggregate(engine=None), "engine"),
         (_aggregate(aggregates=None), "aggregates: must be aggregates by the names"),

@@ -184,11 +184,10 @@ def test_copies_of_an_event_count_once_before_rules_cut(spark: SparkSession) -> 
 
 
 @pytest.mark.spark_only
-@pytest.mark.parametrize("keys", ["0.0D, -0.0D", "'a' COLLATE UTF8_LCASE, 'A' COLLATE UTF8_LCASE"])
-def test_equal_keys_are_one_key_where_slices_leave_a_doubt(spark: SparkSession, keys: str) -> None:
+def test_equal_keys_are_one_key_where_slices_leave_a_doubt(spark: SparkSession) -> None:
     events = spark.sql(
-        f"SELECT IF(id % 2 = 0, {keys}) AS key, id * 1000 AS time, IF(id % 2 = 0, 'x', 'y') AS page"
-        " FROM range(6)"
+        "SELECT IF(id % 2 = 0, 0.0D, -0.0D) AS key, id * 1000 AS time,"
+        " IF(id % 2 = 0, 'x', 'y') AS page FROM range(6)"
     )
     window = SessionWindow(gap="30m", new_when="page")
     counts = {"n": agg.count()}

@@ -16,6 +16,7 @@ from xxhash import xxh64_intdigest
 
 from backfill import SessionWindow, aggregate, sessionize
 from backfill import aggregates as agg
+from backfill.errors import ColumnError
 from tests import drawn, reference
 from tests.event_frames import frame, from_rows, rows
 from tests.reference import Event
@@ -195,6 +196,24 @@ def test_composite_keys_do_not_run_together(spark: SparkSession) -> None:
     found = result.collect()
     assert len(found) == 4  # partly NULL keys are keys; only all NULL is none
     assert len({row["session_id"] for row in found}) == 4
+
+
+@pytest.mark.spark_only
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UNICODE_CI", "UTF8_BINARY_RTRIM"])
+def test_texts_of_which_different_ones_are_equal_are_no_keys(
+    spark: SparkSession, collation: str
+) -> None:
+    events = spark.sql(f"SELECT 'a' COLLATE {collation} AS who, timestamp_seconds(0) AS at")
+    window, counts = SessionWindow(gap="1h"), {"n": agg.count()}
+    refused = f"column 'who' is string collate {collation}, by which different texts are equal"
+    with pytest.raises(ColumnError, match=f"key: {refused}.*collate.who, 'UTF8_BINARY'"):
+        aggregate(events, window, key="who", time="at", aggregates=counts)
+    with pytest.raises(ColumnError, match=f"key: {refused}"):
+        sessionize(events, window, key="who", time="at")
+    with pytest.raises(ColumnError, match=f"id: {refused}"):
+        aggregate(events, window, key=(), time="at", id="who", aggregates=counts)
+    binary = events.withColumn("who", F.collate("who", "UTF8_BINARY"))
+    assert aggregate(binary, window, key="who", time="at", aggregates=counts).count() == 1
 
 
 def test_no_key_is_one_group(spark: SparkSession) -> None:
