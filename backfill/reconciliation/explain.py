@@ -264,7 +264,8 @@ def _facts(
         (made.pending, "pending"),
         (made.lost, "engine_loss"),
         (made.begun_anew, "engine_loss" if case.operator.stores else "overlap"),
-        (made.superseded, "engine_loss" if case.operator.stores else "overlap"),
+        # Of panes, what was merged into a session is that session's, which may be pending.
+        (made.superseded if case.operator.stores else (), "engine_loss"),
     ):
         rows = [row for row in case.operator.rows(windows) if case.concerns(row, hull)]
         if rows:

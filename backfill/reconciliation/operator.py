@@ -98,10 +98,10 @@ class Operator:
     def written(self, made: Replayed) -> list[Row]:
         """What is in its output when everything that it wrote has been read.
 
-        A store's sessions that were merged into others do, where nothing took them back; of
-        panes, a reader knows by their bounds that they are in another.
+        A store's sessions that were merged into others are, where nothing took them back; of
+        panes, a reader knows by their bounds that they are in another, if that has been written.
         """
-        left = made.superseded if self.stores else ()
+        left = made.superseded if self.stores else _by_themselves(made)
         return self.rows([*made.final, *left])
 
     def rows(self, windows: Iterable[Made]) -> list[Row]:
@@ -116,6 +116,22 @@ class Operator:
     def with_window(self, window: Window | EventWindow) -> Operator:
         """The same with another window."""
         return replace(self, window=window)
+
+
+def _by_themselves(made: Replayed) -> list[Made]:
+    """Sessions that were merged into others, but lie within none that has been written."""
+    written = (*made.final, *made.superseded)
+    return [
+        each
+        for each in made.superseded
+        if not any(
+            other is not each
+            and other.key == each.key
+            and other.start <= each.start
+            and each.end <= other.end
+            for other in written
+        )
+    ]
 
 
 def without_loss(engine: Engine, window: Window | EventWindow) -> Engine:

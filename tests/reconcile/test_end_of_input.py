@@ -112,3 +112,41 @@ def written(engine: str, window: str, row: tuple[str, int, int, int]) -> dict[st
     end += 30 if window == "sessions" else 0
     kind = {"op": "+I"} if engine == "flink" else {"pane_index": 0}
     return {"user": key, "window_start": at(start), "window_end": at(end), "n": events, **kind}
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("flink", {"format": "flink", "firing": "accumulating", "watermark_delay": "0s"}),
+        ("beam", {"format": "beam", "watermark_delay": "0s", "panes": "accumulating"}),
+    ],
+)
+def test_sent_sessions_that_were_merged_into_one_that_waits(
+    spark: SparkSession, tmp_path: Path, engine: str, said: dict[str, Any]
+) -> None:
+    """Nothing takes them back, and what they are in is not written yet."""
+    events = [("a", 0), ("d", 0), ("b", 31), ("a", 25), ("d", 25), ("b", 56), ("d", 50)]
+    write_rows(
+        tmp_path / "events" / "a.parquet",
+        [{"user": key, "at": at(s), "place": place} for place, (key, s) in enumerate(events)],
+    )
+    path = tmp_path / engine / "job.yaml"
+    path.parent.mkdir()
+    path.write_text(JOB % engine)
+    job = Job(JobSpec.load(path), MemoryStore())
+    job.run(spark)
+    # Both of a's and d's were complete at 31 s; so were those of their first two events at 56 s.
+    sent = [("a", 0, 0, 1), ("d", 0, 0, 1), ("a", 0, 25, 2), ("d", 0, 25, 2)]
+
+    def causes(rows: list[Any]) -> dict[str, tuple[tuple[str, ...], bool]]:
+        stream = tmp_path / f"{len(rows)}.parquet"
+        panes = [written(engine, "sessions", each) for each in rows]
+        write_rows(stream, [{k: v for k, v in each.items() if k != "op"} for each in panes])
+        found = job.reconcile(
+            "sessions", spark, stream=str(stream), allowed_lateness="60s", drained=False, **said
+        )
+        return {e.key[0]: (e.explanation.causes, e.explanation.proved) for e in found.differences}
+
+    pending = (("pending",), True)
+    assert causes(sent) == {"b": pending, "d": pending}
+    assert causes(sent[:3])["d"] != pending

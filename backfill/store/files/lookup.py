@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from functools import reduce
@@ -88,7 +89,12 @@ def _key_condition(
 ) -> ds.Expression:
     _check_column(columns, name)
     value = key_value(schema, name, given)
-    return pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+    field = pc.field(name)
+    if not value.is_valid:
+        return field.is_null()
+    # Spark groups NaN with NaN, and Arrow's is equal to none.
+    nan = pa.types.is_floating(value.type) and math.isnan(value.as_py())
+    return field.is_nan() if nan else field == value
 
 
 def key_value(schema: pa.Schema, name: str, given: Any) -> pa.Scalar:
