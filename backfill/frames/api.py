@@ -252,10 +252,7 @@ def sessionize(
             way_out="Drop or rename it",
         )
     system = engine_named(engine)
-    names, arrived = (
-        names_of(key, field="key"),
-        arrival_of(arrival),
-    )
+    names, arrived = names_of(key, field="key"), arrival_of(arrival)
     rules = system.rules_for(window)
     placed = _normalised(
         events, system, names, time, time_format, timezone, id=None, arrival=arrived

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import arrival_of, column
+from backfill.columns import column, names_of
 from backfill.engines import ENGINES
 from backfill.errors import ReplayError, WindowError
+from backfill.frames.arguments import check_frame
 from backfill.joins.merging import usable
 from backfill.joins.relations import related
 from backfill.joins.sides import both_sides, check_has, naming
@@ -155,7 +156,8 @@ def reconcile_join(
         timezone=timezone,
         tick_us=ENGINES[engine].tick_us,
     )
-    arrived = arrival_of(arrival)
+    check_frame(stream, field="stream")
+    arrived = names_of(arrival, field="arrival")
     sides.check_order(arrived, LEFT, RIGHT)
     for side, columns in zip((LEFT, RIGHT), sides.columns, strict=True):
         given = {"partition": partition, "wall_clock": wall_clock, "batch": batch}

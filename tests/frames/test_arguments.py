@@ -40,6 +40,11 @@ def _join(left: Any, right: Any, **other: Any) -> DataFrame:
     return backfill.join(left, right, **{"on": "user", "time": "at", "within": "1m", **other})
 
 
+def _reconcile_join(events: DataFrame, stream: Any, **other: Any) -> object:
+    given = {"on": "user", "time": "at", "within": "1m", "arrival": "x", **other}
+    return backfill.reconcile_join(events, events, stream, **given)
+
+
 def _bots(events: Any, rules: Any) -> DataFrame:
     return backfill.bots(events, rules, gap="30m", key="user", time="at")
 
@@ -85,6 +90,8 @@ def test_aggregates_as_a_job_file_has_them(events: DataFrame) -> None:
             lambda e: backfill.session_join(e, 5, window=GAP, on="user", time="at"),
             "events: must be a DataFrame of Spark",
         ),
+        (lambda e: _reconcile_join(e, [1]), "stream: must be a DataFrame of Spark"),
+        (lambda e: _reconcile_join(e, e, arrival=None), "arrival: must be the name of a column"),
         (lambda e: _bots(None, [BOT]), "events: must be a DataFrame of Spark"),
         (lambda e: _bots(e, BOT), "rules: must be a list of BotRule"),
         (lambda e: _bots(e, ["x"]), "rules: must be a list of BotRule"),
