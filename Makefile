@@ -35,7 +35,7 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 # Of the examples that the lakehouse lane draws.
 SEED := $(shell echo $$RANDOM)
 # Of the tests of the lakehouse lane that need no jars, one in so many is drawn, too.
-ONE_IN ?= 2
+ONE_IN ?= 3
 # Two processes, each with a Spark of its own; one that is done takes over tests of the other.
 PYTEST = python -m pytest -n 2 --dist worksteal
 
@@ -57,7 +57,7 @@ test-combinations: .venv/ready ## compare every engine, format, window and order
 test-sequences: .venv/ready ## ten random sequences of runs for every window, with ids and bots and without; takes long
 	$(call with_java,.venv) BACKFILL_SEQUENCES=10 .venv/bin/$(PYTEST) tests/execution/test_invariant.py tests/execution/test_bots.py
 
-test-lakehouse: .venv-lakehouse/ready ## half of the core tests, others each time, on the newest Spark that Iceberg and Delta have jars for
+test-lakehouse: .venv-lakehouse/ready ## a third of the core tests, others each time, on the newest Spark that Iceberg and Delta have jars for
 	@echo "These examples again: make test-lakehouse SEED=$(SEED) ONE_IN=$(ONE_IN)"
 	@# All tests run on the newest Spark, in all variants: a Spark that differs is seen in many.
 	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.

@@ -192,6 +192,8 @@ def _in_this_process() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Of each query a description is kept for the UI, which takes long to write at full length.
+        "spark.sql.ui.explainMode": "simple",
         # AQE joins small partitions; it cannot split one that is too large to sort in memory.
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         "spark.sql.warehouse.dir": warehouse,

@@ -42,13 +42,13 @@ def test_a_new_session_is_quiet_and_set_up() -> None:
         "from backfill import spark\n"
         "session = spark.session(conf={'spark.sql.shuffle.partitions': '3'})\n"
         "for name in ('ansi.enabled', 'session.timeZone', 'parquet.outputTimestampType',\n"
-        "             'shuffle.partitions'):\n"
+        "             'ui.explainMode', 'shuffle.partitions'):\n"
         "    print(session.conf.get('spark.sql.' + name))\n"
         "print(session.range(5).count())\n"
     )
     assert done.returncode == 0
     assert done.stderr == ""
-    assert done.stdout.split() == ["true", "UTC", "TIMESTAMP_MICROS", "3", "5"]
+    assert done.stdout.split() == ["true", "UTC", "TIMESTAMP_MICROS", "simple", "3", "5"]
 
 
 @pytest.mark.slow
