@@ -49,6 +49,7 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 _LONG = (
     ("execution/test_kill.py",),
     (
+        "execution/test_meanwhile.py::test_any_runs_at_once",
         "reconcile/test_parts.py",
         "events/test_connect.py",
         "quality/test_evaluate.py::test_the_same_over_connect",
