@@ -1,4 +1,4 @@
-"""Hadoop in the tests' Spark: as it is, less what takes a quarter of the time of jobs on few rows.
+"""Hadoop in the tests' Spark: as it is, less what takes a sixth of the time of jobs on few rows.
 
 It starts the program `chmod` twice for each file that Spark writes, and once for each folder; and
 the thousand defaults of its configuration are copied or sent for each file and task, though it has

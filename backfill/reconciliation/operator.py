@@ -120,18 +120,18 @@ class Operator:
 
 def _by_themselves(made: Replayed) -> list[Made]:
     """Sessions that were merged into others, but lie within none that has been written."""
-    written = (*made.final, *made.superseded)
-    return [
-        each
-        for each in made.superseded
-        if not any(
-            other is not each
-            and other.key == each.key
-            and other.start <= each.start
-            and each.end <= other.end
-            for other in written
-        )
-    ]
+    if not made.superseded:
+        return []
+    found: list[Made] = []
+    furthest = None
+    written = [*((each, False) for each in made.final), *((each, True) for each in made.superseded)]
+    # Of those that begin together the longest comes first; all are of one key.
+    for each, merged in sorted(written, key=lambda pair: (pair[0].start, -pair[0].end)):
+        if furthest is None or each.end > furthest:
+            furthest = each.end
+            if merged:
+                found.append(each)
+    return found
 
 
 def without_loss(engine: Engine, window: Window | EventWindow) -> Engine:

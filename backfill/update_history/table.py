@@ -108,7 +108,7 @@ def _seen(updates: DataFrame, arrival: Any) -> DataFrame:
             f"can't be compared to the column arrival, which is {type.simpleString()}",
             field="arrival",
             value=str(arrival),
-            way_out="Give a value of their type",
+            way_out="Give a value of that type",
         ) from error
     return found
 
