@@ -149,7 +149,7 @@ def test_any_runs_at_once(spark: SparkSession, tmp_path: Path) -> None:
     # Which of the runs that have begun ends next, and whether another ends within it.
     ends = st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3))
 
-    @settings(max_examples=6 * SEQUENCES if ON_SAIL else SEQUENCES, deadline=None)
+    @settings(max_examples=3 * SEQUENCES if ON_SAIL else SEQUENCES, deadline=None)
     @given(
         with_id=st.booleans(),
         first=SEEDS,

@@ -70,8 +70,12 @@ COMMON: Any = {"key": "key", "time": "at", "time_format": "epoch_us"}
 
 def command(folder: Path, *arguments: str, java: bool = True) -> str:
     """What a command prints, with or without Java to be found."""
-    # Without what the session of this process has set.
-    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    # Without what the session of this process has set, but with the options of each JVM.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if "SPARK" not in name or name.endswith("_OPTS")
+    }
     environment["PATH"] = str(Path(sys.executable).parent)
     if java:
         environment["PATH"] += os.pathsep + os.environ["PATH"]
@@ -132,7 +136,8 @@ def test_a_job_without_java(samples: Path) -> None:
     command(samples, "run", "job.yaml", "--date", "2026-01-12")
     command(samples, "run", "job.yaml")
     assert published(samples) == first
-    changes = json.loads(command(samples, "changes", "job.yaml", "hourly", "--json"))
+    of_hourly = ("changes", "job.yaml", "hourly", "--runtime", "sail", "--json")
+    changes = json.loads(command(samples, *of_hourly, java=False))
     assert changes["changes"] == []
 
 
