@@ -93,7 +93,7 @@ class Panes(Operator):
         self._late = Firing(late_trigger(settings), tick)
         firings = [each for each in (self._early, self._late) if each is not None]
         self._waits = any(each.waits for each in firings)
-        self._moves = any(each.moves for each in firings)
+        self._moves = any(each.silence is not None for each in firings)
         self._discards = settings.accumulation == "discarding"
         self._retracts = settings.accumulation == "retracting"
         self._changelog = streaming.changelog
@@ -267,9 +267,18 @@ class Panes(Operator):
             pane.since = Since(time, wall, wall)
             self._arm(pane)
             return
-        if self._moves:
+        if self._moves and not self._is_overdue(pane, pane.since, time):
             pane.since = pane.since._replace(last=wall)
             self._arm(pane)
+
+    def _is_overdue(self, pane: Pane, since: Since, time: int) -> bool:
+        """Whether a silence was long enough before an event that comes before the timers run.
+
+        The event does not call off what is due by then.
+        """
+        firing = self._firing(pane)
+        silence = None if firing is None else firing.silence
+        return self._timed and silence is not None and time >= since.last + silence
 
     def _firing(self, pane: Pane) -> Firing | None:
         """The trigger that a window has now."""
@@ -289,8 +298,12 @@ class Panes(Operator):
                 self._made += 1
                 heappush(self._alarms, (due, self._made, pane))
 
-    def _judge(self, pane: Pane, arrival: Any) -> None:
-        """Fires the window early or late, if its trigger does."""
+    def _judge(self, pane: Pane, arrival: Any, due: int | None = None) -> None:
+        """Fires the window early or late, if its trigger does.
+
+        A timer that was called off does not fire it for a later one, though timers run after both:
+        `due` is when the timer was.
+        """
         if not pane.unseen:
             return
         if pane.done and pane.total is not None and pane.unseen == pane.total.count:
@@ -304,7 +317,9 @@ class Panes(Operator):
             fires = pane.unseen >= firing.count
         else:
             assert pane.since is not None
-            wall = self._now if self._timed else self._wall
+            wall = self._wall
+            if self._timed:
+                wall = self._now if due is None else due
             fires = firing.ready(pane.unseen, pane.since, self._now, wall)
         if fires:
             pane.spent = firing.once
@@ -348,7 +363,7 @@ class Panes(Operator):
                 # Early panes do not come with the one on time, but from a timer that is before it;
                 # and the end of the input completes windows, and waits for no early pane.
                 if not (pane.gone or flush) and (self._timed or now < on_time or pane.done):
-                    self._judge(pane, arrival)
+                    self._judge(pane, arrival, due)
                 continue
             if due != on_time and due != on_time + lateness:
                 continue  # the session was merged into another

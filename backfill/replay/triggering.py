@@ -85,8 +85,9 @@ class Firing:
         self.count = self._trigger.count if isinstance(self._trigger, AfterCount) else None
         #: It has to know when they came.
         self.waits = self.count is None
-        #: Every event moves a time that it waits for.
-        self.moves = any(isinstance(each, AfterSilence) for each in delays)
+        silences = [each.delay.us for each in delays if isinstance(each, AfterSilence)]
+        #: The shortest silence that it waits for, µs, which every event breaks; None without one.
+        self.silence = min(silences, default=None)
 
     def ready(self, count: int, since: Since, now: int, wall: int) -> bool:
         """Whether it fires.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backfill import SessionWindow
+from backfill import AfterSilence, Repeatedly, SessionWindow
 from backfill import aggregates as agg
 from backfill.replay import Emission, Replayed, replay
 from tests.engines.recordings import MS, Recording, event, recordings
@@ -25,7 +25,10 @@ Row = dict[str, Any]
 
 
 def replayed(recording: Recording) -> Replayed:
-    given = recording.settings
+    given = dict(recording.settings)
+    if "early_silence" in given:
+        silence = AfterSilence(given["early_silence"])
+        given["early"] = silence if given.pop("early_once") else Repeatedly(silence)
     events = [event(row, arrival=(row["time"], row["arrival"])) for row in recording.input()]
     if isinstance(recording.window, SessionWindow):
         events = [each for each in events if each.key is not None]

@@ -217,6 +217,10 @@ class TestProcessingTime:
             (3, 4, 6, 2, "early"),
             (None, 30, 30, 1, "on_time"),
         ]
+        # But what begins in the same millisecond is found by the same start: its trigger has fired.
+        tied = run(arriving(5, 5, 8, 30), self.GAP, "samza", early=1, **settings)
+        assert sent(tied)[:2] == [(0, 5, 5, 1, "early"), (3, 5, 8, 2, "on_time")]
+        assert rows(tied.final)[0] == (5, 8, 3)
         # The timers run at 25: the deadline of the first three, 12, is not that of 20.
         late = run(
             arriving(0, 1, 2, 20, 27), self.GAP, "samza", early=3, timer_interval="25ms", **settings

@@ -143,6 +143,27 @@ class TestByHand:
         silent = run(events, hours, "samza", early=Repeatedly(AfterSilence("10ms")))
         assert [(a, n) for a, _, _, n, op in sent(silent) if op == "early"] == [(3, 3), (5, 5)]
 
+    def test_what_is_due_before_samzas_timers_run_is_not_called_off(self) -> None:
+        early = Repeatedly(AfterSilence("5ms"))
+        events = arriving(40, 44, 49, 52, 58, 68, 70)
+        result = run(
+            events, TumblingWindow(size="100ms"), "samza", early=early, timer_interval="7ms"
+        )
+        # 44 calls off what is due at 45; timers run before 49. What is due at 57 stays after 58, as
+        # they run at 56 and, before 68, at 63.
+        panes = [(arrival, n) for arrival, *_, n, op in sent(result) if op == "early"]
+        assert panes == [(2, 2), (5, 5)]
+        # The silence since 56 is over at 61, when the window has come to its end at 60: that of 54,
+        # which 56 broke, would have been over before.
+        ended = run(
+            arriving(54, 56, 63),
+            TumblingWindow(size="60ms"),
+            "samza",
+            early=early,
+            timer_interval="7ms",
+        )
+        assert sent(ended)[0] == (2, 0, 60, 2, "on_time")
+
     def test_retractions(self) -> None:
         result = run(arriving(0, 5, 12, 30), GAP, "beam", early=1, accumulation="retracting")
         assert sent(result)[:5] == [

@@ -25,8 +25,9 @@ class OpenSessions(Panes):
         """Extends the key's session, or opens one."""
         end = time + self._gap
         pane = self._open.get(event.key)
-        if pane is not None and self._discards and pane.emitted is not None:
-            # Nothing is left of what was sent: not its start, nor its deadline and its triggers.
+        if pane is not None and self._discards and pane.fresh is None and time != pane.start:
+            # Nothing is left of what was sent: not its start, nor its deadline and its triggers,
+            # which are found by the start.
             pane.deadline, pane.gone = NEVER, True
             assert pane.total is not None
             self._output.forgotten(pane.key, pane.start, pane.end - self._gap, pane.total)

@@ -51,7 +51,7 @@ final class Recorder {
         common.put("runner", "window-operator");
         common.put("clock", "the time of the event that is processed; events in order of time");
         for (ObjectNode settings : Fixtures.settings(common)) {
-            boolean early = settings.has("early") || settings.has("early_after");
+            boolean early = settings.has("early") || settings.has("early_after") || settings.has("early_silence");
             settings.put("end_of_input", early ? "left open" : "flushed");
             OUTPUT.clear();
             run(settings, Fixtures.events(recorded, settings));
@@ -103,6 +103,8 @@ final class Recorder {
             early = Triggers.count(settings.get("early").asLong());
         } else if (settings.has("early_after")) {
             early = Triggers.timeSinceFirstMessage(duration(settings, "early_after"));
+        } else if (settings.has("early_silence")) {
+            early = Triggers.timeSinceLastMessage(duration(settings, "early_silence"));
         }
         if (early != null) {
             found.setEarlyTrigger(settings.get("early_once").asBoolean() ? early : Triggers.repeat(early));
