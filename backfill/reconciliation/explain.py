@@ -81,7 +81,7 @@ def explain(case: Case) -> list[Explanation]:
                 one = _searched(case, difference, plain, base)
             found.append(in_doubt(one) if one.proved and difference in doubted else one)
     if has_strange(case, found, others, rows):
-        found = [in_doubt(e) if e.proved and "all_of_a_window" in e.evidence else e for e in found]
+        found = [in_doubt(e) if e.proved and "left_out" in e.evidence else e for e in found]
     return beside_lost(case, found, others)
 
 

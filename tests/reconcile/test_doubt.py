@@ -323,3 +323,16 @@ def test_what_was_late_by_the_clock_of_a_lost_event(spark: SparkSession, tmp_pat
     stream = [("a", 0, 60, 1.0), ("z", 9_000, 9_060, 1.0)]
     found = told(spark, tmp_path, MINUTE, "count", events, stream, "flink", drained=True)
     assert causes(found) == {("a", 0): ("late", False), ("a", 180): ("missing_in_stream", True)}
+
+
+def test_a_window_that_may_hold_what_another_seems_to_lack(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [("a", 10, 2.0), ("a", 20, 3.0), ("a", 200, 1.0), ("z", 9_000, 1.0)]
+    stream = [("a", 0, 60, 2.0), ("a", 180, 240, 1.0), ("z", 9_000, 9_060, 1.0)]
+    beside = [("a", 3, 63, 3.0), *stream]
+    for rows, proved in ((stream, True), (beside, False)):
+        folder = tmp_path / f"{proved}"
+        folder.mkdir()
+        found = told(spark, folder, MINUTE, "sum(amount)", events, rows, "flink")
+        assert causes(found)["a", 0] == ("missing_in_stream", proved)
