@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -163,11 +164,11 @@ def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> t
 def _resident(root: psutil.Process) -> dict[int, int]:
     """The bytes that each of the processes holds."""
     found = {}
-    try:
+    # Any of them may end while we look.
+    with suppress(psutil.NoSuchProcess):
         for process in [root, *root.children(recursive=True)]:
-            found[process.pid] = process.memory_info().rss
-    except psutil.Error:  # it ended while we looked
-        pass
+            with suppress(psutil.NoSuchProcess):
+                found[process.pid] = process.memory_info().rss
     return found
 
 
