@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from backfill.job import Job
 from backfill.spark import session
+from tests.interpreted import SETTINGS
 from tests.objects import free_port
 
 
@@ -121,6 +122,7 @@ def main(of_text: str, late: str, address: str | None = None) -> None:
         return
     port = free_port()
     conf = {
+        **SETTINGS,
         "spark.sql.shuffle.partitions": "2",
         "spark.master": "local[2]",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

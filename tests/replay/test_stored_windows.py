@@ -19,7 +19,7 @@ from backfill import (
 )
 from backfill import aggregates as agg
 from backfill.errors import ReplayError, WindowError
-from tests.replay.stream import arriving, event, late, late_windows, rows, run, sent, windows
+from tests.replay.stream import MS, arriving, event, late, late_windows, rows, run, sent, windows
 
 KAFKA = "kafka-streams"
 TEN = TumblingWindow(size="10ms")
@@ -183,6 +183,30 @@ class TestSliding:
         events = arriving(20, 30, 31)
         result = run(events, SLIDING, KAFKA, emit="on_close")
         assert sent(result) == [(1, 10, 20, 1, "final"), (2, 20, 30, 2, "final")]
+
+    def test_what_is_late_or_early_takes_no_turn_to_look_for_closed_windows(self) -> None:
+        def sent_by_turns(*times: int, **more: Any) -> Any:
+            events = [event(n, "a", time, wall_clock=3 * MS * n) for n, time in enumerate(times)]
+            return sent(run(events, SLIDING, KAFKA, emit="on_close", retention="1s", **more))
+
+        # 3 is nearer to the epoch than a window is long, so 21 is the first to look.
+        assert sent_by_turns(3, 21, emit_interval="20ms") == [(1, 0, 10, 1, "final")]
+        # 1 is late; the interval is over when it comes, and when 130 does.
+        late = sent_by_turns(100, 60, 1, 130, grace="50ms", emit_interval="5ms")
+        assert late == [(3, 50, 60, 1, "final")]
+
+    def test_the_store_of_windows_that_are_emitted_on_close_hides_them_a_tick_later(self) -> None:
+        window = SlidingWindow(size="4ms", distinct=True)
+        events = arriving(("a", 994), ("b", 999), ("b", 1_000), ("a", 998), ("b", 1_001))
+
+        def found(emit: str, store: str) -> list[tuple[float, float, Any]]:
+            result = run(events, window, KAFKA, emit=emit, store=store, grace="2ms")
+            return [each for each in rows(result.final) if each[:2] == (994, 998)]
+
+        # [994, 998] holds 994 where [990, 994] is found when 998 comes. That starts 10 ms, which is
+        # the retention, before the latest window.
+        assert found("on_close", "disk") == [(994, 998, 2)]
+        assert found("on_close", "memory") == found("on_update", "disk") == [(994, 998, 1)]
 
     @settings(max_examples=200)
     @given(st.lists(st.integers(0, 60), max_size=25), st.integers(1, 15))

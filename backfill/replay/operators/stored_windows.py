@@ -69,6 +69,7 @@ class Stored(InStore):
             interval=settings.segment_interval
             or segment_interval(retention, segments=settings.segments),
             memory=memory,
+            by_time=settings.emit == "on_close",
             tick=setup.tick,
             expired=self._expired,
             refused=self._refused,
@@ -89,8 +90,12 @@ class Stored(InStore):
         self._store: WindowStore | CachedWindows = self._cache or self._stored
 
     @abstractmethod
-    def update(self, event: Event, time: int, close: int) -> None:
-        """Adds the event to its windows, but for those that are closed."""
+    def update(self, event: Event, time: int, close: int) -> bool:
+        """Adds the event to its windows, but for those that are closed.
+
+        Returns:
+            Whether the operator looks for windows that have closed after it.
+        """
 
     def process(self, event: Event, time: int) -> None:
         """Moves stream time, then adds the event."""
@@ -98,8 +103,8 @@ class Stored(InStore):
         if time > clock.now:
             clock.now = time
         close = clock.now - self._grace
-        self.update(event, time, close)
-        if self._watches and self._throttle.opens():
+        looks = self.update(event, time, close)
+        if looks and self._watches and self._throttle.opens():
             self._emitter.closed(event.arrival, close)
 
     def _put(self, event: Event, start: int, state: State) -> None:
@@ -145,7 +150,7 @@ class StoredWindows(Stored):
         self._clock.now = clock
         self._emitter.reached(arrival, clock)
 
-    def update(self, event: Event, time: int, close: int) -> None:
+    def update(self, event: Event, time: int, close: int) -> bool:
         """By ascending start, those whose end is after the close time."""
         key, store, folding = event.key, self._store, self._folding
         kept = False
@@ -164,6 +169,7 @@ class StoredWindows(Stored):
             self._put(event, start, state)
         if not kept:
             self._output.drop(event.arrival, "late", late_by)
+        return True
 
 
 class StoredSliding(Stored):
@@ -186,18 +192,24 @@ class StoredSliding(Stored):
         else:
             super().process(event, time)
 
-    def update(self, event: Event, time: int, close: int) -> None:
-        """Updates the windows that hold the event, and makes those that it brings about."""
+    def update(self, event: Event, time: int, close: int) -> bool:
+        """Updates the windows that hold the event, and makes those that it brings about.
+
+        Kafka Streams is done with an event that is late, or early, before it looks for windows that
+        have closed.
+        """
         if time + self._size < close:
             self._output.drop(event.arrival, "late", close - time - self._size)
-            return
+            return False
         self._kept = False
-        if time < self._size:
+        early = time < self._size
+        if early:
             self._early(event, time, close)
         else:
             self._usual(event, time, close)
         if not self._kept:
             self._output.drop(event.arrival, "late", close - time)
+        return not early
 
     def _usual(self, event: Event, time: int, close: int) -> None:
         key, size, tick = event.key, self._size, self._tick

@@ -29,6 +29,8 @@ class WindowStore:
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
         memory: it is in memory, and deletes what it hides.
+        by_time: it is ordered by time before keys, as where windows are emitted on close. On disk
+            it hides a window a tick later.
         expired: called for every window that is deleted with its segment.
         refused: called for every window that is not stored, as it is past retention.
 
@@ -45,6 +47,7 @@ class WindowStore:
         interval: int | None = None,
         tick: int = 1_000,
         memory: bool = False,
+        by_time: bool = False,
         expired: Callable[[Entry], None] | None = None,
         refused: Callable[[Entry], None] | None = None,
     ) -> None:
@@ -60,6 +63,7 @@ class WindowStore:
         self._windows: Any = SortedDict()  # of (number of the key, start): key, start, value
         self._numbers: dict[Any, int] = {}
         self._told = expired
+        self._by_time = by_time
         self._refused = refused
         self._segments: Segments[tuple[int, int]] = Segments(
             retention=kept,
@@ -73,6 +77,10 @@ class WindowStore:
     def oldest_emitted(self) -> int:
         """Windows that start earlier are not even emitted when they close."""
         return self._segments.kept_from
+
+    @property
+    def _visible_from(self) -> int:
+        return self._segments.kept_from if self._by_time else self._segments.visible_from
 
     def put(self, key: Any, start: int, value: Any) -> bool:
         """Stores a window, over one of the same start; whether it is not past retention."""
@@ -101,7 +109,7 @@ class WindowStore:
 
     def fetch(self, key: Any, start: int) -> Any:
         """The content of the window that starts there; None if it is hidden or not there."""
-        if start < self._segments.visible_from:
+        if start < self._visible_from:
             return None
         found = self._windows.get((self._numbers.get(key), start))
         return None if found is None else found[2]
@@ -114,7 +122,7 @@ class WindowStore:
         if number is None:
             return iter(())
         windows = self._windows
-        low = max(low, self._segments.visible_from)
+        low = max(low, self._visible_from)
         places = windows.irange((number, low), (number, high), reverse=latest_first)
         return iter([windows[place][1:] for place in places])
 
@@ -128,7 +136,7 @@ class WindowStore:
 
     def fetch_all(self, low: int = -ALWAYS, high: int = ALWAYS) -> Iterator[Entry]:
         """The windows of all keys that start in [low, high] as they are now, by start."""
-        found = self.starting(max(low, self._segments.visible_from), high)
+        found = self.starting(max(low, self._visible_from), high)
         return iter(sorted(found, key=lambda entry: entry[1]))
 
     def _expire(self, place: tuple[int, int]) -> None:
