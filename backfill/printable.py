@@ -40,3 +40,8 @@ def first_line(error: BaseException) -> str:
     """The first line of a library's message, without its final dot."""
     lines = _COLOURS.sub("", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def spark_reason(error: BaseException) -> str:
+    """What Spark says is wrong, without its plan and its error class."""
+    return first_line(error).split("] ", 1)[-1].split(" SQLSTATE")[0].rstrip(" .;")

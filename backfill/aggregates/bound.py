@@ -18,6 +18,7 @@ from backfill.aggregates.ordered import First
 from backfill.aggregates.ranked import ranked
 from backfill.columns import EVENTS, FIRST, TIME, quoted
 from backfill.errors import AggregateError
+from backfill.printable import spark_reason
 from backfill.runtimes.differences import runtime_of
 
 
@@ -321,7 +322,7 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
     except AnalysisException as error:
         names = ", ".join(each for each in events.columns if not each.startswith("_"))
         raise AggregateError(
-            f"does not fit the events: {first_line(error)}",
+            f"does not fit the events: {spark_reason(error)}",
             field=str(aggregate),
             way_out=f"The events' columns are {names}",
         ) from error
@@ -334,9 +335,3 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
             way_out="Leave out window functions, other aggregates and what makes several rows, "
             "such as explode",
         ) from error
-
-
-def first_line(error: Exception) -> str:
-    """What Spark says is wrong, without its plan and its error class."""
-    line = str(error).strip().splitlines()[0]
-    return line.split("] ", 1)[-1].split(" SQLSTATE")[0].rstrip(" .;")

@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.bound import first_line
 from backfill.columns import REASON, TIME, names_of, quoted, sortable
 from backfill.errors import BackfillError, ColumnError, WindowError, did_you_mean
 from backfill.events import EventRules, normalise
 from backfill.frames.arguments import check_frame
 from backfill.operators.binned import INNER
 from backfill.operators.pairing import INDEX, SEEN
+from backfill.printable import spark_reason
 from backfill.windows.arguments import predicate_text
 from backfill.windows.join_window import LEFT, RIGHT
 
@@ -252,7 +252,7 @@ def condition(text: str | None, joined: Callable[[Column | None], DataFrame]) ->
         if read is None:
             raise
         raise WindowError(
-            f"does not fit the two sides: {first_line(error)}",
+            f"does not fit the two sides: {spark_reason(error)}",
             field="where",
             value=read,
             way_out="Name columns by their sides, such as right.amount > left.amount",

@@ -7,10 +7,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.bound import first_line
 from backfill.columns import column, sortable
 from backfill.errors import ColumnError, WindowError, did_you_mean
 from backfill.operators.session_rules import ENDS, STARTS, VALUE
+from backfill.printable import spark_reason
 from backfill.runtimes.differences import floats_need_spark
 from backfill.windows import SessionWindow
 
@@ -73,7 +73,7 @@ def predicate(events: DataFrame, field: str, text: str) -> Column:
     except AnalysisException as error:
         names = ", ".join(each for each in events.columns if not each.startswith("_"))
         raise WindowError(
-            f"does not fit the events: {first_line(error)}",
+            f"does not fit the events: {spark_reason(error)}",
             field=field,
             value=text,
             way_out=f"The events' columns are {names}",
