@@ -61,6 +61,10 @@ class Throttle:
         self._next = now + self._interval
         return True
 
+    def restart(self) -> None:
+        """When it was done last is lost."""
+        self._next = NEVER
+
 
 class Standing:
     """A clock that stands still until the input ends: nothing is late."""

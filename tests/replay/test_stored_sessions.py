@@ -297,6 +297,9 @@ class TestEmissionAtIntervals:
         result = run(slow, GAP, KAFKA, emit_interval="20ms", **settings)
         assert result.emissions == ()
         assert {each.key for each in result.pending} == set("abcde")
+        # After a restart, the first event looks.
+        again = run(slow, GAP, KAFKA, emit_interval="20ms", restarts=[3], **settings)
+        assert [(e.arrival, e.key) for e in again.emissions] == [(3, "a"), (3, "b"), (3, "c")]
 
 
 class TestPastRetention:

@@ -88,6 +88,16 @@ def test_after_a_restart_a_restored_store_refuses_what_the_operator_takes() -> N
     assert not on_disk.refused
 
 
+def test_after_a_restart_a_window_that_was_there_says_how_far_time_had_come() -> None:
+    events = [event(n, "a", time, wall_clock=n * MS) for n, time in enumerate((13, 31, 31))]
+    settings: dict[str, Any] = {"emit": "on_close", "emit_interval": "20ms", "restarts": [2]}
+    # 31 is put where it was, and [10, 20] is past the retention, which is as long as it.
+    lost = run(events, TEN, KAFKA, **settings)
+    assert (lost.emissions, rows(lost.lost)) == ((), [(10, 20, 1)])
+    kept = run(events, TEN, KAFKA, retention="1s", **settings)
+    assert sent(kept) == [(2, 10, 20, 1, "final")]
+
+
 def test_suppressed_windows_wait_for_the_grace() -> None:
     result = run(arriving(1, 14, 15, 2), TEN, KAFKA, grace="5ms", emit="suppressed")
     assert sent(result) == [(2, 0, 10, 1, "final")]

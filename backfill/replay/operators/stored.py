@@ -36,6 +36,7 @@ class InStore(Operator):
     def restart(self) -> None:
         """Stream time is lost, the store's own too if its state is found on disk."""
         self._clock.restart()
+        self._throttle.restart()
         if not self._restored:
             self._stored.restart()
         self._emitter.restart()

@@ -88,13 +88,13 @@ class WindowStore:
         if number is None:
             number = self._numbers[key] = len(self._numbers)
         place = number, start
-        if place not in self._windows:
-            segments = self._segments
-            segments.observe(start)
-            if not segments.add(start, place):
-                if self._refused is not None:
-                    self._refused((key, start, value))
-                return False
+        segments = self._segments
+        # One that is there already, too: after a restart it says again how far time had come.
+        segments.observe(start)
+        if place not in self._windows and not segments.add(start, place):
+            if self._refused is not None:
+                self._refused((key, start, value))
+            return False
         self._windows[place] = key, start, value
         return True
 
