@@ -186,6 +186,11 @@ class Aggregate(ABC):
         if not isinstance(type, T.NumericType):
             raise self._refuse(type, "a number")
 
+    def _check_summed(self, type: T.DataType) -> None:
+        self._check_numeric(type)
+        if isinstance(type, T.DecimalType) and type.scale == type.precision == 38:
+            raise self._refuse(type, "a number with a digit before the point, or fewer behind it")
+
     def _check_sortable(self, type: T.DataType) -> None:
         if not sortable(type):
             raise self._refuse(type, "a value that can be ordered")

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.aggregates.base import States
-from backfill.aggregates.numbers import Mean, total_type
+from backfill.aggregates.numbers import Mean, total_type, with_room
 
 #: A sum of two decimals is a digit longer, and may have 38.
 _LONGEST = 37
@@ -43,7 +43,7 @@ class DecimalMean(Mean):
         return self._typed(super().merge_over(states, frame))
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        return self._typed(super().combine(left, right))
+        return self._typed(super().combine(self._with_room(left), self._with_room(right)))
 
     def finish(self, states: States, events: Column) -> Column:
         precision, scale = min(self.precision, _LONGEST), self.scale
@@ -66,8 +66,16 @@ class DecimalMean(Mean):
         return (mean + part).cast(T.DecimalType(self.precision + more, places))
 
     def _typed(self, states: dict[str, Column]) -> dict[str, Column]:
-        type = total_type(T.DecimalType(self.precision, self.scale))
-        return {**states, "sum": states["sum"].cast(type)}
+        return {**states, "sum": states["sum"].cast(self._total)}
+
+    def _with_room(self, states: States) -> dict[str, Column]:
+        return {**states, "sum": with_room(states["sum"], self._total)}
+
+    @property
+    def _total(self) -> T.DecimalType:
+        total = total_type(T.DecimalType(self.precision, self.scale))
+        assert isinstance(total, T.DecimalType)
+        return total
 
 
 def decimal_mean(aggregate: Mean, type: T.DecimalType) -> DecimalMean:

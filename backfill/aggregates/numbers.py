@@ -14,6 +14,8 @@ from backfill.aggregates.base import Aggregate, Input, Running, States
 
 _LOW_BITS = 0xFFFF_FFFF
 _MOST_DIGITS = 38
+#: Spark rounds a decimal that is too long only behind so many digits after the point.
+_NEVER_ROUNDED = 6
 #: Of a variance, what the order of its events can decide; one event more changes it by more, unless
 #: there are millions of millions.
 _ROUNDED = 1e-12
@@ -45,14 +47,15 @@ class Sum(Running):
 
     A sum of 64-bit integers is carried as two sums, of the high and of the low halves, so that
     only the total can overflow (which raises) and never a part of it: the order of events
-    can't decide.
+    can't decide. Decimals have up to 38 digits; where windows are put together from parts of each
+    other (sliding and count windows, metrics), 37 if more than six of them are after the point.
     """
 
     name: ClassVar[str] = "sum"
     python: ClassVar[str | None] = "sum"
 
     def check(self, type: T.DataType) -> None:
-        self._check_numeric(type)
+        self._check_summed(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
         if isinstance(given.type, T.LongType):
@@ -75,14 +78,14 @@ class Sum(Running):
         return {name: _as_first(state, name) for name, state in merged.items()}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        merged = super().combine(left, right)
+        merged = super().combine(_with_room(left), _with_room(right))
         return {name: _as_first(state, name) for name, state in merged.items()}
 
     def subtracts(self, type: T.DataType) -> bool:
         return isinstance(type, T.IntegralType) or _has_room(type)
 
     def subtract(self, whole: States, rest: States) -> dict[str, Column]:
-        less = super().subtract(whole, rest)
+        less = super().subtract(_with_room(whole), _with_room(rest))
         return {name: _as_first(state, name) for name, state in less.items()}
 
     def finish(self, states: States, events: Column) -> Column:
@@ -120,9 +123,34 @@ def one(value: Column) -> Column:
     return F.when(value.isNotNull(), F.lit(1)).otherwise(F.lit(0)).cast("long")
 
 
+def with_room(total: Column, type: T.DecimalType) -> Column:
+    """A total to which another one is added, or from which it is taken.
+
+    Spark gives what comes of it one digit more. Where it would have 39, it rounds the last digit,
+    unless no more than six are behind the point; so these may have 37, and what has more raises.
+    """
+    if type.precision < _MOST_DIGITS or type.scale <= _NEVER_ROUNDED:
+        return total
+    return total.cast(T.DecimalType(_MOST_DIGITS - 1, type.scale))
+
+
+def _with_room(states: States) -> dict[str, Column]:
+    types = {name: _type_of(name) for name in states}
+    return {
+        name: state if (type := types[name]) is None else with_room(state, type)
+        for name, state in states.items()
+    }
+
+
 def _as_first(total: Column, name: str) -> Column:
+    type = _type_of(name)
+    return total if type is None else total.cast(type)
+
+
+def _type_of(name: str) -> T.DecimalType | None:
+    """The type that the name of a state says."""
     kind, *size = name.split("_")
-    return total.cast(T.DecimalType(*map(int, size))) if kind == "sum" and size else total
+    return T.DecimalType(*map(int, size)) if kind == "sum" and size else None
 
 
 @dataclass(frozen=True)
@@ -170,7 +198,7 @@ class Mean(Running):
     kept: ClassVar[tuple[str, ...]] = ("n", "sum")
 
     def check(self, type: T.DataType) -> None:
-        self._check_numeric(type)
+        self._check_summed(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
         total = total_type(given.type)

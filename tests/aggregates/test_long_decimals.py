@@ -1,0 +1,158 @@
+"""Sums and means of long decimals, where windows are put together from parts of each other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+
+import pytest
+from pyspark.errors import ArithmeticException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from backfill import (
+    CountWindow,
+    HoppingWindow,
+    Metric,
+    SlidingWindow,
+    aggregate,
+    metrics,
+    metrics_at,
+)
+from backfill import aggregates as agg
+from backfill.windows import AnyWindow
+from tests.on_sail import ON_SAIL, spark_only
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+MINUTE = 60_000_000
+_SIZES = [(18, 9), (27, 10), (28, 6), (28, 7), (28, 10)]
+#: Sail's sums may have more digits than there can be, without an error.
+_LONG = [(32, 10), (38, 6), (38, 7), (38, 18)]
+#: By column, the digits of its type, in all and after the point.
+TYPES = {f"of_{p}_{s}": (p, s) for p, s in (_SIZES if ON_SAIL else [*_SIZES, *_LONG])}
+AGGREGATES = {
+    f"{kind}_{name}": getattr(agg, kind)(name) for name in TYPES for kind in ("sum", "mean")
+}
+METRICS = [
+    Metric(name, each, by=["key"], windows=["45m"], step="5m") for name, each in AGGREGATES.items()
+]
+Windows = dict[tuple[str, int], dict[str, Decimal | None]]
+
+
+def _values(drawn: random.Random, precision: int, scale: int) -> Decimal | None:
+    digits = drawn.choice([1, 2, scale, scale + 1, min(precision, 34)])
+    value = drawn.choice([None, 0, drawn.randint(-(10**digits) + 1, 10**digits - 1)])
+    with localcontext(prec=60):
+        return None if value is None else Decimal(value).scaleb(-scale)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[tuple[str, int, dict[str, Decimal | None]]]:
+    """Key, minute and values of each event, no two of a key in one minute."""
+    drawn = random.Random(3)
+    found = []
+    for key in (f"key {n}" for n in range(12)):
+        for minute in sorted(drawn.sample(range(0, 240, 5), 14)):
+            found.append((key, minute, {n: _values(drawn, *size) for n, size in TYPES.items()}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession, rows: list[Any]) -> DataFrame:
+    types = ", ".join(f"{name} decimal({p}, {s})" for name, (p, s) in TYPES.items())
+    values = [(key, minute * MINUTE, *own.values()) for key, minute, own in rows]
+    return spark.createDataFrame(values, f"key string, time bigint, {types}")
+
+
+def _in(window: AnyWindow, place: str) -> Callable[[DataFrame], DataFrame]:
+    def computed(events: DataFrame) -> DataFrame:
+        names = {"key": "key", "time": "time", "time_format": "epoch_us"}
+        found = aggregate(events, window, aggregates=AGGREGATES, **names)
+        return found.withColumn("at", F.unix_micros(place))
+
+    return computed
+
+
+def _at_steps(events: DataFrame) -> DataFrame:
+    found = metrics(events, METRICS, time="time", time_format="epoch_us")
+    return found.withColumn("at", F.unix_micros("valid_from"))
+
+
+def _as_of_each(events: DataFrame) -> DataFrame:
+    found = metrics_at(events, METRICS, time="time", time_format="epoch_us")
+    return found.select(
+        "key", *(F.col(f"{name}_45m").alias(name) for name in AGGREGATES), F.col("time").alias("at")
+    )
+
+
+#: How they are computed, and which minutes of a key's a row at a minute is of.
+KINDS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[list[int], int], list[int]]]] = {
+    "hopping": (
+        _in(HoppingWindow(size="45m", advance="15m"), "window_start"),
+        lambda own, at: [each for each in own if at <= each < at + 45],
+    ),
+    "sliding": (
+        _in(SlidingWindow(size="45m"), "event_time"),
+        lambda own, at: [each for each in own if at - 45 <= each <= at],
+    ),
+    "before": (
+        _in(SlidingWindow(size="45m", before=True), "event_time"),
+        lambda own, at: [each for each in own if at - 45 <= each < at],
+    ),
+    "counts": (
+        _in(CountWindow(size=4, advance=1, order="time"), "window_end"),
+        lambda own, at: own[max(0, own.index(at) - 3) : own.index(at) + 1],
+    ),
+    "metrics": (_at_steps, lambda own, at: [each for each in own if at - 45 <= each < at]),
+    "metrics_at": (_as_of_each, lambda own, at: [each for each in own if at - 45 <= each <= at]),
+}
+
+
+def _expected(values: list[Decimal], name: str) -> Decimal | None:
+    kind, _, column = name.partition("_")
+    if not values:
+        return None
+    precision, scale = TYPES[column]
+    with localcontext(prec=100):
+        total = sum(values, Decimal(0))
+        if kind == "sum":
+            return total
+        last = Decimal(1).scaleb(-scale - min(4, max(37 - precision, 0)))
+        return (total / len(values)).quantize(last, ROUND_HALF_UP)
+
+
+@spark_only
+def test_more_digits_than_can_be_added_up_are_refused(spark: SparkSession) -> None:
+    rows = [("a", minute * MINUTE, Decimal("9" * 20 + ".5")) for minute in (0, 30, 60)]
+    events = spark.createDataFrame(rows, "key string, time bigint, value decimal(38, 18)")
+    found = aggregate(
+        events,
+        SlidingWindow(size="45m"),
+        key="key",
+        time="time",
+        time_format="epoch_us",
+        aggregates={"total": agg.sum("value")},
+    )
+    with pytest.raises(ArithmeticException, match="cannot be represented"):
+        found.collect()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_digit_is_lost(events: DataFrame, rows: list[Any], kind: str) -> None:
+    compute, within = KINDS[kind]
+    times: dict[str, list[int]] = {}
+    for key, minute, _ in rows:
+        times.setdefault(key, []).append(minute)
+    given = {(key, minute): values for key, minute, values in rows}
+    found = compute(events).collect()
+    assert len(found) > 100
+    for row in found:
+        held = within(times[row["key"]], row["at"] // MINUTE)
+        for name in AGGREGATES:
+            column = name.partition("_")[2]
+            of_window = [given[row["key"], minute][column] for minute in held]
+            values = [each for each in of_window if each is not None]
+            assert row[name] == _expected(values, name), (kind, name, row["key"], row["at"])
