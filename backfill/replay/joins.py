@@ -156,10 +156,11 @@ def replay_join(
         return run.in_batches(ordered, join, idle=idle)
     if engine == "flink":
         delays = _delays(settings, tick)
+        inputs = {(is_left, event.partition) for event, is_left in ordered}
+        # A stream that has sent nothing has sent no watermark either.
+        inputs |= {(side, None) for side in {True, False} - {is_left for is_left, _ in inputs}}
         watermark = Watermark(
-            delays={
-                (is_left, event.partition): delays[is_left] + tick for event, is_left in ordered
-            },
+            delays={each: delays[each[0]] + tick for each in inputs},
             every=1,
             start=NEVER,
             given=given_marks,

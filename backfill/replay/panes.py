@@ -242,6 +242,11 @@ class Panes(Operator):
 
     def add(self, pane: Pane, event: Event, time: int) -> None:
         """Adds an event, which may fire the window early or late; in a bundle, at its end."""
+        due = pane.deadline + self._complete
+        if pane.done and due > self._now and not self._changelog:
+            # A restart took the clock that had completed it, and it is completed once more.
+            pane.done = False
+            heappush(self._timers, (due, pane.made, True, pane))
         folding = self._folding
         if pane.total is None:
             pane.total = folding.single(event, time)
@@ -365,8 +370,8 @@ class Panes(Operator):
                 if not (pane.gone or flush) and (self._timed or now < on_time or pane.done):
                     self._judge(pane, arrival, due)
                 continue
-            if due != on_time and due != on_time + lateness:
-                continue  # the session was merged into another
+            if pane.gone or (due != on_time and due != on_time + lateness):
+                continue  # it has ended, or the session was merged into another
             if not pane.done:
                 self.fired(pane)
                 self.emit(pane, "on_time", arrival)

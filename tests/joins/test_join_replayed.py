@@ -187,6 +187,12 @@ def test_spark_joins_batches() -> None:
         replay_join([event("a", 0, 0)], [], engine="spark", within="1s")
 
 
+def test_a_stream_that_has_sent_nothing_has_no_watermark() -> None:
+    events = [event("a", 20 * MS, 0), event("a", 0, 1)]
+    found = replay_join(events, [], engine="flink", within="5ms")
+    assert not found.dropped
+
+
 def test_flink_refuses_events_without_a_key() -> None:
     with pytest.raises(ReplayError, match="key: the engine flink fails at an event without one"):
         replay_join([event(None, 0, 0)], [], engine="flink", within="1s")

@@ -316,6 +316,21 @@ class TestWatermarks:
         assert not result.dropped
         assert rows(result.final) == [(0, 10, 1), (20, 30, 2)]
 
+    def test_after_a_restart_a_window_is_completed_again_with_what_came_since(self) -> None:
+        events = arriving(3, 15, 4, 5, 40, 41)
+        lateness = {"allowed_lateness": "20ms"}
+        whole = sent(run(events, TEN, "flink", **lateness))
+        assert whole[:3] == [(1, 0, 10, 1, "on_time"), (2, 0, 10, 2, "late"), (3, 0, 10, 3, "late")]
+        again = run(events, TEN, "flink", restarts=[2], **lateness)
+        assert sent(again)[:3] == [
+            (1, 0, 10, 1, "on_time"),
+            (4, 0, 10, 3, "on_time"),
+            (4, 10, 20, 1, "on_time"),
+        ]
+        assert rows(again.final)[:2] == [(0, 10, 3), (10, 20, 1)]
+        # What got no event since is not completed again.
+        assert len(sent(run(events, TEN, "flink", restarts=[4], **lateness))) == len(whole)
+
 
 class TestNulls:
     def test_a_null_key_is_a_group_or_refused(self) -> None:
