@@ -223,9 +223,6 @@ class Panes(Operator):
                 window = self._output.window(pane.key, pane.start, end, pane.total)
                 self._output.pending.append(window)
 
-    def fired(self, pane: Pane) -> None:
-        """A window is complete."""
-
     def late_by(self, end: int) -> int:
         """How late a window is that ends there, in µs; 0 or less if it is not gone."""
         return self._now - (end + self._complete + self._lateness) + self._tick
@@ -373,7 +370,6 @@ class Panes(Operator):
             if pane.gone or (due != on_time and due != on_time + lateness):
                 continue  # it has ended, or the session was merged into another
             if not pane.done:
-                self.fired(pane)
                 self.emit(pane, "on_time", arrival)
                 if lateness:
                     pane.done, pane.spent = True, False

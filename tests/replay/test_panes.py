@@ -411,3 +411,13 @@ def test_what_is_not_processed_brings_its_watermark_all_the_same(window: Any) ->
     assert [(d.arrival, d.reason) for d in result.dropped] == [(1, "no_time"), (2, "late")]
     # As an event would that is processed, after the one that it follows.
     assert result.emissions[0].arrival == 1
+
+    def test_windows_behind_one_that_holds_nothing_are_skipped(self) -> None:
+        # 8 is read first, and lies more than the lag behind 2: (-2, 2] holds nothing. The next
+        # window that is read is the first one of 8; (0, 4] would have held 1.
+        hops = HoppingWindow(size="4ms", advance="2ms")
+        settings: dict[str, Any] = {"watermark_delay": "5ms", "watermark_every": 3}
+        result = run(arriving(8, 1, 19), hops, "storm", **settings)
+        assert sent(result) == [(2, 4, 8, 1, "on_time"), (2, 6, 10, 1, "on_time")]
+        assert rows(result.lost) == [(0, 4, 1)]
+        assert rows(result.pending) == [(16, 20, 1), (18, 22, 1)]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+from typing import Any
+
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.operators.aligned import AlignedPanes
 from backfill.replay.panes import Pane
+from backfill.replay.result import Window
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Setup
+from backfill.time.durations import Fixed
+from backfill.windows import HoppingWindow, TumblingWindow
 
 
 class QueuedPanes(AlignedPanes):
@@ -17,6 +23,9 @@ class QueuedPanes(AlignedPanes):
     behind the window's end than the lag. What came after that one is not in the window. So a
     watermark that follows every event loses nothing by this, and one on a timer, or that waits
     for another input, does.
+
+    One window after the other is read, each an advance later. If one holds nothing, those up to the
+    next event behind its end are skipped, and are lost though they may hold earlier events.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -24,6 +33,17 @@ class QueuedPanes(AlignedPanes):
         self._lag = setup.settings.watermark_delay
         self._latest = NEVER
         self._fired_to = NEVER
+        window = setup.window
+        assert isinstance(window, TumblingWindow | HoppingWindow)
+        advance = window.advance if isinstance(window, HoppingWindow) else window.size
+        assert isinstance(advance, Fixed)
+        self._advance = advance.us
+        #: The end of the window that is read next.
+        self._next = 0
+        #: The windows that hold something, by their ends.
+        self._ending: dict[int, list[Pane]] = {}
+        #: The times of the events behind that end.
+        self._times: list[int] = []
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
@@ -40,6 +60,7 @@ class QueuedPanes(AlignedPanes):
             return
         super().update(event, time)
         self._latest = max(self._latest, time)
+        heappush(self._times, time)
 
     def late_by(self, end: int) -> int:
         """How much more lag would have kept the event in the window."""
@@ -47,6 +68,36 @@ class QueuedPanes(AlignedPanes):
         fired = self._tick if end <= self._fired_to else 0
         return max(fired, self._latest - self._lag - end)
 
-    def fired(self, pane: Pane) -> None:
-        """Windows fire in order of their ends."""
-        self._fired_to = pane.end
+    def schedule(self, pane: Pane) -> None:
+        """A new window, which has no timer of its own."""
+        self._ending.setdefault(pane.end, []).append(pane)
+
+    def finish(self) -> None:
+        """The end of the input completes nothing."""
+        for end in sorted(self._ending):
+            self._output.pending += map(self._as_it_is, self._ending[end])
+
+    def _fire(self, now: int, arrival: Any, *, flush: bool = False) -> None:
+        times = self._times
+        while self._next <= now:
+            end = self._next
+            while times and times[0] <= end:
+                heappop(times)
+            if panes := self._ending.pop(end, None):
+                for pane in panes:
+                    self.emit(pane, "on_time", arrival)
+                    self.forget(pane)
+                self._fired_to = end
+                self._next = end + self._advance
+                continue
+            if not times or times[0] > now:
+                return
+            self._next = -(-times[0] // self._advance) * self._advance
+            for skipped in sorted(each for each in self._ending if each < self._next):
+                for pane in self._ending.pop(skipped):
+                    self._output.lost.append(self._as_it_is(pane))
+                    self.forget(pane)
+
+    def _as_it_is(self, pane: Pane) -> Window:
+        assert pane.total is not None
+        return self._output.window(pane.key, pane.start, pane.end, pane.total)
