@@ -44,6 +44,8 @@ class Streaming:
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
         empty_panes: a window fires on time even if its panes are deltas and nothing came since the
             last one.
+        keeps_fired: of triggers that one combines, those that have fired count as firing from then
+            on: such a trigger, once it has fired in a window, fires at each event.
         retracts: panes can be retracted, besides that they repeat what was sent or are deltas.
         stamps: output records carry a time.
         emits: the policies of emission, the default one first.
@@ -72,6 +74,7 @@ class Streaming:
     cumulating: bool = True
     changelog: bool = False
     empty_panes: bool = False
+    keeps_fired: bool = False
     retracts: bool = False
     stamps: bool = True
     emits: tuple[str, ...] = ("on_close",)
@@ -214,6 +217,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                 null_time="refuse",
                 gaps=True,
                 empty_panes=True,
+                keeps_fired=True,
                 retracts=True,
                 emits=("on_close", "on_update"),
                 settings={

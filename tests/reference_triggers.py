@@ -26,8 +26,9 @@ Sent = tuple[Any, Any, float, float, str, int | None]
 class Held:
     """A window: everything that came, and what of it came since the last pane.
 
-    `unsent` is what a delta holds. `fresh` is what triggers look at: they begin anew where a
-    session that was complete grows and no longer is.
+    `unsent` is what a delta holds. `fresh` is what triggers count: they begin anew where a session
+    that was complete grows and no longer is. `waited` is what they wait after. `stuck` are the
+    places of the triggers that have fired of an early and a late one that combines them.
     """
 
     key: Any
@@ -38,6 +39,8 @@ class Held:
     spent: bool = False
     came: list[tuple[int, int]] = field(default_factory=list)  # time, wall clock
     fresh: list[tuple[int, int]] = field(default_factory=list)
+    waited: list[tuple[int, int]] = field(default_factory=list)
+    stuck: dict[str, set[int]] = field(default_factory=lambda: {"early": set(), "late": set()})
     unsent: list[tuple[int, int]] = field(default_factory=list)
     stands: list[tuple[int, int]] = field(default_factory=list)
 
@@ -77,6 +80,7 @@ class Beam:
             held = self.of(key, start, end)
             held.came.append((time, self.wall))
             held.fresh.append((time, self.wall))
+            held.waited.append((time, self.wall))
             held.unsent.append((time, self.wall))
             if held.done and len(held.fresh) == len(held.came):
                 self.send(held, "late", arrival)
@@ -111,8 +115,13 @@ class Beam:
                 found.came += each.came
                 found.stands += each.stands
                 found.unsent += each.unsent
+                found.waited += each.waited
                 if complete or not any(e.done for e in met):
                     found.fresh += each.fresh
+                for op, places in each.stuck.items():
+                    if op == "early" or complete:
+                        found.stuck[op] |= {p for p in places if self.counts(op, p)}
+            found.waited.sort(key=lambda came: came[1])
             found.spent = any(each.spent for each in met if each.done == complete)
         if found.end <= self.mark:
             found.done = True
@@ -142,9 +151,23 @@ class Beam:
         if trigger is None or held.spent or not held.fresh:
             return
         once = not isinstance(trigger, Repeatedly)
-        if self.ready(trigger if once else trigger.trigger, held):
+        op = "late" if held.done else "early"
+        combines, parts = self.parts(trigger)
+        firing = {n for n, each in enumerate(parts) if self.ready(each, held)} | held.stuck[op]
+        if len(firing) == len(parts) if combines is AfterAll else firing:
             held.spent = once
-            self.send(held, "late" if held.done else "early", arrival)
+            if combines:
+                held.stuck[op] = firing
+            self.send(held, op, arrival)
+
+    def parts(self, trigger: Any) -> tuple[Any, Any]:
+        inner = trigger.trigger if isinstance(trigger, Repeatedly) else trigger
+        combines = type(inner) if isinstance(inner, (AfterAll, AfterAny)) else None
+        return combines, inner.triggers if combines else (inner,)
+
+    def counts(self, op: str, place: int) -> bool:
+        _, parts = self.parts(self.late if op == "late" else self.early)
+        return isinstance(parts[place], AfterCount)
 
     def ready(self, trigger: Any, held: Held) -> bool:
         delay = trigger.delay.us // MS if hasattr(trigger, "delay") else 0
@@ -152,11 +175,11 @@ class Beam:
             case AfterCount():
                 return len(held.fresh) >= trigger.count
             case AfterEventTime():
-                return self.mark >= held.fresh[0][0] + delay
+                return self.mark >= held.waited[0][0] + delay
             case AfterProcessingTime():
-                return self.wall > held.fresh[0][1] + delay
+                return self.wall > held.waited[0][1] + delay
             case AfterSilence():
-                return self.wall > held.fresh[-1][1] + delay
+                return self.wall > held.waited[-1][1] + delay
             case AfterAny():
                 return any(self.ready(each, held) for each in trigger.triggers)
             case AfterAll():
@@ -169,4 +192,4 @@ class Beam:
         held.stands = [(held.start, held.end)]
         count = len(held.unsent if self.mode == "discarding" else held.came)
         self.sent.append((arrival, held.key, held.start, held.end, op, count))
-        held.fresh, held.unsent = [], []
+        held.fresh, held.waited, held.unsent = [], [], []

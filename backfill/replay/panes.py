@@ -15,6 +15,8 @@ from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.triggering import Firing, Since, early_trigger, late_trigger
 
+_NOTHING: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+
 
 class Pane:
     """A window that is held: its bounds, its content, and what of it has been emitted.
@@ -25,18 +27,21 @@ class Pane:
         unseen: the number of events since the last pane.
         since: when the first and the last of them came; None if there is none.
         emitted: the values of the last pane, or None before the first one.
+        fired: where that counts, what has fired of its early and of its late trigger.
         stands: with panes that are retracted, the bounds of those that were not yet.
         done: it was complete and has fired, or can only fire late.
         end: the start of what is not in the window any more.
         deadline: the same as it is judged by the clock.
         made: the number of its latest timer, by which those of one time are in order.
         gone: it has come to its end, or was merged into another.
+        settled: it was merged from windows that began late, in one bundle, and counts as fired on
+            time.
         spent: what its early trigger, or once it is done its late one, had to fire has fired.
     """
 
     __slots__ = (
         *("deadline", "done", "end", "fresh", "gone", "key", "since", "spent", "stands", "start"),
-        *("emitted", "made", "total", "unseen"),
+        *("emitted", "fired", "made", "settled", "total", "unseen"),
     )
 
     def __init__(self, key: Any, start: int, end: int) -> None:
@@ -46,6 +51,8 @@ class Pane:
         self.made = 0
         self.gone = False
         self.spent = False
+        self.settled = False
+        self.fired = _NOTHING
         self.since: Since | None = None
         self.stands: list[tuple[int, int]] = []
         self.total: State | None = None
@@ -94,6 +101,7 @@ class Panes(Operator):
         firings = [each for each in (self._early, self._late) if each is not None]
         self._waits = any(each.waits for each in firings)
         self._moves = any(each.silence is not None for each in firings)
+        self._keeps_fired = streaming.keeps_fired
         self._discards = settings.accumulation == "discarding"
         self._retracts = settings.accumulation == "retracting"
         self._changelog = streaming.changelog
@@ -308,7 +316,8 @@ class Panes(Operator):
         """
         if not pane.unseen:
             return
-        if pane.done and pane.total is not None and pane.unseen == pane.total.count:
+        total = pane.total
+        if pane.done and not pane.settled and total is not None and pane.unseen == total.count:
             # A window that begins late has not fired on time yet: its first event makes up for it.
             self.emit(pane, "late", arrival)
             return
@@ -322,7 +331,11 @@ class Panes(Operator):
             wall = self._wall
             if self._timed:
                 wall = self._now if due is None else due
-            fires = firing.ready(pane.unseen, pane.since, self._now, wall)
+            parts = firing.firing(pane.unseen, pane.since, self._now, wall) | pane.fired[pane.done]
+            fires = firing.ready(parts)
+            if fires and firing.combines and self._keeps_fired:
+                early, late = pane.fired
+                pane.fired = (early, parts) if pane.done else (parts, late)
         if fires:
             pane.spent = firing.once
             self.emit(pane, "late" if pane.done else "early", arrival)

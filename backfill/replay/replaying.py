@@ -109,7 +109,8 @@ def replay(
             timeSinceFirstMessage), instead.
         early_once: only the first of these panes (Samza's triggers that are not repeated).
         late: a pane after so many late events, or whenever a trigger fires; what is left comes when
-            the window goes. The first event of a window that begins late fires it immediately.
+            the window goes. The first event of a window that begins late fires it immediately,
+            but not sessions that are merged from several events of one bundle.
         accumulation: accumulating panes repeat what was sent, discarding panes are deltas; with
             retracting, the last pane is taken back before the next one repeats it.
         batch_size: events in a micro-batch (Spark) or a bundle (Beam), where they do not name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from backfill.replay.settings import Settings
@@ -81,6 +81,16 @@ class Firing:
         delays = list(delays_of(trigger))
         self._by_event = [each for each in delays if isinstance(each, AfterEventTime)]
         self._by_wall = [each for each in delays if not isinstance(each, AfterEventTime)]
+        #: It combines others, of which all have to fire or any.
+        self.combines = isinstance(self._trigger, AfterAll | AfterAny)
+        self._needs_all = isinstance(self._trigger, AfterAll)
+        self._parts: tuple[AnyTrigger, ...] = (self._trigger,)
+        if isinstance(self._trigger, AfterAll | AfterAny):
+            self._parts = tuple(self._trigger.triggers)
+        #: The places of those that count events.
+        self.counting = frozenset(
+            place for place, each in enumerate(self._parts) if isinstance(each, AfterCount)
+        )
         #: How many events it waits for, if for nothing else.
         self.count = self._trigger.count if isinstance(self._trigger, AfterCount) else None
         #: It has to know when they came.
@@ -89,8 +99,8 @@ class Firing:
         #: The shortest silence that it waits for, µs, which every event breaks; None without one.
         self.silence = min(silences, default=None)
 
-    def ready(self, count: int, since: Since, now: int, wall: int) -> bool:
-        """Whether it fires.
+    def firing(self, count: int, since: Since, now: int, wall: int) -> frozenset[int]:
+        """The places of those that fire of the triggers that it combines; of one alone, 0.
 
         Args:
             count: the number of events since the last pane.
@@ -98,7 +108,16 @@ class Firing:
             now: where the operator's clock stands, µs.
             wall: where the wall clock stands, µs.
         """
-        return self._ready(self._trigger, count, since, now, wall - self._tick)
+        wall -= self._tick
+        return frozenset(
+            place
+            for place, each in enumerate(self._parts)
+            if self._ready(each, count, since, now, wall)
+        )
+
+    def ready(self, firing: Set[int]) -> bool:
+        """Whether it fires where those of the triggers that it combines do."""
+        return len(firing) == len(self._parts) if self._needs_all else bool(firing)
 
     def event_times(self, since: Since) -> Iterable[int]:
         """The times of the operator's clock at which it may fire."""

@@ -173,13 +173,15 @@ class TestSessionsLateBeforeMerging:
         assert [n for *_, n, _ in sent(run(bundles, GAP, "beam", **settings))] == [1, 4]
         assert [n for *_, n, _ in sent(run(late_ones, GAP, "beam", **settings))] == [1, 2, 3, 4]
 
-    def test_a_session_that_begins_late_fires_once_at_the_end_of_its_bundle(self) -> None:
+    def test_a_session_that_begins_late_in_a_bundle_waits_for_its_late_trigger(self) -> None:
         settings: dict[str, Any] = {"allowed_lateness": "90ms", "late": 9, "early": 9}
         marked = [event(0, "b", 50, watermark=30), *(event(i, "a", 2 * i) for i in range(1, 5))]
         bundles = [replace(each, batch=min(each.arrival, 1)) for each in marked]
         found = run(bundles, GAP, "beam", **settings)
-        assert [e for e in sent(found) if e[1] == 2] == [(4, 2, 18, 4, "late")]
+        assert [e for e in sent(found) if e[1] == 2] == [(None, 2, 18, 4, "late")]
         assert not found.superseded
+        fewer = run(bundles, GAP, "beam", **{**settings, "late": 4})
+        assert [e for e in sent(fewer) if e[1] == 2] == [(4, 2, 18, 4, "late")]
         # One that grows out of being complete counts what its bundle brought, and no more.
         settings = {"allowed_lateness": "90ms", "early": 2}
         grown = [event(0, "a", 5, watermark=15), event(1, "a", 8), event(2, "a", 16)]

@@ -279,6 +279,31 @@ class TestCaching:
         assert {e.arrival for e in result.emissions} == {5}
 
 
+class TestCacheAfterRestart:
+    """State is found on disk, and what is hidden comes back into sight; as Kafka Streams did it."""
+
+    def test_a_session_keeps_what_it_held_when_it_was_merged_into_another(self) -> None:
+        settings: dict[str, Any] = {"caching": True, "commits": 2, "restarts": [3]}
+        events = arriving(999_998, 999_991, 999_992, 999_991)
+        result = run(events, SessionWindow(gap="6ms"), KAFKA, grace="1ms", **settings)
+        assert [(s, e, n) for _, s, e, n, _ in sent(result)][-2:] == [
+            (999_991, 999_991, None),
+            (999_991, 999_998, 5),
+        ]
+
+    def test_a_session_that_is_removed_says_how_far_time_had_come(self) -> None:
+        settings: dict[str, Any] = {"caching": True, "commits": 100, "restarts": [2]}
+        events = arriving(66, 57, 67, 60, 70)
+        result = run(events, SessionWindow(gap="4ms"), KAFKA, grace="5ms", **settings)
+        assert [each[:4] for each in sent(result)] == [
+            (1, 66, 66, 1),
+            (1, 57, 57, 1),
+            (4, 66, 66, None),
+            (4, 57, 60, 2),
+            (4, 66, 70, 3),
+        ]
+
+
 class TestEmissionAtIntervals:
     """Windows that have closed are looked for every 20 ms of the wall clock."""
 

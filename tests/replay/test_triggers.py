@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,9 +120,9 @@ class TestByHand:
     def test_any_is_the_first_and_all_the_last(self) -> None:
         events = [at(i, "a", i, 4 * i) for i in range(8)]
         both = AfterCount(3), AfterProcessingTime("10ms")
-        first = run(events, TEN, "beam", early=Repeatedly(AfterAny(*both)))
+        first = run(events, TEN, "flink", early=Repeatedly(AfterAny(*both)))
         assert [a for a, *_, op in sent(first) if op == "early"] == [2, 5]
-        last = run(events, TEN, "beam", early=Repeatedly(AfterAll(*both)))
+        last = run(events, TEN, "flink", early=Repeatedly(AfterAll(*both)))
         assert [a for a, *_, op in sent(last) if op == "early"] == [3, 6]
 
     def test_silence(self) -> None:
@@ -163,6 +164,47 @@ class TestByHand:
             timer_interval="7ms",
         )
         assert sent(ended)[0] == (2, 0, 60, 2, "on_time")
+
+    def test_what_combines_triggers_fires_at_each_event_in_beam_once_it_has_fired(self) -> None:
+        # Early and late firings are begun anew, but not what they combine (Beam 2.73, Java).
+        events = arriving(*range(8))
+        for combined in (
+            AfterAny(AfterCount(3), AfterCount(50)),
+            AfterAll(AfterCount(3), AfterCount(2)),
+        ):
+            early = Repeatedly(combined)
+            beam = run(events, TEN, "beam", early=early, accumulation="discarding")
+            assert [n for *_, n, _ in sent(beam)] == [3, 1, 1, 1, 1, 1, 0]
+            samza = run(events, TEN, "samza", early=early, accumulation="discarding")
+            assert [n for *_, n, _ in sent(samza)] == [3, 3, 2]
+
+    def test_a_session_that_begins_late_in_a_bundle(self) -> None:
+        settings: dict[str, Any] = {"watermark_delay": "5ms", "allowed_lateness": "20ms", "late": 4}
+        window = SessionWindow(gap="2ms")
+        events = arriving(119, 100, 101)
+        apart = run(events, window, "beam", **settings)
+        assert sent(apart)[0] == (1, 100, 102, 1, "late")
+        # Merged in its first bundle, it counts as fired on time.
+        bundled = [replace(each, batch=min(each.arrival, 1)) for each in events]
+        together = run(bundled, window, "beam", **settings)
+        assert (None, 100, 103, 2, "late") in sent(together)
+        assert not [each for each in sent(together) if each[1] == 100 and each[0] is not None]
+
+    def test_a_session_that_is_complete_no_more_has_waited_since_the_first_of_both(self) -> None:
+        walls = (102, 104, 106, 110)
+        events = arriving(103, 105, 104, 112)
+        timed = [replace(each, wall_clock=walls[each.arrival] * MS) for each in events]
+        result = run(
+            timed,
+            SessionWindow(gap="2ms"),
+            "beam",
+            allowed_lateness="100ms",
+            early=Repeatedly(AfterProcessingTime("4ms")),
+            late=4,
+            accumulation="discarding",
+        )
+        panes = [each for each in sent(result) if each[1:3] == (103, 107)]
+        assert panes == [(3, 103, 107, 2, "early"), (3, 103, 107, 0, "on_time")]
 
     def test_retractions(self) -> None:
         result = run(arriving(0, 5, 12, 30), GAP, "beam", early=1, accumulation="retracting")

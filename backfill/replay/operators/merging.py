@@ -73,6 +73,7 @@ class MergingPanes(Panes):
         pane = Pane(key, start, end)
         count = 0
         done = end + self._complete <= self._now
+        pane.settled = done and bool(met) and all(map(self._is_settled, met))
         for each in met:
             if each.emitted is not None:
                 self._output.superseded(key, each.start, each.end - self._behind)
@@ -84,13 +85,31 @@ class MergingPanes(Panes):
                 pane.since = each.since if pane.since is None else pane.since.merged(each.since)
             count += self._touched.pop(each, 0)
             each.deadline, each.gone = NEVER, True  # its timers are void
+        if self._keeps_fired:
+            pane.fired = self._fired(met, done)
         pane.spent = any(each.spent for each in met if each.done == done)
         if not done and any(each.done for each in met):
-            # It is no longer complete, and counts its events again for the next early pane.
-            pane.unseen, pane.since = count, pane.since if count else None
+            # It is no longer complete, and counts its events again for the next early pane; but it
+            # has waited since the first of them.
+            pane.unseen = count
         if count:
             self._touched[pane] = count
         return pane
+
+    def _is_settled(self, pane: Pane) -> bool:
+        """Whether a window is, or is all of this bundle: Beam asks none whether it has fired."""
+        assert pane.total is not None
+        return pane.settled or self._touched.get(pane) == pane.total.count
+
+    def _fired(self, met: list[Pane], done: bool) -> tuple[frozenset[int], frozenset[int]]:
+        """Of the triggers that one combines, those that count events stay fired."""
+        early, late = (
+            frozenset[int]().union(*(each.fired[late] for each in met)) & firing.counting
+            if firing is not None
+            else frozenset[int]()
+            for late, firing in enumerate((self._early, self._late))
+        )
+        return early, late if done else frozenset()
 
     def _join(self, left: Any, right: Any) -> Any:
         if left is None or right is None:

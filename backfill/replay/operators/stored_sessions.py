@@ -135,7 +135,8 @@ class StoredSessions(InStore):
             if end < self._stored.visible_from and self._stored.holds(key, start, end):
                 self._output.replaced(key, start, end)
         else:
-            state = found[0].value
+            # In the cache, and so after a restart, it may still be found by itself.
+            state = found[0].value if self._cache is None else folding.copy(found[0].value)
             for each in found[1:]:
                 state = folding.merge(state, each.value)
             folding.add(state, event, time)

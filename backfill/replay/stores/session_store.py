@@ -99,10 +99,10 @@ class SessionStore:
 
     def remove(self, key: Any, start: int, end: int) -> None:
         """Forgets a session, if it is there."""
-        if self._delete(key, start, end) is None:
-            self._segments.observe(end)
-        else:
+        if self._delete(key, start, end) is not None:
             self._segments.discard(end, (key, end, start))
+        # After a restart, that tells it as well how far time had come.
+        self._segments.observe(end)
 
     def restart(self) -> None:
         """It is opened again where it was; how far time had come is lost."""
