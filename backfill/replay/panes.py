@@ -10,56 +10,10 @@ from typing import Any, ClassVar
 
 from backfill.replay.clocks import ALWAYS, NEVER, ProcessingTime
 from backfill.replay.event import Event
-from backfill.replay.folding import State
+from backfill.replay.pane import Pane
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
 from backfill.replay.triggering import Firing, Since, early_trigger, late_trigger
-
-_NOTHING: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
-
-
-class Pane:
-    """A window that is held: its bounds, its content, and what of it has been emitted.
-
-    Attributes:
-        total: the content of a window in all; with discarding panes, what its panes add up to.
-        fresh: with discarding panes, the content since the last one; else None.
-        unseen: the number of events since the last pane.
-        since: when the first and the last of them came; None if there is none.
-        emitted: the values of the last pane, or None before the first one.
-        fired: where that counts, what has fired of its early and of its late trigger.
-        stands: with panes that are retracted, the bounds of those that were not yet.
-        done: it was complete and has fired, or can only fire late.
-        end: the start of what is not in the window any more.
-        deadline: the same as it is judged by the clock.
-        made: the number of its latest timer, by which those of one time are in order.
-        gone: it has come to its end, or was merged into another.
-        settled: it was merged from windows that began late, in one bundle, and counts as fired on
-            time.
-        spent: what its early trigger, or once it is done its late one, had to fire has fired.
-    """
-
-    __slots__ = (
-        *("deadline", "done", "end", "fresh", "gone", "key", "since", "spent", "stands", "start"),
-        *("emitted", "fired", "made", "settled", "total", "unseen"),
-    )
-
-    def __init__(self, key: Any, start: int, end: int) -> None:
-        self.key = key
-        self.start = start
-        self.end = self.deadline = end
-        self.made = 0
-        self.gone = False
-        self.spent = False
-        self.settled = False
-        self.fired = _NOTHING
-        self.since: Since | None = None
-        self.stands: list[tuple[int, int]] = []
-        self.total: State | None = None
-        self.fresh: State | None = None
-        self.unseen = 0
-        self.emitted: Any = None
-        self.done = False
 
 
 class Panes(Operator):
@@ -101,7 +55,7 @@ class Panes(Operator):
         firings = [each for each in (self._early, self._late) if each is not None]
         self._waits = any(each.waits for each in firings)
         self._moves = any(each.silence is not None for each in firings)
-        self._keeps_fired = streaming.keeps_fired
+        self._keeps_fired = streaming.keeps_fired and any(each.combines for each in firings)
         self._discards = settings.accumulation == "discarding"
         self._retracts = settings.accumulation == "retracting"
         self._changelog = streaming.changelog
@@ -331,14 +285,23 @@ class Panes(Operator):
             wall = self._wall
             if self._timed:
                 wall = self._now if due is None else due
-            parts = firing.firing(pane.unseen, pane.since, self._now, wall) | pane.fired[pane.done]
-            fires = firing.ready(parts)
-            if fires and firing.combines and self._keeps_fired:
-                early, late = pane.fired
-                pane.fired = (early, parts) if pane.done else (parts, late)
+            if self._keeps_fired and firing.combines:
+                fires = self._combined(pane, firing, pane.since, wall)
+            else:
+                fires = firing.ready(pane.unseen, pane.since, self._now, wall)
         if fires:
             pane.spent = firing.once
             self.emit(pane, "late" if pane.done else "early", arrival)
+
+    def _combined(self, pane: Pane, firing: Firing, since: Since, wall: int) -> bool:
+        """Whether a trigger fires of which parts that have fired stay so."""
+        early, late = pane.fired
+        parts = firing.parts_ready(pane.unseen, since, self._now, wall)
+        parts |= late if pane.done else early
+        fires = firing.fires_with(parts)
+        if fires:
+            pane.fired = (early, parts) if pane.done else (parts, late)
+        return fires
 
     def emit(self, pane: Pane, op: str, arrival: Any) -> None:
         """Sends what the window holds, or what it got since the last pane."""

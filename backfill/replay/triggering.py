@@ -83,8 +83,7 @@ class Firing:
         self._by_wall = [each for each in delays if not isinstance(each, AfterEventTime)]
         #: It combines others, of which all have to fire or any.
         self.combines = isinstance(self._trigger, AfterAll | AfterAny)
-        self._needs_all = isinstance(self._trigger, AfterAll)
-        self._parts: tuple[AnyTrigger, ...] = (self._trigger,)
+        self._parts: tuple[AnyTrigger, ...] = ()
         if isinstance(self._trigger, AfterAll | AfterAny):
             self._parts = tuple(self._trigger.triggers)
         #: The places of those that count events.
@@ -99,8 +98,8 @@ class Firing:
         #: The shortest silence that it waits for, µs, which every event breaks; None without one.
         self.silence = min(silences, default=None)
 
-    def firing(self, count: int, since: Since, now: int, wall: int) -> frozenset[int]:
-        """The places of those that fire of the triggers that it combines; of one alone, 0.
+    def ready(self, count: int, since: Since, now: int, wall: int) -> bool:
+        """Whether it fires.
 
         Args:
             count: the number of events since the last pane.
@@ -108,6 +107,10 @@ class Firing:
             now: where the operator's clock stands, µs.
             wall: where the wall clock stands, µs.
         """
+        return self._ready(self._trigger, count, since, now, wall - self._tick)
+
+    def parts_ready(self, count: int, since: Since, now: int, wall: int) -> frozenset[int]:
+        """The places of those that fire of the triggers that it combines; arguments as above."""
         wall -= self._tick
         return frozenset(
             place
@@ -115,9 +118,10 @@ class Firing:
             if self._ready(each, count, since, now, wall)
         )
 
-    def ready(self, firing: Set[int]) -> bool:
-        """Whether it fires where those of the triggers that it combines do."""
-        return len(firing) == len(self._parts) if self._needs_all else bool(firing)
+    def fires_with(self, parts: Set[int]) -> bool:
+        """Whether it fires where these of the triggers that it combines do, by their places."""
+        everything = isinstance(self._trigger, AfterAll)
+        return len(parts) == len(self._parts) if everything else bool(parts)
 
     def event_times(self, since: Since) -> Iterable[int]:
         """The times of the operator's clock at which it may fire."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from backfill.replay.event import Event
-from backfill.replay.panes import Pane, Panes
+from backfill.replay.pane import Pane
+from backfill.replay.panes import Panes
 from backfill.replay.setup import Setup
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
-from backfill.replay.panes import Pane, Panes
+from backfill.replay.pane import Pane
+from backfill.replay.panes import Panes
 from backfill.replay.setup import Setup
 from backfill.windows import SessionWindow
 

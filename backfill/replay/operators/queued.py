@@ -8,7 +8,7 @@ from typing import Any
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
 from backfill.replay.operators.aligned import AlignedPanes
-from backfill.replay.panes import Pane
+from backfill.replay.pane import Pane
 from backfill.replay.result import Window
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Setup
