@@ -44,8 +44,8 @@ class Streaming:
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
         empty_panes: a window fires on time even if its panes are deltas and nothing came since the
             last one.
-        keeps_fired: of triggers that one combines, those that have fired count as firing from then
-            on: such a trigger, once it has fired in a window, fires at each event.
+        keeps_fired: of the triggers that one combines itself, those that have fired count as firing
+            from then on: such a trigger, once it has fired in a window, fires at each event.
         retracts: panes can be retracted, besides that they repeat what was sent or are deltas.
         stamps: output records carry a time.
         emits: the policies of emission, the default one first.

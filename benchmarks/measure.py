@@ -167,7 +167,7 @@ def _resident(root: psutil.Process) -> dict[int, int]:
     # Any of them may end while we look.
     with suppress(psutil.NoSuchProcess):
         for process in [root, *root.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.Error):
                 found[process.pid] = process.memory_info().rss
     return found
 

@@ -17,6 +17,9 @@ from backfill.repeatable import CHANGES, INSTEAD, changing_function
 
 States = Mapping[str, Column]
 
+#: A decimal has no more.
+MOST_DIGITS = 38
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -186,10 +189,11 @@ class Aggregate(ABC):
         if not isinstance(type, T.NumericType):
             raise self._refuse(type, "a number")
 
-    def _check_summed(self, type: T.DataType) -> None:
-        self._check_numeric(type)
-        if isinstance(type, T.DecimalType) and type.scale == type.precision == 38:
-            raise self._refuse(type, "a number with a digit before the point, or fewer behind it")
+    def _check_room(self, type: T.DecimalType) -> None:
+        if type.scale == MOST_DIGITS:
+            raise self._refuse(
+                type, f"a decimal with fewer than {MOST_DIGITS} digits after the point"
+            )
 
     def _check_sortable(self, type: T.DataType) -> None:
         if not sortable(type):

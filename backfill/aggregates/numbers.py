@@ -10,11 +10,10 @@ from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.aggregates.base import Aggregate, Input, Running, States
+from backfill.aggregates.base import MOST_DIGITS, Aggregate, Input, Running, States
 
 _LOW_BITS = 0xFFFF_FFFF
-_MOST_DIGITS = 38
-#: Spark rounds a decimal that is too long only behind so many digits after the point.
+#: Spark rounds a decimal that is too long only if it has more digits than this after the point.
 _NEVER_ROUNDED = 6
 #: Of a variance, what the order of its events can decide; one event more changes it by more, unless
 #: there are millions of millions.
@@ -55,7 +54,7 @@ class Sum(Running):
     python: ClassVar[str | None] = "sum"
 
     def check(self, type: T.DataType) -> None:
-        self._check_summed(type)
+        self._check_numeric(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
         if isinstance(given.type, T.LongType):
@@ -78,14 +77,14 @@ class Sum(Running):
         return {name: _as_first(state, name) for name, state in merged.items()}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        merged = super().combine(_with_room(left), _with_room(right))
+        merged = super().combine(self._with_room(left), self._with_room(right))
         return {name: _as_first(state, name) for name, state in merged.items()}
 
     def subtracts(self, type: T.DataType) -> bool:
         return isinstance(type, T.IntegralType) or _has_room(type)
 
     def subtract(self, whole: States, rest: States) -> dict[str, Column]:
-        less = super().subtract(_with_room(whole), _with_room(rest))
+        less = super().subtract(self._with_room(whole), self._with_room(rest))
         return {name: _as_first(state, name) for name, state in less.items()}
 
     def finish(self, states: States, events: Column) -> Column:
@@ -105,17 +104,26 @@ class Sum(Running):
             }
         return super().revert(value, states)
 
+    def _with_room(self, states: States) -> dict[str, Column]:
+        found = {}
+        for name, state in states.items():
+            type = _type_of(name)
+            if type is not None:
+                self._check_room(type)
+            found[name] = state if type is None else with_room(state, type)
+        return found
+
 
 def total_type(type: T.DataType) -> T.DataType:
     """What values are summed up in: doubles, or decimals with ten digits more, as Spark does."""
     if not isinstance(type, T.DecimalType):
         return T.DoubleType()
-    return T.DecimalType(min(type.precision + 10, _MOST_DIGITS), type.scale)
+    return T.DecimalType(min(type.precision + 10, MOST_DIGITS), type.scale)
 
 
 def _has_room(type: T.DataType) -> bool:
     """Whether decimals are summed up in ten digits more: no total of a key is too long for it."""
-    return isinstance(type, T.DecimalType) and type.precision + 10 <= _MOST_DIGITS
+    return isinstance(type, T.DecimalType) and type.precision + 10 <= MOST_DIGITS
 
 
 def one(value: Column) -> Column:
@@ -127,19 +135,11 @@ def with_room(total: Column, type: T.DecimalType) -> Column:
     """A total to which another one is added, or from which it is taken.
 
     Spark gives what comes of it one digit more. Where it would have 39, it rounds the last digit,
-    unless no more than six are behind the point; so these may have 37, and what has more raises.
+    unless no more than six are after the point; so these may have 37, and more is an overflow.
     """
-    if type.precision < _MOST_DIGITS or type.scale <= _NEVER_ROUNDED:
+    if type.precision < MOST_DIGITS or type.scale <= _NEVER_ROUNDED:
         return total
-    return total.cast(T.DecimalType(_MOST_DIGITS - 1, type.scale))
-
-
-def _with_room(states: States) -> dict[str, Column]:
-    types = {name: _type_of(name) for name in states}
-    return {
-        name: state if (type := types[name]) is None else with_room(state, type)
-        for name, state in states.items()
-    }
+    return total.cast(T.DecimalType(MOST_DIGITS - 1, type.scale))
 
 
 def _as_first(total: Column, name: str) -> Column:
@@ -198,7 +198,9 @@ class Mean(Running):
     kept: ClassVar[tuple[str, ...]] = ("n", "sum")
 
     def check(self, type: T.DataType) -> None:
-        self._check_summed(type)
+        self._check_numeric(type)
+        if isinstance(type, T.DecimalType):
+            self._check_room(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
         total = total_type(given.type)

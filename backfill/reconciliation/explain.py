@@ -80,9 +80,10 @@ def explain(case: Case) -> list[Explanation]:
             else:
                 one = _searched(case, difference, plain, base)
             found.append(in_doubt(one) if one.proved and difference in doubted else one)
+    found = beside_lost(case, found, others)
     if has_strange(case, found, others, rows):
         found = [in_doubt(e) if e.proved and "left_out" in e.evidence else e for e in found]
-    return beside_lost(case, found, others)
+    return found
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:

@@ -23,17 +23,17 @@ class Pane:
         stands: with panes that are retracted, the bounds of those that were not yet.
         done: it was complete and has fired, or can only fire late.
         end: the start of what is not in the window any more.
+        counts_as_on_time: it began late, as sessions that merged in one bundle, and counts as if it
+            had fired on time.
         deadline: the same as it is judged by the clock.
         made: the number of its latest timer, by which those of one time are in order.
         gone: it has come to its end, or was merged into another.
-        settled: it was merged from windows that began late, in one bundle, and counts as fired on
-            time.
         spent: what its early trigger, or once it is done its late one, had to fire has fired.
     """
 
     __slots__ = (
         *("deadline", "done", "end", "fresh", "gone", "key", "since", "spent", "stands", "start"),
-        *("emitted", "fired", "made", "settled", "total", "unseen"),
+        *("counts_as_on_time", "emitted", "fired", "made", "total", "unseen"),
     )
 
     def __init__(self, key: Any, start: int, end: int) -> None:
@@ -43,7 +43,7 @@ class Pane:
         self.made = 0
         self.gone = False
         self.spent = False
-        self.settled = False
+        self.counts_as_on_time = False
         self.fired = _NOTHING
         self.since: Since | None = None
         self.stands: list[tuple[int, int]] = []

@@ -203,8 +203,10 @@ class Panes(Operator):
         """Adds an event, which may fire the window early or late; in a bundle, at its end."""
         due = pane.deadline + self._complete
         if pane.done and due > self._now and not self._changelog:
-            # A restart took the clock that had completed it, and it is completed once more.
+            # A restart took the clock that had completed it, and it is completed once more; but a
+            # group window of SQL keeps in its state that it was.
             pane.done = False
+            pane.spent = self._early is not None and self._early.once
             heappush(self._timers, (due, pane.made, True, pane))
         folding = self._folding
         if pane.total is None:
@@ -241,8 +243,9 @@ class Panes(Operator):
         The event does not call off what is due by then.
         """
         firing = self._firing(pane)
-        silence = None if firing is None else firing.silence
-        return self._timed and silence is not None and time >= since.last + silence
+        if firing is None or firing.silence is None or not self._timed:
+            return False
+        return self._now < since.last + firing.silence <= time
 
     def _firing(self, pane: Pane) -> Firing | None:
         """The trigger that a window has now."""
@@ -265,13 +268,18 @@ class Panes(Operator):
     def _judge(self, pane: Pane, arrival: Any, due: int | None = None) -> None:
         """Fires the window early or late, if its trigger does.
 
-        A timer that was called off does not fire it for a later one, though timers run after both:
-        `due` is when the timer was.
+        `due` is the time that a timer was set for, so that one that was called off does not fire
+        for a later one, though timers run after both.
         """
         if not pane.unseen:
             return
         total = pane.total
-        if pane.done and not pane.settled and total is not None and pane.unseen == total.count:
+        if (
+            pane.done
+            and not pane.counts_as_on_time
+            and total is not None
+            and pane.unseen == total.count
+        ):
             # A window that begins late has not fired on time yet: its first event makes up for it.
             self.emit(pane, "late", arrival)
             return

@@ -88,7 +88,7 @@ class Replayed:
         pending: windows that the operator still held back when the input ended.
         superseded: windows that stand in the output although they were merged into others,
             since nothing retracted them.
-        lost: windows that were deleted before they were emitted.
+        lost: windows that were deleted before they were emitted, or skipped (Storm).
         refused: windows as the store did not take them, since they were past its retention; what
             that comes later starts them again.
         begun_anew: sessions, final or pending, that should have been merged with an earlier one

@@ -22,6 +22,7 @@ from backfill import (
     metrics_at,
 )
 from backfill import aggregates as agg
+from backfill.errors import AggregateError
 from backfill.windows import AnyWindow
 from tests.on_sail import ON_SAIL, spark_only
 
@@ -122,6 +123,17 @@ def _expected(values: list[Decimal], name: str) -> Decimal | None:
             return total
         last = Decimal(1).scaleb(-scale - min(4, max(37 - precision, 0)))
         return (total / len(values)).quantize(last, ROUND_HALF_UP)
+
+
+@spark_only
+def test_decimals_without_a_digit_before_the_point_are_not_added_up(spark: SparkSession) -> None:
+    events = spark.createDataFrame([], "key string, time bigint, value decimal(38, 38)")
+    total = {"total": agg.sum("value")}
+    names = {"key": "key", "time": "time", "time_format": "epoch_us"}
+    with pytest.raises(AggregateError, match="with fewer than 38 digits after the point"):
+        aggregate(events, SlidingWindow(size="45m"), aggregates=total, **names)
+    whole = aggregate(events, HoppingWindow(size="2h", advance="1h"), aggregates=total, **names)
+    assert whole.collect() == []
 
 
 @spark_only

@@ -336,3 +336,15 @@ def test_a_window_that_may_hold_what_another_seems_to_lack(
         folder.mkdir()
         found = told(spark, folder, MINUTE, "sum(amount)", events, rows, "flink")
         assert causes(found)["a", 0] == ("missing_in_stream", proved)
+
+
+def test_what_was_late_by_the_clock_of_an_event_that_may_be_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    at = ((10, 1.0), (61, 5.0), (20, 1.0), (100, 7.0))
+    events = [*(("a", second, n) for second, n in at), ("z", 9_000, 1.0)]
+    stream = [("a", 0, 60, 1.0), ("a", 60, 120, 7.0), ("z", 9_000, 9_060, 1.0)]
+    stream.append(("a", 303, 363, 9.0))
+    found = told(spark, tmp_path, MINUTE, "sum(amount)", events, stream, "flink", drained=True)
+    assert causes(found)["a", 0] == ("late", False)
+    assert causes(found)["a", 60] == ("missing_in_stream", False)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill import CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
+from backfill import AfterCount, CumulatingWindow, HoppingWindow, SessionWindow, TumblingWindow
 from backfill.errors import ReplayError
 from backfill.windows import SlidingWindow
 from tests.replay.stream import arriving, event, late, late_windows, rows, run, sent, windows
@@ -330,6 +330,9 @@ class TestWatermarks:
             (4, 10, 20, 1, "on_time"),
         ]
         assert rows(again.final)[:2] == [(0, 10, 3), (10, 20, 1)]
+        once: dict[str, Any] = {"early": AfterCount(2), "restarts": [3], **lateness}
+        early = sent(run(arriving(1, 2, 15, 3, 4, 40), TEN, "flink", **once))
+        assert [each[0] for each in early if each[4] == "early"] == [1]
         # What got no event since is not completed again.
         assert len(sent(run(events, TEN, "flink", restarts=[4], **lateness))) == len(whole)
 
@@ -394,6 +397,16 @@ class TestClosedOnTheRight:
             (0, 30, 1),
         ]
 
+    def test_windows_behind_one_that_holds_nothing_are_skipped(self) -> None:
+        # 8 is read first, and lies more than the lag behind 2: (-2, 2] holds nothing. The next
+        # window that is read is the first one of 8; (0, 4] would have held 1.
+        hops = HoppingWindow(size="4ms", advance="2ms")
+        settings: dict[str, Any] = {"watermark_delay": "5ms", "watermark_every": 3}
+        result = run(arriving(8, 1, 19), hops, "storm", **settings)
+        assert sent(result) == [(2, 4, 8, 1, "on_time"), (2, 6, 10, 1, "on_time")]
+        assert rows(result.lost) == [(0, 4, 1)]
+        assert rows(result.pending) == [(16, 20, 1), (18, 22, 1)]
+
     def test_before_the_epoch_everything_is_late(self) -> None:
         assert late(run(arriving(-5), TEN, "storm")) == [(0, "late", 5)]
 
@@ -413,13 +426,3 @@ def test_what_is_not_processed_brings_its_watermark_all_the_same(window: Any) ->
     assert [(d.arrival, d.reason) for d in result.dropped] == [(1, "no_time"), (2, "late")]
     # As an event would that is processed, after the one that it follows.
     assert result.emissions[0].arrival == 1
-
-    def test_windows_behind_one_that_holds_nothing_are_skipped(self) -> None:
-        # 8 is read first, and lies more than the lag behind 2: (-2, 2] holds nothing. The next
-        # window that is read is the first one of 8; (0, 4] would have held 1.
-        hops = HoppingWindow(size="4ms", advance="2ms")
-        settings: dict[str, Any] = {"watermark_delay": "5ms", "watermark_every": 3}
-        result = run(arriving(8, 1, 19), hops, "storm", **settings)
-        assert sent(result) == [(2, 4, 8, 1, "on_time"), (2, 6, 10, 1, "on_time")]
-        assert rows(result.lost) == [(0, 4, 1)]
-        assert rows(result.pending) == [(16, 20, 1), (18, 22, 1)]

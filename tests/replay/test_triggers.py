@@ -206,6 +206,12 @@ class TestByHand:
         panes = [each for each in sent(result) if each[1:3] == (103, 107)]
         assert panes == [(3, 103, 107, 2, "early"), (3, 103, 107, 0, "on_time")]
 
+    def test_a_silence_that_timers_have_seen_begins_anew(self) -> None:
+        early = Repeatedly(AfterAll(AfterSilence("5ms"), AfterCount(3)))
+        window = TumblingWindow(size="100ms")
+        found = run(arriving(0, 6, 7, 8, 9, 10, 30), window, "samza", early=early)
+        assert [a for a, *_, op in sent(found) if op == "early"] == [6]
+
     def test_retractions(self) -> None:
         result = run(arriving(0, 5, 12, 30), GAP, "beam", early=1, accumulation="retracting")
         assert sent(result)[:5] == [

@@ -74,7 +74,7 @@ class MergingPanes(Panes):
         pane = Pane(key, start, end)
         count = 0
         done = end + self._complete <= self._now
-        pane.settled = done and bool(met) and all(map(self._is_settled, met))
+        pane.counts_as_on_time = done and bool(met) and all(map(self._begins_merged, met))
         for each in met:
             if each.emitted is not None:
                 self._output.superseded(key, each.start, each.end - self._behind)
@@ -97,18 +97,21 @@ class MergingPanes(Panes):
             self._touched[pane] = count
         return pane
 
-    def _is_settled(self, pane: Pane) -> bool:
-        """Whether a window is, or is all of this bundle: Beam asks none whether it has fired."""
+    def _begins_merged(self, pane: Pane) -> bool:
+        """Whether all of a window's events came in the bundle in which it was first merged.
+
+        If it is late then, Beam takes it for one that has fired on time.
+        """
         assert pane.total is not None
-        return pane.settled or self._touched.get(pane) == pane.total.count
+        return pane.counts_as_on_time or self._touched.get(pane) == pane.total.count
 
     def _fired(self, met: list[Pane], done: bool) -> tuple[frozenset[int], frozenset[int]]:
         """Of the triggers that one combines, those that count events stay fired."""
         early, late = (
-            frozenset[int]().union(*(each.fired[late] for each in met)) & firing.counting
+            frozenset[int]().union(*(each.fired[which] for each in met)) & firing.counting
             if firing is not None
             else frozenset[int]()
-            for late, firing in enumerate((self._early, self._late))
+            for which, firing in enumerate((self._early, self._late))
         )
         return early, late if done else frozenset()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from backfill.replay.clocks import NEVER
 from backfill.replay.event import Event
@@ -25,8 +25,10 @@ class QueuedPanes(AlignedPanes):
     for another input, does.
 
     One window after the other is read, each an advance later. If one holds nothing, those up to the
-    next event behind its end are skipped, and are lost though they may hold earlier events.
+    next event after its end are skipped, and are lost though they may hold earlier events.
     """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"watermark_delay", "watermark_every"})
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -38,11 +40,11 @@ class QueuedPanes(AlignedPanes):
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         assert isinstance(advance, Fixed)
         self._advance = advance.us
-        #: The end of the window that is read next.
+        #: The end of the window that is read next; Storm's windows have no offset.
         self._next = 0
         #: The windows that hold something, by their ends.
         self._ending: dict[int, list[Pane]] = {}
-        #: The times of the events behind that end.
+        #: The times of the events after that end.
         self._times: list[int] = []
 
     @classmethod

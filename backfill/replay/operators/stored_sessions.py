@@ -88,6 +88,7 @@ class StoredSessions(InStore):
             else None
         )
         self._store: SessionStore | CachedSessions = self._cache or self._stored
+        self._shows_again = settings.caching and bool(settings.restarts)
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
@@ -135,8 +136,8 @@ class StoredSessions(InStore):
             if end < self._stored.visible_from and self._stored.holds(key, start, end):
                 self._output.replaced(key, start, end)
         else:
-            # In the cache, and so after a restart, it may still be found by itself.
-            state = found[0].value if self._cache is None else folding.copy(found[0].value)
+            # With a cache, the store may keep a merged session, and show it after a restart.
+            state = folding.copy(found[0].value) if self._shows_again else found[0].value
             for each in found[1:]:
                 state = folding.merge(state, each.value)
             folding.add(state, event, time)
