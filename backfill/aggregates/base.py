@@ -189,8 +189,8 @@ class Aggregate(ABC):
         if not isinstance(type, T.NumericType):
             raise self._refuse(type, "a number")
 
-    def _check_room(self, type: T.DecimalType) -> None:
-        if type.scale == MOST_DIGITS:
+    def _check_room(self, type: T.DataType | None) -> None:
+        if isinstance(type, T.DecimalType) and type.scale == MOST_DIGITS:
             raise self._refuse(
                 type, f"a decimal with fewer than {MOST_DIGITS} digits after the point"
             )

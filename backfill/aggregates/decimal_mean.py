@@ -72,10 +72,8 @@ class DecimalMean(Mean):
         return {**states, "sum": with_room(states["sum"], self._total)}
 
     @property
-    def _total(self) -> T.DecimalType:
-        total = total_type(T.DecimalType(self.precision, self.scale))
-        assert isinstance(total, T.DecimalType)
-        return total
+    def _total(self) -> T.DataType:
+        return total_type(T.DecimalType(self.precision, self.scale))
 
 
 def decimal_mean(aggregate: Mean, type: T.DecimalType) -> DecimalMean:

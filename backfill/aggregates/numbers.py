@@ -108,9 +108,8 @@ class Sum(Running):
         found = {}
         for name, state in states.items():
             type = _type_of(name)
-            if type is not None:
-                self._check_room(type)
-            found[name] = state if type is None else with_room(state, type)
+            self._check_room(type)
+            found[name] = with_room(state, type)
         return found
 
 
@@ -131,15 +130,16 @@ def one(value: Column) -> Column:
     return F.when(value.isNotNull(), F.lit(1)).otherwise(F.lit(0)).cast("long")
 
 
-def with_room(total: Column, type: T.DecimalType) -> Column:
-    """A total to which another one is added, or from which it is taken.
+def with_room(total: Column, type: T.DataType | None) -> Column:
+    """A total to which another one is added, or from which it is taken; `type` if it is a decimal.
 
     Spark gives what comes of it one digit more. Where it would have 39, it rounds the last digit,
     unless no more than six are after the point; so these may have 37, and more is an overflow.
     """
-    if type.precision < MOST_DIGITS or type.scale <= _NEVER_ROUNDED:
+    if not isinstance(type, T.DecimalType) or type.precision < MOST_DIGITS:
         return total
-    return total.cast(T.DecimalType(MOST_DIGITS - 1, type.scale))
+    shorter = T.DecimalType(MOST_DIGITS - 1, type.scale)
+    return total.cast(shorter) if type.scale > _NEVER_ROUNDED else total
 
 
 def _as_first(total: Column, name: str) -> Column:
@@ -199,8 +199,7 @@ class Mean(Running):
 
     def check(self, type: T.DataType) -> None:
         self._check_numeric(type)
-        if isinstance(type, T.DecimalType):
-            self._check_room(type)
+        self._check_room(type)
 
     def lift(self, given: Input) -> dict[str, Column]:
         total = total_type(given.type)

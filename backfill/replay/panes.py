@@ -201,13 +201,14 @@ class Panes(Operator):
 
     def add(self, pane: Pane, event: Event, time: int) -> None:
         """Adds an event, which may fire the window early or late; in a bundle, at its end."""
-        due = pane.deadline + self._complete
-        if pane.done and due > self._now and not self._changelog:
-            # A restart took the clock that had completed it, and it is completed once more; but a
-            # group window of SQL keeps in its state that it was.
-            pane.done = False
-            pane.spent = self._early is not None and self._early.once
-            heappush(self._timers, (due, pane.made, True, pane))
+        if pane.done and not self._changelog:
+            due = pane.deadline + self._complete
+            if due > self._now:
+                # A restart took the clock that had completed it, and it is completed once more; but
+                # a group window of SQL keeps in its state that it was.
+                pane.done = False
+                pane.spent = self._early is not None and self._early.once
+                heappush(self._timers, (due, pane.made, True, pane))
         folding = self._folding
         if pane.total is None:
             pane.total = folding.single(event, time)
@@ -273,13 +274,8 @@ class Panes(Operator):
         """
         if not pane.unseen:
             return
-        total = pane.total
-        if (
-            pane.done
-            and not pane.counts_as_on_time
-            and total is not None
-            and pane.unseen == total.count
-        ):
+        assert pane.total is not None
+        if pane.done and not pane.counts_as_on_time and pane.unseen == pane.total.count:
             # A window that begins late has not fired on time yet: its first event makes up for it.
             self.emit(pane, "late", arrival)
             return

@@ -29,6 +29,7 @@ from tests.on_sail import ON_SAIL, spark_only
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 MINUTE = 60_000_000
+NAMES: Any = {"key": "key", "time": "time", "time_format": "epoch_us"}
 _SIZES = [(18, 9), (27, 10), (28, 6), (28, 7), (28, 10)]
 #: Sail's sums may have more digits than there can be, without an error.
 _LONG = [(32, 10), (38, 6), (38, 7), (38, 18)]
@@ -70,8 +71,7 @@ def events(spark: SparkSession, rows: list[Any]) -> DataFrame:
 
 def _in(window: AnyWindow, place: str) -> Callable[[DataFrame], DataFrame]:
     def computed(events: DataFrame) -> DataFrame:
-        names = {"key": "key", "time": "time", "time_format": "epoch_us"}
-        found = aggregate(events, window, aggregates=AGGREGATES, **names)
+        found = aggregate(events, window, aggregates=AGGREGATES, **NAMES)
         return found.withColumn("at", F.unix_micros(place))
 
     return computed
@@ -129,10 +129,9 @@ def _expected(values: list[Decimal], name: str) -> Decimal | None:
 def test_decimals_without_a_digit_before_the_point_are_not_added_up(spark: SparkSession) -> None:
     events = spark.createDataFrame([], "key string, time bigint, value decimal(38, 38)")
     total = {"total": agg.sum("value")}
-    names = {"key": "key", "time": "time", "time_format": "epoch_us"}
     with pytest.raises(AggregateError, match="with fewer than 38 digits after the point"):
-        aggregate(events, SlidingWindow(size="45m"), aggregates=total, **names)
-    whole = aggregate(events, HoppingWindow(size="2h", advance="1h"), aggregates=total, **names)
+        aggregate(events, SlidingWindow(size="45m"), aggregates=total, **NAMES)
+    whole = aggregate(events, HoppingWindow(size="2h", advance="1h"), aggregates=total, **NAMES)
     assert whole.collect() == []
 
 
@@ -143,10 +142,8 @@ def test_more_digits_than_can_be_added_up_are_refused(spark: SparkSession) -> No
     found = aggregate(
         events,
         SlidingWindow(size="45m"),
-        key="key",
-        time="time",
-        time_format="epoch_us",
         aggregates={"total": agg.sum("value")},
+        **NAMES,
     )
     with pytest.raises(ArithmeticException, match="cannot be represented"):
         found.collect()

@@ -80,7 +80,7 @@ class Stored(InStore):
                 settings.grace,
                 strict,
                 setup.tick,
-                lambda start: start >= self._stored.oldest_emitted,
+                lambda start: start >= self._stored.visible_from,
                 lambda key, start, end: window_key_bytes(key, start),
                 lambda end, state: state.latest,
             ),

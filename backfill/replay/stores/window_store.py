@@ -74,12 +74,8 @@ class WindowStore:
         )
 
     @property
-    def oldest_emitted(self) -> int:
-        """Windows that start earlier are not even emitted when they close."""
-        return self._segments.kept_from
-
-    @property
-    def _visible_from(self) -> int:
+    def visible_from(self) -> int:
+        """Windows that start earlier are hidden."""
         return self._segments.kept_from if self._by_time else self._segments.visible_from
 
     def put(self, key: Any, start: int, value: Any) -> bool:
@@ -109,7 +105,7 @@ class WindowStore:
 
     def fetch(self, key: Any, start: int) -> Any:
         """The content of the window that starts there; None if it is hidden or not there."""
-        if start < self._visible_from:
+        if start < self.visible_from:
             return None
         found = self._windows.get((self._numbers.get(key), start))
         return None if found is None else found[2]
@@ -122,7 +118,7 @@ class WindowStore:
         if number is None:
             return iter(())
         windows = self._windows
-        low = max(low, self._visible_from)
+        low = max(low, self.visible_from)
         places = windows.irange((number, low), (number, high), reverse=latest_first)
         return iter([windows[place][1:] for place in places])
 
@@ -136,7 +132,7 @@ class WindowStore:
 
     def fetch_all(self, low: int = -ALWAYS, high: int = ALWAYS) -> Iterator[Entry]:
         """The windows of all keys that start in [low, high] as they are now, by start."""
-        found = self.starting(max(low, self._visible_from), high)
+        found = self.starting(max(low, self.visible_from), high)
         return iter(sorted(found, key=lambda entry: entry[1]))
 
     def _expire(self, place: tuple[int, int]) -> None:
