@@ -8,22 +8,28 @@ then one fault of its output, its settings or its input; then faults of two of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from backfill.causes import CAUSES
 from backfill.reconciliation.doubles import Doubles, same_rows
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.outcome import Hypothesis
 from backfill.reconciliation.rows import Row
 from backfill.reconciliation.same_time import interchangeable
-from backfill.replay import Event, Replayed
+from backfill.reconciliation.timeline import Timeline
+from backfill.replay import Event
 from backfill.windows import SessionWindow, is_distinct
 
 T = TypeVar("T")
-#: No more replays than this are made to look for events that the stream left out or repeated.
+#: No more replays than this are made of a difference to look for events that the stream left out
+#: or repeated, and of a key no more than of so many events, some minutes.
 MOST_TRIES = 2_000
+_MOST_REPLAYED = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -89,16 +95,23 @@ class Case:
 
     @property
     def tries(self) -> int:
-        """How many replays may still be made to look for faults."""
-        among = self.operator.among
-        return MOST_TRIES if among is None else min(MOST_TRIES, among.tries)
+        """How many replays may still be made to look for faults of one difference."""
+        if self.operator.among is not None:
+            return min(MOST_TRIES, self.operator.among.tries)
+        each = max(1, len(self.events)) * max(1, len(self.differences))
+        return max(1, min(MOST_TRIES, _MOST_REPLAYED // each))
 
     def same(self, one: Row, other: Row) -> bool:
         """Whether two rows say the same."""
         return one.bounds == other.bounds and same_rows(one, other, self.doubles)
 
-    def gives(self, made: Sequence[Row], hull: tuple[int, int]) -> bool:
-        """Whether these rows are the stream's about a difference: those that meet its span.
+    @property
+    def written(self) -> Timeline:
+        """All the stream's rows of the key."""
+        return self.once("written", lambda: Timeline(self.stream))
+
+    def gives(self, made: Hypothesis, hull: tuple[int, int]) -> bool:
+        """Whether its rows are the stream's about a difference: those that meet its span.
 
         But for other windows that differ, which have faults of their own.
         """
@@ -107,11 +120,12 @@ class Case:
         def counts(row: Row) -> bool:
             return self.meets(row, hull) and (row.bounds == hull or row.bounds not in apart)
 
-        return self._alike(filter(counts, made), filter(counts, self.stream))
+        ours, theirs = made.rows.about(*hull), self.written.about(*hull)
+        return self._alike(filter(counts, ours), filter(counts, theirs))
 
-    def gives_all(self, made: Sequence[Row]) -> bool:
-        """Whether these rows are all that the stream has of the key."""
-        return self._alike(made, self.stream)
+    def gives_all(self, made: Hypothesis) -> bool:
+        """Whether its rows are all that the stream has of the key."""
+        return self._alike(made.rows, self.stream)
 
     def _alike(self, made: Iterable[Row], stream: Iterable[Row]) -> bool:
         ours, theirs = (sorted(rows, key=_by_bounds) for rows in (made, stream))
@@ -140,24 +154,38 @@ class Case:
         """
         return self.meets(row, hull) if self.sessions else row.bounds == hull
 
-    def within(self, event: Event, hull: tuple[int, int]) -> bool:
-        """Whether an event is in a span, as it would be in a window of these bounds.
+    def inside(self, hull: tuple[int, int]) -> list[Event]:
+        """The events in a span, as they would be in a window of these bounds; by arrival.
 
-        Or of a row of this time, if each event has one; or whether a distinct window is there for
-        the sake of the event, a tick after it.
+        Or of a row of this time, if each event has one; or those for whose sake a distinct window
+        is there, a tick after them.
         """
-        time = self.floored(event)
-        if time is None:
-            return False
         low, high = hull
+        first, last = bisect_left, bisect_right
+        before: int | None = 0
         if self.inclusive:
             before = 0 if self.sessions else self.operator.engine.tick_us
-            return low - before <= time <= high
-        if interchangeable(self.operator.window):
-            back = self.operator.back_us
-            return (back is None or low - back <= time) and time < high
-        closed = self.operator.engine.rules.closed
-        return low < time <= high if closed == "right" else low <= time < high
+        elif interchangeable(self.operator.window):
+            before, last = self.operator.back_us, bisect_left
+        elif self.operator.engine.rules.closed == "right":
+            first = bisect_right
+        else:
+            last = bisect_left
+        times, places = self.timed
+        start = 0 if before is None else first(times, low - before)
+        return [self.events[place] for place in sorted(places[start : last(times, high)])]
+
+    @cached_property
+    def timed(self) -> tuple[list[int], list[int]]:
+        """The times of the events as the rows have them, in order, and each event's place."""
+        times = [(self.floored(event), place) for place, event in enumerate(self.events)]
+        known = sorted((time, place) for time, place in times if time is not None)
+        return [time for time, _ in known], [place for _, place in known]
+
+    @cached_property
+    def by_arrival(self) -> Mapping[Any, Event]:
+        """The events by their arrivals."""
+        return {each.arrival: each for each in self.events}
 
     def floored(self, event: Event) -> int | None:
         """The event's time as the rows have it."""
@@ -174,29 +202,6 @@ class Case:
     def sessions(self) -> bool:
         """Whether the windows are sessions, whose bounds are events."""
         return isinstance(self.operator.window, SessionWindow)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """Rows that the stream would hold, if a fault were there.
-
-    Attributes:
-        causes: what the fault is called.
-        rows: what the key's output would be.
-        replayed: where they come from; None where the output alone is at fault.
-        evidence: what the fault is.
-        proved: that the rows agree proves it.
-    """
-
-    causes: tuple[str, ...]
-    rows: Sequence[Row]
-    replayed: Replayed | None = None
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    proved: bool = True
-
-
-#: Makes hypotheses of a fault, for one difference.
-Fault = Callable[[Case, Difference, Replayed], Iterator[Hypothesis]]
 
 
 def _by_bounds(row: Row) -> tuple[int, int, str]:

@@ -5,23 +5,27 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any, TypeVar
 
 from backfill.causes import CAUSES
-from backfill.reconciliation.case import Case, Explanation, Hypothesis
-from backfill.reconciliation.faults import of_one_event, of_settings, without
+from backfill.reconciliation.case import Case, Explanation
+from backfill.reconciliation.faults import of_settings
+from backfill.reconciliation.input_faults import of_one_event, without
 from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.nearby import nearby
+from backfill.reconciliation.outcome import Hypothesis, Outcome
 from backfill.reconciliation.rows import Row
-from backfill.replay import Event, Replayed
+from backfill.reconciliation.tally import is_plain_count
+from backfill.reconciliation.timeline import Timeline
+from backfill.replay import Event
 
 Found = TypeVar("Found", Hypothesis, Explanation)
 
-#: So many replays of a key are made to see whether a fault can be done without.
-_FEW_TRIES = 400
+#: So many times the events of a key are replayed to see whether a fault can be done without.
+_FEW_TIMES = 400
 
 
-def is_needed(case: Case, differences: Sequence[Difference], base: Replayed) -> bool:
+def is_needed(case: Case, differences: Sequence[Difference], base: Outcome) -> bool:
     """Whether no event that was lost or came twice explains one of the differences.
 
     One fault explains all of these; so where one of them needs it, the others have it, too. What is
@@ -29,31 +33,37 @@ def is_needed(case: Case, differences: Sequence[Difference], base: Replayed) -> 
     from what may be tried of others.
     """
     alone = replace(case, operator=replace(case.operator, among=None))
-    tried = case.once("tried without", count)
-    counts = (
-        name
-        for name, each in case.operator.aggregates.items()
-        if each.python == "count" and each.expression is None and each.where is None
-    )
+    left = case.once("left to try without", lambda: [_FEW_TIMES * len(case.events)])
+    counts = (name for name, each in case.operator.aggregates.items() if is_plain_count(each))
     whole = len(differences) == len(case.differences)
 
-    def counted(name: str, rows: Iterable[Row]) -> int:
-        near = (
-            row for row in rows if whole or any(case.concerns(row, d.hull) for d in differences)
-        )
+    def counted(name: str, rows: Timeline) -> int:
+        near = rows if whole else _of_these(case, differences, rows)
         return sum(row.values[name] or 0 for row in near)
 
-    written = case.operator.written(base)
-    if any(counted(name, written) == counted(name, case.stream) for name in counts):
+    if any(counted(name, base.rows) == counted(name, case.written) for name in counts):
         return True
 
     def without_it(difference: Difference) -> bool:
-        return any(
-            next(tried) >= _FEW_TRIES or case.gives(each.rows, difference.hull)
-            for each in of_one_event(alone, difference, base)
-        )
+        own, made = nearby(alone, difference.hull, base)
+        for each in of_one_event(own, difference, made):
+            left[0] -= len(own.events)
+            if left[0] < 0 or case.gives(each, difference.hull):
+                return True
+        return False
 
     return not all(map(without_it, differences))
+
+
+def _of_these(case: Case, differences: Sequence[Difference], rows: Timeline) -> Iterable[Row]:
+    """The rows that belong to one of the differences, each once."""
+    found = {
+        id(row): row
+        for each in differences
+        for row in rows.about(*each.hull)
+        if case.concerns(row, each.hull)
+    }
+    return found.values()
 
 
 def in_doubt(found: Found) -> Found:
@@ -88,9 +98,9 @@ def beside_lost(case: Case, found: list[Explanation], others: Collection[int]) -
         ]
     else:
         # All keys are replayed without them, so the clock is that of the others.
-        rows = without(case, [each for each in case.events if each.arrival in gone]).rows
+        rest = without(case, [each for each in case.events if each.arrival in gone])
         doubted = [
-            case.gives(rows, difference.hull) is (place in others)
+            case.gives(rest, difference.hull) is (place in others)
             for place, difference in enumerate(case.differences)
         ]
     return [
@@ -103,11 +113,11 @@ def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
     """Whether other ends of sessions are those of another gap as well."""
     if everywhere.causes != ("end_convention",):
         return False
-    return any(case.gives_all(each.rows) for each in of_settings(case, case.differences[0]))
+    return any(case.gives_all(each) for each in of_settings(case, case.differences[0]))
 
 
 def has_strange(
-    case: Case, found: Sequence[Explanation], others: Collection[int], rows: Sequence[Row]
+    case: Case, found: Sequence[Explanation], others: Collection[int], rows: Timeline
 ) -> bool:
     """Whether the stream has windows that no lost or repeated events make.
 
@@ -120,10 +130,9 @@ def has_strange(
         others: the places of those that the operator as it is described does not give.
         rows: what it writes.
     """
-    bounds = {row.bounds for row in rows}
     return any(
         not {"left_out", "repeated"} & found[place].evidence.keys()
-        and any(row.bounds not in bounds for row in case.differences[place].stream)
+        and any(row.bounds not in rows.by_bounds for row in case.differences[place].stream)
         for place in others
     )
 

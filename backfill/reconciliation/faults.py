@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from functools import partial
-from itertools import combinations, islice, pairwise
+from itertools import pairwise
 from typing import Any
 
-from backfill.reconciliation.case import Case, Hypothesis
+from backfill.reconciliation.case import Case
 from backfill.reconciliation.matching import Difference
 from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.rows import Row, only
-from backfill.replay import Event, Replayed, Window
+from backfill.reconciliation.outcome import Hypothesis, Outcome
+from backfill.reconciliation.rows import Row, by_bounds, only
+from backfill.reconciliation.timeline import Timeline
+from backfill.replay import Event, Window
 from backfill.time.durations import Fixed
 from backfill.windows import (
     AnyWindow,
@@ -26,45 +28,85 @@ from backfill.windows import (
 _Sized = SlidingWindow | TumblingWindow | HoppingWindow
 _QUARTER = 15 * 60 * 1_000_000
 _FURTHEST = 14 * 3600 * 1_000_000
-_MOST_LEFT_OUT = 3
 MOST_DIGITS = 6
-#: So many gaps are tried that so many rows have in common.
-_FEW_GAPS, _FEW_ROWS = 5, 100
+#: So many gaps are tried that so many rows have in common, and so many restarts.
+_FEW_GAPS, _FEW_ROWS, _FEW_RESTARTS = 5, 100, 100
 
 
 def of_output(
-    case: Case, difference: Difference, rows: Sequence[Row], besides: Collection[str] = ()
+    case: Case, stream: Sequence[Row], rows: Timeline, besides: Collection[str] = ()
 ) -> Iterator[Hypothesis]:
     """Faults of what was written, whatever the operator made: shifted, other ends, rounded.
 
     Args:
         case: the key.
-        difference: what the stream has.
+        stream: what the stream has, of one difference or of all.
         rows: what it would have.
         besides: causes that these have already, and that are not tried again.
     """
-    if "zone_shift" not in besides:
-        yield from of_shifts(difference.stream, rows)
-    window = case.operator.window
-    if "end_convention" not in besides and isinstance(window, SessionWindow):
-        for reach in (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000):
-            ended = [row._replace(end=row.end + reach) for row in rows]
-            if all(row.start <= row.end for row in ended):
-                yield _hypothesis("end_convention", ended, {"end_shift_us": reach})
+    if "zone_shift" not in besides and stream:
+        for shift in shifts():
+            if all(moved(row, -shift).bounds in rows.by_bounds for row in stream):
+                yield shifted(rows, shift)
+    if "end_convention" not in besides:
+        for reach in _ends(case, rows):
+            yield _ended(rows, reach)
     if "rounded" not in besides:
-        yield from _roundings(case, difference, rows)
+        yield from _roundings(case, stream, [*rows])
 
 
-def of_shifts(stream: Sequence[Row], rows: Sequence[Row]) -> Iterator[Hypothesis]:
-    """Times of another zone, by which rows of the stream would be some of these."""
-    for shift in _shifts(stream, rows):
-        moved = [row._replace(start=row.start + shift, end=row.end + shift) for row in rows]
-        yield _hypothesis("zone_shift", moved, {"shift_us": shift})
+def of_output_near(case: Case, difference: Difference, rows: Timeline) -> Iterator[Hypothesis]:
+    """The same of one difference: of what the stream would have, only what can come to be there."""
+    low, high = difference.hull
+    for shift in shifts() if difference.stream else ():
+        if all(is_among(case, moved(row, -shift), rows.by_bounds) for row in difference.stream):
+            yield shifted(rows.about(low - shift, high - shift), shift)
+    reach = max(map(abs, _ends(case, rows)), default=0)
+    near = rows.about(low - reach, high + reach)
+    for each in _ends(case, rows):
+        yield _ended(near, each)
+    yield from _roundings(case, difference.stream, near)
 
 
-def _roundings(case: Case, difference: Difference, rows: Sequence[Row]) -> Iterator[Hypothesis]:
+def shifts() -> Iterator[int]:
+    """By how much the times of a zone can be off, µs: whole quarters of an hour, as zones are."""
+    for away in range(_QUARTER, _FURTHEST + 1, _QUARTER):
+        yield -away
+        yield away
+
+
+def moved(row: Row, shift: int) -> Row:
+    """The row at another time, µs later."""
+    return row._replace(start=row.start + shift, end=row.end + shift)
+
+
+def is_among(case: Case, row: Row, rows: Mapping[tuple[int, int], Sequence[Row]]) -> bool:
+    """Whether one of these rows, by their bounds, is the same."""
+    return any(case.same(row, each) for each in rows.get(row.bounds, ()))
+
+
+def shifted(rows: Iterable[Row], shift: int) -> Hypothesis:
+    """Rows with the times of another zone, µs later."""
+    return _hypothesis("zone_shift", [moved(row, shift) for row in rows], {"shift_us": shift})
+
+
+def _ends(case: Case, rows: Timeline) -> list[int]:
+    """By how much sessions may end earlier or later, µs, so that none ends before it begins."""
+    window = case.operator.window
+    if not isinstance(window, SessionWindow):
+        return []
+    reaches = (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000)
+    return [each for each in reaches if rows.shortest + each >= 0]
+
+
+def _ended(rows: Iterable[Row], reach: int) -> Hypothesis:
+    ended = [row._replace(end=row.end + reach) for row in rows]
+    return _hypothesis("end_convention", ended, {"end_shift_us": reach})
+
+
+def _roundings(case: Case, stream: Sequence[Row], rows: Sequence[Row]) -> Iterator[Hypothesis]:
     """All values rounded alike, or only those that differ."""
-    theirs = {row.bounds: row.values for row in difference.stream}
+    theirs = {row.bounds: row.values for row in stream}
     # What differs between rows of the same bounds: from our value, and to the stream's.
     apart = [
         (name, value, theirs[row.bounds][name])
@@ -104,7 +146,7 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
         flipped = replace(rules, gap_inclusive=not rules.gap_inclusive)
         other = replace(operator, engine=replace(operator.engine, rules=flipped))
         evidence = {"gap_inclusive": flipped.gap_inclusive}
-        yield case.once("gap_edge", lambda: _replayed(other, case.events, "gap_edge", evidence))
+        yield case.once("gap_edge", lambda: replayed(other, case.events, "gap_edge", evidence))
         yield from case.once("wrong_gap", lambda: _wrong_gaps(case))
     else:
         for size in sorted({row.end - row.start for row in difference.stream}):
@@ -113,7 +155,7 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
                 yield case.once(("wrong_size", size), partial(_wrong_size, case, changed, size))
 
 
-def of_restarts(case: Case, base: Replayed) -> Iterator[Hypothesis]:
+def of_restarts(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypothesis]:
     """A restart that is not in the settings: events pass that would be late otherwise.
 
     Its state was found on disk, or restored from the changelog, from which the store learns the
@@ -124,10 +166,20 @@ def of_restarts(case: Case, base: Replayed) -> Iterator[Hypothesis]:
         return
     restored = operator.settings.get("restored")
     kinds = (False, True) if restored is None and "restored" in operator.takes else (restored,)
-    for arrival in sorted({each.arrival for each in base.dropped if each.reason == "late"}):
+    tried: set[Any] = case.once("restarts", set)
+    for arrival in _late(case, difference, base):
+        if len(tried | {arrival}) > _FEW_RESTARTS:
+            continue
+        tried.add(arrival)
         for restored in kinds:
             name = "restart", arrival, restored
             yield case.once(name, partial(_restarted, case, arrival, restored))
+
+
+def _late(case: Case, difference: Difference, base: Outcome) -> list[Any]:
+    """The arrivals of the late events of a difference, in order."""
+    near = [each.arrival for each in case.inside(difference.hull)]
+    return [n for n in near if any(each.reason == "late" for each in base.dropped.get(n, ()))]
 
 
 def _restarted(case: Case, arrival: Any, restored: bool | None) -> Hypothesis:
@@ -139,99 +191,45 @@ def _restarted(case: Case, arrival: Any, restored: bool | None) -> Hypothesis:
     # The clock that the events bring is of an operator that was not restarted.
     bare = [replace(each, clock=None) for each in case.events]
     evidence = {"before_arrival": arrival, "restored": bool(restored)}
-    return replace(_replayed(again, bare, "restart", evidence), proved=False)
+    return replace(replayed(again, bare, "restart", evidence), proved=False)
 
 
-def of_tombstones(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
+def of_tombstones(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypothesis]:
     """Rows that the operator had sent and taken back, but that are still there."""
-    rows = case.operator.written(base)
-    final = {row.bounds for row in rows}
-    sent = [
-        Window(each.key, each.start, each.end, each.values, None, each.events)
-        for each in base.emissions
-        if each.values is not None
-    ]
-    gone = [row for row in case.operator.rows(sent) if row.bounds not in final]
+    gone = case.once("taken back", lambda: _taken_back(case, base))
     left = {
-        each.bounds: each for each in gone if any(case.same(row, each) for row in difference.stream)
+        row.bounds: each
+        for row in difference.stream
+        for each in gone.get(row.bounds, ())
+        if case.same(row, each)
     }
     if left:
+        rows = Timeline([*base.rows.about(*difference.hull), *left.values()])
         evidence = {"left_over": [list(each) for each in left]}
-        yield Hypothesis(("tombstone_missing",), [*rows, *left.values()], base, evidence)
+        yield Hypothesis(("tombstone_missing",), rows, base, evidence)
 
 
-def of_input(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
-    """Events that the stream never saw, or saw twice."""
-    most, near = case.tries, _near(case, difference)
-    yield from islice(of_one_event(case, difference, base), 2 * most)
-    more = (few for many in range(2, _MOST_LEFT_OUT + 1) for few in combinations(near, many))
-    for few in islice(more, max(most - len(near), 0)):
-        yield without(case, few)
-
-
-def of_one_event(case: Case, difference: Difference, base: Replayed) -> Iterator[Hypothesis]:
-    """One event that the stream never saw, or saw twice; or all of a window, or of the key."""
-    near = _near(case, difference)
-    # Of a window that the stream has not at all, all events are missing.
-    bounds = {row.bounds for row in case.stream}
-    groups: list[tuple[list[Event], bool]] = []
-    if near:
-        groups = [(near, not difference.stream), (list(case.events), not case.stream)]
-    rows = [row for row in case.operator.written(base) if case.meets(row, difference.hull)]
-    groups += [
-        ([each for each in near if case.within(each, row.bounds)], row.bounds not in bounds)
-        for row in rows
+def _taken_back(case: Case, base: Outcome) -> Mapping[tuple[int, int], list[Row]]:
+    """The rows that were sent and are no more in the output, by bounds."""
+    sent = [
+        Window(each.key, each.start, each.end, each.values, None, each.events)
+        for each in base.made.emissions
+        if each.values is not None
     ]
-    for group, gone in groups:
-        found = without(case, group)
-        evidence = {**found.evidence, "all_of_a_window": True} if gone else found.evidence
-        yield replace(found, evidence=evidence)
-    for event in near:
-        yield without(case, [event])
-    for event in near:
-        again = replace(event, arrival=event.arrival + 1)
-        events = sorted([*case.events, again], key=lambda each: each.arrival)
-        evidence = {"repeated": [event.arrival]}
-        yield _replayed(case.operator, events, "redelivered", evidence)
+    final = base.rows.by_bounds
+    return by_bounds(row for row in case.operator.rows(sent) if row.bounds not in final)
 
 
-def _near(case: Case, difference: Difference) -> list[Event]:
-    return [each for each in case.events if case.within(each, difference.hull)]
-
-
-def without(case: Case, left_out: Sequence[Event]) -> Hypothesis:
-    """Events that the stream never saw."""
-    sure = case.operator.ordered or not case.operator.drops
-    name = "missing_in_stream" if sure else "late"
-    gone = {each.arrival for each in left_out}
-    events = [each for each in case.events if each.arrival not in gone]
-    found = _replayed(case.operator, events, name, {"left_out": sorted(gone)})
-    return replace(found, proved=sure)
-
-
-def _replayed(
+def replayed(
     operator: Operator, events: Sequence[Event], cause: str, evidence: Mapping[str, Any]
 ) -> Hypothesis:
-    made = operator.replay(events)
-    return Hypothesis((cause,), operator.written(made), made, evidence)
+    """What the stream would have, if an operator had got these events of the key."""
+    made = Outcome(operator, events)
+    return Hypothesis((cause,), made.rows, made, evidence)
 
 
-def _hypothesis(cause: str, rows: Sequence[Row], evidence: Mapping[str, Any]) -> Hypothesis:
-    return Hypothesis((cause,), rows, evidence=evidence)
-
-
-def _shifts(stream: Sequence[Row], rows: Sequence[Row]) -> list[int]:
-    """By how much the stream's rows may be shifted: whole quarters of an hour, as zones are."""
-    found = {
-        theirs.start - ours.start
-        for theirs in stream
-        for ours in rows
-        if theirs.end - theirs.start == ours.end - ours.start
-    }
-    return sorted(
-        (each for each in found if each and not each % _QUARTER and abs(each) <= _FURTHEST),
-        key=abs,
-    )
+def _hypothesis(cause: str, rows: Iterable[Row], evidence: Mapping[str, Any]) -> Hypothesis:
+    return Hypothesis((cause,), Timeline(rows), evidence=evidence)
 
 
 def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -265,7 +263,7 @@ def _wrong_gaps(case: Case) -> list[Hypothesis]:
     if case.operator.engine.rules.session_end == "last_event_plus_gap":
         return _wrong_gaps_at_ends(case)
     return [
-        _replayed(
+        replayed(
             case.operator.with_window(SessionWindow(gap=Fixed(gap))),
             case.events,
             "wrong_gap",
@@ -288,15 +286,15 @@ def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
         gap = window.gap.us + more
         if more and gap > 0:
             wrong = case.operator.with_window(SessionWindow(gap=Fixed(gap)))
-            made = _replayed(wrong, case.events, "wrong_gap", {"gap_us": gap})
-            rows = [row._replace(end=row.end + more) for row in made.rows]
+            made = replayed(wrong, case.events, "wrong_gap", {"gap_us": gap})
+            rows = Timeline(row._replace(end=row.end + more) for row in made.rows)
             found.append(replace(made, rows=rows))
     return found
 
 
 def _wrong_size(case: Case, window: _Sized, size: int) -> Hypothesis:
     wrong = case.operator.with_window(window)
-    return _replayed(wrong, case.events, "wrong_size", {"size_us": size})
+    return replayed(wrong, case.events, "wrong_size", {"size_us": size})
 
 
 def _sized(window: AnyWindow, size: int) -> _Sized | None:

@@ -75,13 +75,10 @@ def match(
 
 
 def _equal(batch: Sequence[Row], stream: Sequence[Row]) -> list[Difference]:
-    bounds = sorted({row.bounds for row in (*batch, *stream)})
+    ours, theirs = by_bounds(batch), by_bounds(stream)
     return [
-        Difference(
-            tuple(row for row in batch if row.bounds == each),
-            tuple(row for row in stream if row.bounds == each),
-        )
-        for each in bounds
+        Difference(tuple(ours.get(each, ())), tuple(theirs.get(each, ())))
+        for each in sorted({*ours, *theirs})
     ]
 
 

@@ -1,0 +1,101 @@
+"""The part of a key that what happened to the events about a difference can change.
+
+Windows of a key know of each other only by the events that they share and by the operator's clock.
+Where each event brings the clock, or nothing is late, far events are like those of another key,
+which keys that are replayed apart do without. So one fault after the other is tried on a few events
+and not on all that a key has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from backfill.reconciliation.case import Case
+from backfill.reconciliation.outcome import Outcome
+from backfill.time.durations import DAY_US, Fixed
+from backfill.windows import (
+    CumulatingWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
+
+#: No calendar's clocks are set by more than this, µs.
+_CLOCKS = DAY_US
+
+
+def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outcome]:
+    """A key with those events only that can share a window with one in a span, or meet it.
+
+    Args:
+        case: the key.
+        hull: the span of a difference, µs.
+        base: what the operator makes of the key.
+
+    Returns:
+        The case with fewer events, and what the operator makes of them; both as they are if the key
+        can't be divided, or what is near is most of it.
+    """
+    span = _span(case, hull)
+    if span is None or not is_apart(case, base):
+        return case, base
+    times, places = case.timed
+    near = places[bisect_left(times, span[0]) : bisect_right(times, span[1])]
+    if 2 * len(near) > len(case.events):
+        return case, base
+    own = replace(case, events=[case.events[place] for place in sorted(near)])
+    made = Outcome(own.operator, own.events)
+    # That windows are the same shows that nothing far from them has made them.
+    ours, theirs = (
+        sorted((row.bounds, row.written) for row in each.rows.about(*hull) if case.meets(row, hull))
+        for each in (made, base)
+    )
+    return (own, made) if ours == theirs else (case, base)
+
+
+def is_apart(case: Case, base: Outcome) -> bool:
+    """Whether nothing that becomes of an event depends on the key's far events."""
+    if case.operator.among is not None:
+        return False
+    if isinstance(case.operator.window, SlidingWindow) and base.made.dropped:
+        # Flink's rows are late by the key's last row, and not by the clock.
+        return False
+    if all(each.clock == "none" for each in case.operator.engine.streaming.values()):
+        return True
+    return case.once("clocked", lambda: all(each.clock is not None for each in case.events))
+
+
+def _span(case: Case, hull: tuple[int, int]) -> tuple[int, int] | None:
+    """From the first to the last event that such windows may know of, µs; None: any of the key."""
+    window, (low, high) = case.operator.window, hull
+    tick = case.operator.engine.tick_us
+    match window:
+        case SessionWindow(gap=Fixed(us=gap)):
+            reach = gap + tick
+            firsts, lasts = case.once("chains", lambda: _chains(case.timed[0], reach))
+            own = slice(bisect_left(lasts, low - reach), bisect_right(firsts, high + reach))
+            return min([low, *firsts[own]]), max([high, *lasts[own]])
+        case TumblingWindow() | HoppingWindow() | CumulatingWindow():
+            size = window.size
+            reach = size.us if isinstance(size, Fixed) else size.longest_us + _CLOCKS
+        case SlidingWindow(size=Fixed(us=back), distinct=False):
+            reach = back + tick + (0 if window.following is None else window.following.us)
+        case _:
+            return None
+    return low - reach, high + reach
+
+
+def _chains(times: Sequence[int], reach: int) -> tuple[list[int], list[int]]:
+    """Where events that follow each other within a reach begin, and where they end.
+
+    Args:
+        times: in order.
+        reach: no session holds events further apart, if it has none between them.
+    """
+    breaks = [at for at in range(1, len(times)) if times[at] - times[at - 1] > reach]
+    firsts = [times[at] for at in (0, *breaks)] if times else []
+    lasts = [times[at - 1] for at in (*breaks, len(times))] if times else []
+    return firsts, lasts

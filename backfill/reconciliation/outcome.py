@@ -1,0 +1,79 @@
+"""What a replay of one key came to, and what the stream would hold of it under a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from backfill.reconciliation.operator import Operator
+from backfill.reconciliation.timeline import Timeline
+from backfill.replay import Dropped, DroppedWindow, Event, Replayed
+from backfill.replay import Window as Made
+
+
+class Outcome:
+    """A replay of some of a key's events, looked at from each of the key's differences.
+
+    Args:
+        operator: whose replay it is.
+        events: of the key.
+    """
+
+    def __init__(self, operator: Operator, events: Sequence[Event]) -> None:
+        self.operator = operator
+        self.made: Replayed = operator.replay(events)
+        self._others: dict[str, Timeline] = {}
+
+    @cached_property
+    def rows(self) -> Timeline:
+        """What is in the operator's output when everything that it wrote has been read."""
+        return Timeline(self.operator.written(self.made))
+
+    @cached_property
+    def dropped(self) -> Mapping[Any, list[Dropped]]:
+        """The dropped events, by arrival."""
+        found: dict[Any, list[Dropped]] = {}
+        for each in self.made.dropped:
+            found.setdefault(each.arrival, []).append(each)
+        return found
+
+    @cached_property
+    def dropped_windows(self) -> Mapping[tuple[int, int], list[DroppedWindow]]:
+        """The windows that did not count an event of theirs, by bounds."""
+        found: dict[tuple[int, int], list[DroppedWindow]] = {}
+        for each in self.made.dropped_windows:
+            found.setdefault((each.start, each.end), []).append(each)
+        return found
+
+    def windows(self, kind: str, reader: Operator) -> Timeline:
+        """Windows that are not in the output.
+
+        Args:
+            kind: `pending`, `lost`, `begun_anew` or `superseded`.
+            reader: the operator whose rows the key's differences are, always the same one.
+        """
+        if kind not in self._others:
+            windows: Iterable[Made] = getattr(self.made, kind)
+            self._others[kind] = Timeline(reader.rows(windows))
+        return self._others[kind]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Rows that the stream would hold, if a fault were there.
+
+    Attributes:
+        causes: what the fault is called.
+        rows: what the key's output would be, at least about the difference that it is made for.
+        replayed: where they come from; None where the output alone is at fault.
+        evidence: what the fault is.
+        proved: that the rows agree proves it.
+    """
+
+    causes: tuple[str, ...]
+    rows: Timeline
+    replayed: Outcome | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    proved: bool = True
