@@ -57,19 +57,18 @@ final class Recorder {
     private Recorder() {}
 
     public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
         Map<String, Object> common = new LinkedHashMap<>();
         common.put("engine", "beam");
-        common.put("version", arguments[1]);
+        common.put("version", arguments[2]);
         common.put("runner", "direct");
         common.put("watermark", "after every event");
         common.put("end_of_input", "flushed");
-        for (ObjectNode settings : Fixtures.settings(common)) {
+        Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), entry -> common, (settings, events) -> {
             OUTPUT.clear();
             arrival = null;
-            long dropped = run(settings, Fixtures.events(recorded, settings));
-            Fixtures.write(recorded, settings, Map.of("output", OUTPUT), Map.of("dropped_due_to_lateness", dropped));
-        }
+            long dropped = run(settings, events);
+            return Fixtures.Outcome.counted(Map.of("output", OUTPUT), Map.of("dropped_due_to_lateness", dropped));
+        });
     }
 
     private static long run(ObjectNode settings, List<Fixtures.Event> events) {

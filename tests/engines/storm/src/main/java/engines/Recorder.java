@@ -45,24 +45,23 @@ final class Recorder {
     private Recorder() {}
 
     public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
         Map<String, Object> common = new LinkedHashMap<>();
         common.put("engine", "storm");
-        common.put("version", arguments[1]);
+        common.put("version", arguments[2]);
         common.put("runner", "windowed-bolt");
         common.put("tasks", 1);
         common.put("inputs", 1);
         common.put("watermark_every", 1);
         common.put("end_of_input", "left open");
-        for (ObjectNode settings : Fixtures.settings(common)) {
+        Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), entry -> common, (settings, events) -> {
             OUTPUT.clear();
             LATE_EVENTS.clear();
-            run(settings, Fixtures.events(recorded, settings));
+            run(settings, events);
             Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
             files.put("output", OUTPUT);
             files.put("late", LATE_EVENTS);
-            Fixtures.write(recorded, settings, files, Map.of());
-        }
+            return Fixtures.Outcome.counted(files, Map.of());
+        });
         System.exit(0); // the executors' timers
     }
 
