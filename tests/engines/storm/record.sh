@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Record Storm through its executor of windowed bolts, in one process: every entry of settings.json; or,
-# with `random <cases> <to>`, every line of a file of cases, to lines.
+# Record Storm through its executor of windowed bolts, in one process: every entry of settings.json;
+# or, with `random <cases> <to>`, every line of a file of cases, to lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 mvn -q -B -T1 compile dependency:build-classpath
 version=$(sed -n 's:.*<storm.version>\(.*\)</storm.version>.*:\1:p' pom.xml)
-recorder=(nice -n 10 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx512m -Dlog4j2.level=WARN
+recorder=(nice -n 10 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx512m
     -cp "target/classes:$(cat target/classpath)" engines.Recorder)
 if [ "${1:-}" = random ]; then
     "${recorder[@]}" "$2" "$3" "$version"
