@@ -25,9 +25,9 @@ MS = 1_000
 JOINS = [
     each
     for each in recordings("joins")
-    if each.folder.name in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
+    if each.name.split("/")[1] in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
 ]
-INTERVALS = [each for each in recordings("interval-join") if each.folder.name == "asymmetric"]
+INTERVALS = [each for each in recordings("interval-join") if each.name.endswith("/asymmetric")]
 COMMON: Any = {"on": "key", "time": "time", "time_format": "epoch_ms", "arrival": "n"}
 SCHEMA = "key string, time bigint, n int, clock bigint, empty boolean"
 
@@ -142,7 +142,7 @@ def test_what_an_engine_wrote_is_explained(spark: SparkSession, recording: Recor
 
 def test_causes_of_a_recording(spark: SparkSession) -> None:
     """Which they are, and that rows which nothing explains are called so."""
-    (recording,) = (each for each in recordings("joins") if each.folder.name == "left-5s-spurious")
+    (recording,) = (each for each in recordings("joins") if each.name.endswith("/left-5s-spurious"))
     pairs = written(recording)
     found = compared(spark, recording, pairs)
     assert found.causes == {"spurious": 80, "late": 62}
