@@ -10,9 +10,12 @@ from tests.engines.recordings import Recording
 
 
 def draw(chance: random.Random) -> dict[str, Any]:
-    return chance.choice((kafka_windows, kafka_windows, kafka_joins)).draw(chance)
+    if chance.random() < 1 / 3:
+        return kafka_joins.draw(chance)
+    return kafka_windows.draw(chance)
 
 
 def difference(recording: Recording) -> str | None:
-    of = kafka_joins if recording.settings["runner"] == "joins" else kafka_windows
-    return of.difference(recording)
+    if recording.settings["runner"] == "joins":
+        return kafka_joins.difference(recording)
+    return kafka_windows.difference(recording)
