@@ -80,7 +80,8 @@ final class Recorder {
         // Otherwise it fires a window's triggers in an order that is not the same twice.
         if (settings.get("end_of_input").asText().equals("flushed")) {
             List<WindowPane<String, Object>> rest = new ArrayList<>(operator.end());
-            rest.sort(Comparator.comparing(pane -> String.valueOf(pane.getKey().getKey())));
+            rest.sort(Comparator.<WindowPane<String, Object>, String>comparing(pane -> String.valueOf(pane.getKey().getKey()))
+                .thenComparing(pane -> pane.getKey().getPaneId()));
             record(null, rest);
         }
     }
