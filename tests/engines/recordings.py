@@ -105,7 +105,7 @@ class Recording:
 
 
 def event(row: Mapping[str, Any], **more: Any) -> Event:
-    value = {"amount": row["amount"]}
+    value = None if row.get("empty") else {"amount": row["amount"]}
     return Event(key=row["key"], time=row["time"] * MS, value=value, **more)
 
 

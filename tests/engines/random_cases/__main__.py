@@ -32,7 +32,7 @@ def run(engine: str, cases: list[dict[str, Any]], to: Path) -> list[Recording]:
 def kind(recording: Recording) -> str:
     """What is counted together."""
     settings = recording.settings
-    return f"{settings['runner']} {next(iter(settings.get('window', '')), '')}"
+    return f"{settings['runner']} {next(iter(settings.get('window', ())), settings.get('how'))}"
 
 
 def main() -> int:

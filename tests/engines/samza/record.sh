@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Record Samza through its window operator, in one process: every entry of settings.json; or, with
-# `random <cases> <to>`, every line of a file of cases, to lines.
+# Record Samza through its window operator, in one process: every entry of settings.json, and the random
+# cases; or, with `random <cases> <to>`, every line of a file of cases, to lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,3 +14,4 @@ if [ "${1:-}" = random ]; then
 fi
 rm -rf ../recorded/samza
 "${recorder[@]}" settings.json ../recorded/samza "$version"
+"${recorder[@]}" ../recorded/random/samza.jsonl.gz ../recorded/random/samza.jsonl.gz "$version"

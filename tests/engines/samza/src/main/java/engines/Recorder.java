@@ -49,8 +49,7 @@ final class Recorder {
         common.put("runner", "window-operator");
         common.put("clock", "the time of the event that is processed; events in order of time");
         Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), entry -> common, (settings, events) -> {
-            boolean early = settings.has("early") || settings.has("early_after") || settings.has("early_silence");
-            settings.put("end_of_input", early ? "left open" : "flushed");
+            settings.put("end_of_input", trigger(settings) == null ? "flushed" : "left open");
             OUTPUT.clear();
             run(settings, events);
             return Fixtures.Outcome.counted(Map.of("output", OUTPUT), Map.of());
@@ -81,7 +80,8 @@ final class Recorder {
         // Otherwise it fires a window's triggers in an order that is not the same twice.
         if (settings.get("end_of_input").asText().equals("flushed")) {
             List<WindowPane<String, Object>> rest = new ArrayList<>(operator.end());
-            rest.sort(Comparator.comparing(pane -> String.valueOf(pane.getKey().getKey())));
+            rest.sort(Comparator.<WindowPane<String, Object>, String>comparing(pane -> String.valueOf(pane.getKey().getKey()))
+                .thenComparing(pane -> pane.getKey().getPaneId()));
             record(null, rest);
         }
     }
@@ -96,18 +96,31 @@ final class Recorder {
             ? Windows.keyedSessionWindow(key, Fixtures.duration(fields, "gap"), nothing, add, new StringSerde(), new Sums())
             : Windows.keyedTumblingWindow(key, Fixtures.duration(fields, "size"), nothing, add, new StringSerde(), new Sums());
         found.setAccumulationMode(AccumulationMode.valueOf(settings.get("accumulation").asText().toUpperCase()));
-        Trigger<Fixtures.Event> early = null;
-        if (settings.has("early")) {
-            early = Triggers.count(settings.get("early").asLong());
-        } else if (settings.has("early_after")) {
-            early = Triggers.timeSinceFirstMessage(Fixtures.duration(settings, "early_after"));
-        } else if (settings.has("early_silence")) {
-            early = Triggers.timeSinceLastMessage(Fixtures.duration(settings, "early_silence"));
-        }
+        Trigger<Fixtures.Event> early = trigger(settings);
         if (early != null) {
             found.setEarlyTrigger(settings.get("early_once").asBoolean() ? early : Triggers.repeat(early));
         }
         return found;
+    }
+
+    /** What sends panes before a window ends; null: nothing does. */
+    @SuppressWarnings("unchecked")
+    private static Trigger<Fixtures.Event> trigger(JsonNode given) {
+        if (given.has("early")) {
+            return Triggers.count(given.get("early").asLong());
+        }
+        if (given.has("early_after")) {
+            return Triggers.timeSinceFirstMessage(Fixtures.duration(given, "early_after"));
+        }
+        if (given.has("early_silence")) {
+            return Triggers.timeSinceLastMessage(Fixtures.duration(given, "early_silence"));
+        }
+        if (given.has("early_any")) {
+            List<Trigger<Fixtures.Event>> triggers = new ArrayList<>();
+            given.get("early_any").forEach(each -> triggers.add(trigger(each)));
+            return Triggers.any(triggers.toArray(new Trigger[0]));
+        }
+        return null;
     }
 
     private static void record(Integer arrival, Collection<WindowPane<String, Object>> panes) {
