@@ -52,9 +52,9 @@ def draw(chance: random.Random) -> dict[str, Any]:
             case["early"] = _drawn(chance)
     sizes = [1] * len(case["events"])
     if chance.random() < 0.4:
-        sizes = []
+        sizes, most = [], chance.choice((3, 8))
         while sum(sizes) < len(case["events"]):
-            sizes.append(min(chance.randint(1, 4), len(case["events"]) - sum(sizes)))
+            sizes.append(min(chance.randint(1, most), len(case["events"]) - sum(sizes)))
         case["bundles"] = sizes
     if _waits(case.get("early")) or _waits(case.get("late")):
         clock = [0]
