@@ -23,7 +23,8 @@ def draw(chance: random.Random) -> dict[str, Any]:
         "spurious": chance.random() < 0.2,
     }
     if chance.random() < 0.3:
-        case["emit_interval"], case["wall_clock_per_event"] = "100ms", "40ms"
+        case["emit_interval"] = chance.choice(("80ms", "100ms"))
+        case["wall_clock_per_event"] = "40ms"
     spans = (1, before * ms, after * ms, (after + grace) * ms, (before + after + grace) * ms)
     case["events"] = events(
         chance, spans, most=25, start=chance.choice((0, 30 * ms, LATER)), keys=BEGINNINGS
