@@ -83,6 +83,12 @@ class Recording:
         """The first arrival after the restart."""
         return self.settings.get("restart_before_arrival")
 
+    @property
+    def restarts(self) -> list[int]:
+        """The first arrival after each restart."""
+        given = self.settings.get("restart_before_arrival", [])
+        return given if isinstance(given, list) else [given]
+
     def us(self, setting: str) -> int:
         """A duration; a fraction of a second is one of ISO 8601 to `fixed`."""
         text = self.settings[setting]

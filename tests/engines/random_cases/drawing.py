@@ -8,6 +8,10 @@ from typing import Any
 
 #: 2025-03-30 00:59:59.999 UTC, soon before the clocks in Berlin jump an hour ahead.
 LATER = 1_743_296_399_999
+#: Kafka sends no negative times: they are sent so much later, and an extractor takes that off.
+SHIFT = "24h"
+#: Keys that begin others, or are empty.
+BEGINNINGS = ("a", "b", "aa", "ab", "")
 
 
 def times(chance: random.Random, spans: Sequence[int], count: int, start: int) -> list[int]:
@@ -20,11 +24,16 @@ def times(chance: random.Random, spans: Sequence[int], count: int, start: int) -
 
 
 def events(
-    chance: random.Random, spans: Sequence[int], *, most: int, start: int
+    chance: random.Random,
+    spans: Sequence[int],
+    *,
+    most: int,
+    start: int,
+    keys: Sequence[str] = ("a", "b", "c"),
 ) -> list[dict[str, Any]]:
     """Up to `most` events of one to three keys and, rarely, of none."""
-    keys = [*"abc"[: chance.randint(1, 3)], *chance.choice(((), (), (None,)))]
+    some = [*chance.sample(keys, chance.randint(1, 3)), *chance.choice(((), (), (None,)))]
     return [
-        {"arrival": arrival, "key": chance.choice(keys), "time": time, "amount": 1 << arrival % 30}
+        {"arrival": arrival, "key": chance.choice(some), "time": time, "amount": 1 << arrival % 30}
         for arrival, time in enumerate(times(chance, spans, chance.randint(1, most), start))
     ]

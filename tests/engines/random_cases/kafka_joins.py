@@ -7,13 +7,13 @@ from typing import Any
 
 from backfill.replay import Event, replay_join
 from tests.engines.random_cases.comparing import first_difference, together
-from tests.engines.random_cases.drawing import LATER, events
+from tests.engines.random_cases.drawing import BEGINNINGS, LATER, SHIFT, events
 from tests.engines.recordings import MS, Recording
 
 
 def draw(chance: random.Random) -> dict[str, Any]:
     unit, ms = chance.choice((("ms", 1), ("s", 1_000)))
-    before, after, grace = (chance.choice((0, 2, 5, 20)) for _ in range(3))
+    before, after, grace = (chance.choice((0, 2, 5, 20, 90)) for _ in range(3))
     case: dict[str, Any] = {
         "how": chance.choice(("inner", "left", "full")),
         "before": f"{before}{unit}",
@@ -23,13 +23,17 @@ def draw(chance: random.Random) -> dict[str, Any]:
         "spurious": chance.random() < 0.2,
     }
     if chance.random() < 0.3:
-        case["emit_interval"], case["wall_clock_per_event"] = "100ms", "40ms"
+        case["emit_interval"] = chance.choice(("80ms", "100ms"))
+        case["wall_clock_per_event"] = "40ms"
     spans = (1, before * ms, after * ms, (after + grace) * ms, (before + after + grace) * ms)
-    case["events"] = events(chance, spans, most=25, start=chance.choice((0, 30 * ms, LATER)))
+    case["events"] = events(
+        chance, spans, most=25, start=chance.choice((0, 30 * ms, LATER)), keys=BEGINNINGS
+    )
+    if any(row["time"] < 0 for row in case["events"]):
+        case["shift"] = SHIFT
     for row in case["events"]:
         row["side"] = chance.choice(("left", "right"))
         row["empty"] = chance.random() < 0.05
-        row["time"] = max(0, row["time"])  # none that is negative can be sent
     return case
 
 

@@ -12,7 +12,7 @@ from backfill import aggregates as agg
 from backfill.replay import Emission, Event, Replayed, replay
 from backfill.replay.keys import session_key_bytes, window_key_bytes
 from tests.engines.random_cases.comparing import first_difference, together
-from tests.engines.random_cases.drawing import LATER, events
+from tests.engines.random_cases.drawing import BEGINNINGS, LATER, SHIFT, events
 from tests.engines.recordings import MS, Recording
 
 AGGREGATES = {"count": agg.count(), "sum": agg.sum("amount")}
@@ -42,9 +42,11 @@ def draw(chance: random.Random) -> dict[str, Any]:
     spans = [1, size * ms, grace * ms, (size + grace) * ms, kept * ms]
     if unit == "s":
         spans.append(SEGMENT)
-    case["events"] = events(chance, spans, most=25, start=chance.choice((0, 40 * ms, LATER)))
+    case["events"] = events(
+        chance, spans, most=25, start=chance.choice((0, 40 * ms, LATER)), keys=BEGINNINGS
+    )
     if any(row["time"] < 0 for row in case["events"]):
-        case["shift"] = "24h"  # back from times that can be sent to those before the epoch
+        case["shift"] = SHIFT
     _draw_how_it_runs(chance, case)
     return case
 
@@ -54,13 +56,15 @@ def _draw_how_it_runs(chance: random.Random, case: dict[str, Any]) -> None:
     arrivals = range(len(rows))
     if case["emit"] == "on_close":
         if chance.random() < 0.3:
-            case["emit_interval"], case["wall_clock_per_event"] = "100ms", "40ms"
+            case["emit_interval"] = chance.choice(("80ms", "100ms"))
+            case["wall_clock_per_event"] = "40ms"
     elif chance.random() < 0.5:
         case["caching"] = True
         if chance.random() < 0.8:
             case["commit"] = sorted(chance.sample(arrivals, chance.randint(0, len(rows) // 3)))
     if len(rows) > 1 and chance.random() < 0.4:
-        case["restart_before_arrival"] = chance.randint(1, len(rows) - 1)
+        some = chance.sample(arrivals[1:], min(chance.choice((1, 1, 2)), len(rows) - 1))
+        case["restart_before_arrival"] = sorted(some)
         case["restored"] = chance.random() < 0.5
     if case["aggregate"] == "count" and chance.random() < 0.2:
         for row in rows:
@@ -89,13 +93,12 @@ def difference(recording: Recording) -> str | None:
         replace(each, wall_clock=count * tick) for count, each in enumerate(recording.events(), 1)
     ]
     settings = _settings(recording)
-    restart = recording.restart
-    restarts = (
-        {} if restart is None else {"restarts": [restart], "restored": _is_restored(recording)}
-    )
-    result = run(recording, events, **settings, **restarts)
-    # What the store refused before the restart: there, the same events are all.
-    before = run(recording, events[:restart], **_up_to(settings, restart))
+    result = run(recording, events, **settings)
+    # What the store had refused at each restart: there, the same events are all.
+    refused = [
+        len(run(recording, events[:restart], **_up_to(settings, restart)).refused)
+        for restart in recording.restarts
+    ]
     columns = ("arrival", "key", "value", "timestamp")
     return together(
         first_difference(
@@ -109,7 +112,7 @@ def difference(recording: Recording) -> str | None:
         _changelog_difference(recording, result) if recording.has("changelog") else None,
         first_difference(
             "dropped",
-            _lives(recording, result, len(before.refused)),
+            _lives(recording, result, refused),
             recording.settings["observed"]["dropped_records_total"],
         ),
     )
@@ -123,19 +126,21 @@ def _settings(recording: Recording) -> dict[str, Any]:
         settings |= {"caching": True, "commits": 1 if each else given["commit"]}
     if recording.us("emit_interval"):
         settings["emit_interval"] = given["emit_interval"]
+    if recording.restarts:
+        settings["restarts"] = recording.restarts
+        settings["restored"] = given.get("restored", True)
     return settings
 
 
-def _up_to(settings: dict[str, Any], restart: int | None) -> dict[str, Any]:
-    commits = settings.get("commits")
-    if restart is None or not isinstance(commits, list):
-        return settings
-    return settings | {"commits": [arrival for arrival in commits if arrival < restart]}
-
-
-def _is_restored(recording: Recording) -> bool:
-    restored: bool = recording.settings.get("restored", True)
-    return restored
+def _up_to(settings: dict[str, Any], end: int) -> dict[str, Any]:
+    """Of the first so many events only."""
+    found = dict(settings)
+    for name in ("commits", "restarts"):
+        if isinstance(settings.get(name), list):
+            found[name] = [arrival for arrival in settings[name] if arrival < end]
+    if not found["restarts"]:
+        del found["restarts"], found["restored"]
+    return found
 
 
 def _changelog_difference(recording: Recording, result: Replayed) -> str | None:
@@ -165,16 +170,25 @@ def _changed_at(recording: Recording, result: Replayed) -> list[int | None]:
     return [None if each.events is None else times[max(each.events)] for each in result.emissions]
 
 
-def _lives(recording: Recording, result: Replayed, refused: int) -> list[int]:
-    """What the metric dropped-records-total counts in each life of the application."""
-    dropped, restart = dropped_records(result), recording.restart
-    if restart is None:
-        return [len(dropped) + refused]
-    before = sum(arrival < restart for arrival in dropped)
-    lives = [before + refused, len(dropped) - before + len(result.refused) - refused]
-    if recording.settings.get("store") == "memory":
+def _lives(recording: Recording, result: Replayed, refused: list[int]) -> list[int]:
+    """What the metric dropped-records-total counts in each life of the application.
+
+    Args:
+        recording: of what.
+        result: of the replay.
+        refused: how many windows the store had not taken at each restart.
+    """
+    dropped = dropped_records(result)
+    first = [0, *recording.restarts]
+    totals = [*refused, len(result.refused)]
+    memory = recording.settings.get("store") == "memory"
+    lives = []
+    for life, (start, total) in enumerate(zip(first, totals, strict=True)):
+        end = first[life + 1] if life + 1 < len(first) else len(recording.input())
+        before = totals[life - 1] if life else 0
         # A store in memory refuses these again when its changelog is restored.
-        lives[1] += refused
+        again = before if memory else 0
+        lives.append(sum(start <= arrival < end for arrival in dropped) + total - before + again)
     return lives
 
 

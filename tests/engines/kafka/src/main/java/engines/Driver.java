@@ -28,22 +28,18 @@ final class Driver {
     }
 
     static Fixtures.Outcome run(JsonNode settings, List<Fixtures.Event> events) throws Exception {
-        int restart = settings.path("restart_before_arrival").asInt(events.size());
         Topics topics = new Topics();
         List<Long> dropped = new ArrayList<>();
         Life.Left left = null;
-        try (Life life = new Life(settings, topics, null)) {
-            feed(life, settings, events.subList(0, restart));
-            dropped.add(life.end());
-            if (restart < events.size()) {
+        for (List<Fixtures.Event> part : lives(settings, events)) {
+            try (Life life = new Life(settings, topics, left)) {
+                feed(life, settings, part);
+                dropped.add(life.end());
                 left = life.left();
             }
         }
-        if (left != null) {
-            try (Life life = new Life(settings, topics, left)) {
-                feed(life, settings, events.subList(restart, events.size()));
-                dropped.add(life.end());
-            }
+        if (left != null && left.state() != null) {
+            Life.delete(left.state());
         }
         Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
         files.put("output", topics.output);
@@ -53,6 +49,19 @@ final class Driver {
         Map<String, Object> observed = Pipeline.observed(topics.output, topics.changelog);
         observed.put("dropped_records_total", dropped);
         return new Fixtures.Outcome(files, observed);
+    }
+
+    /** The events of each life of the application. */
+    private static List<List<Fixtures.Event>> lives(JsonNode settings, List<Fixtures.Event> events) {
+        List<List<Fixtures.Event>> lives = new ArrayList<>();
+        int from = 0;
+        JsonNode restarts = settings.path("restart_before_arrival");
+        for (JsonNode restart : restarts.isInt() ? List.of(restarts) : restarts) {
+            lives.add(events.subList(from, restart.asInt()));
+            from = restart.asInt();
+        }
+        lives.add(events.subList(from, events.size()));
+        return lives;
     }
 
     private static void feed(Life life, JsonNode settings, List<Fixtures.Event> events) throws Exception {

@@ -53,13 +53,14 @@ final class Joins {
                 driver.createInputTopic("right", new StringSerializer(), new LongSerializer());
             TestOutputTopic<String, String> joined =
                 driver.createOutputTopic("joined", new StringDeserializer(), new StringDeserializer());
+            long shift = Fixtures.millis(settings, "shift");
             Duration tick = Fixtures.duration(settings, "wall_clock_per_event");
             for (Fixtures.Event event : events) {
                 if (!tick.isZero()) {
                     driver.advanceWallClockTime(tick);
                 }
                 (event.left() ? left : right)
-                    .pipeInput(event.key(), event.empty() ? null : (long) event.arrival(), event.time());
+                    .pipeInput(event.key(), event.empty() ? null : (long) event.arrival(), event.time() + shift);
                 for (TestRecord<String, String> record : joined.readRecordsToList()) {
                     Map<String, Object> row = new LinkedHashMap<>();
                     String[] pair = record.value().split(":", 2);
@@ -80,8 +81,11 @@ final class Joins {
 
     private static StreamsBuilder topology(JsonNode settings) {
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, Long> left = builder.stream("left", Consumed.with(Serdes.String(), Serdes.Long()));
-        KStream<String, Long> right = builder.stream("right", Consumed.with(Serdes.String(), Serdes.Long()));
+        long shift = Fixtures.millis(settings, "shift");
+        Consumed<String, Long> shifted = Consumed.with(Serdes.String(), Serdes.Long())
+            .withTimestampExtractor((record, latest) -> record.timestamp() - shift);
+        KStream<String, Long> left = builder.stream("left", shifted);
+        KStream<String, Long> right = builder.stream("right", shifted);
         ValueJoiner<Long, Long, String> both =
             (one, other) -> (one == null ? "" : one) + ":" + (other == null ? "" : other);
         StreamJoined<String, Long, Long> joined =
