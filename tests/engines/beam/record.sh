@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Record Beam through the direct runner, one pipeline after the other in one process: every entry of
-# settings.json; or, with `random <cases> <to>`, every line of a file of cases, to lines.
+# settings.json, and the random cases; or, with `random <cases> <to>`, every line of a file of cases, to
+# lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,3 +15,4 @@ if [ "${1:-}" = random ]; then
 fi
 rm -rf ../recorded/beam
 "${recorder[@]}" settings.json ../recorded/beam "$version"
+"${recorder[@]}" ../recorded/random/beam.jsonl.gz ../recorded/random/beam.jsonl.gz "$version"

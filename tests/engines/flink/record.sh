@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Record Flink: every entry of settings.json, one job after the other in one process, and those of
-# joins.json; or, with `random <cases> <to>`, every line of a file of cases, to lines.
+# Record Flink: every entry of settings.json, one job after the other in one process, those of
+# joins.json, and the random cases; or, with `random <cases> <to>`, every line of a file of cases, to lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -16,3 +16,4 @@ fi
 rm -rf ../recorded/flink ../recorded/flink-joins
 "${recorder[@]}" settings.json ../recorded/flink
 "${recorder[@]}" joins.json ../recorded/flink-joins
+"${recorder[@]}" ../recorded/random/flink.jsonl.gz ../recorded/random/flink.jsonl.gz

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Record Storm through its executor of windowed bolts, in one process: every entry of settings.json;
-# or, with `random <cases> <to>`, every line of a file of cases, to lines.
+# Record Storm through its executor of windowed bolts, in one process: every entry of settings.json, and
+# the random cases; or, with `random <cases> <to>`, every line of a file of cases, to lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,3 +14,4 @@ if [ "${1:-}" = random ]; then
 fi
 rm -rf ../recorded/storm
 "${recorder[@]}" settings.json ../recorded/storm "$version"
+"${recorder[@]}" ../recorded/random/storm.jsonl.gz ../recorded/random/storm.jsonl.gz "$version"
