@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines bench bench-large profile lint format clean
+.PHONY: help demo test test-fast test-kills test-combinations test-sequences test-lakehouse test-sail test-comet engines engines-random bench bench-large profile lint format clean
 
 # The first Python that is new enough; another: make test PYTHON=python3.12
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -32,7 +32,7 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 	$(call with_java,.venv) .venv/bin/backfill run data/samples/job.yaml
 	$(call with_java,.venv) .venv/bin/backfill show data/samples/job.yaml sessions --top events --limit 10
 
-# Of the examples that the lakehouse lane draws.
+# Of the examples that the lakehouse lane draws, and of random streams for the engines.
 SEED := $(shell echo $$RANDOM)
 # Of the tests of the lakehouse lane that need no jars, one in so many is drawn, too.
 ONE_IN ?= 3
@@ -99,17 +99,28 @@ test-comet: .venv-lakehouse/ready ## the tests of what Spark computes, where Com
 	.venv-lakehouse/bin/$(PYTEST) -m 'not slow and not one_lane and not of_plans' --hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(COMET_TESTS)
 
-engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
-	@{ command -v mvn && command -v javac; } >/dev/null \
+define with_maven
+@{ command -v mvn && command -v javac; } >/dev/null \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
 	&& apt-get install -qq -y maven openjdk-17-jdk-headless >/dev/null; } \
 	|| { echo "Maven and a JDK are needed, 17 or newer (Debian: maven openjdk-17-jdk-headless)" >&2; exit 2; }
+endef
+
+engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
+	$(with_maven)
 	$(PYTHON) tests/engines/events.py
 	tests/engines/kafka/record.sh
 	tests/engines/flink/record.sh
 	tests/engines/beam/record.sh
 	tests/engines/storm/record.sh
 	tests/engines/samza/record.sh
+
+ENGINE ?= kafka
+CASES ?= 1000
+
+engines-random: .venv/ready ## hold the replay against an engine on random streams: ENGINE=kafka CASES=1000 SEED=7
+	$(with_maven)
+	.venv/bin/python -m tests.engines.random_cases $(ENGINE) --cases $(CASES) --seed $(SEED)
 
 bench: .venv/ready ## the benchmarks, side by side; some 40 minutes, or with BENCH='--only hopping'
 	$(call with_java,.venv) .venv/bin/python -m benchmarks $(BENCH)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from backfill.replay.folding import State
-from backfill.replay.triggering import Since
+from backfill.replay.triggering import Place, Since
 
-_NOTHING: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+_NOTHING: tuple[frozenset[Place], frozenset[Place]] = (frozenset(), frozenset())
 
 
 class Pane:
@@ -18,8 +18,11 @@ class Pane:
         fresh: with discarding panes, the content since the last one; else None.
         unseen: the number of events since the last pane.
         since: when the first and the last of them came; None if there is none.
+        came: of a window that is done, the number of events since it was complete, and
+        came_since: when they came: an early trigger sees them if it is complete no more.
         emitted: the values of the last pane, or None before the first one.
-        fired: where that counts, what has fired of its early and of its late trigger.
+        fired: where that counts, what of the triggers has fired that its early and its late one
+            combine.
         stands: with panes that are retracted, the bounds of those that were not yet.
         done: it was complete and has fired, or can only fire late.
         end: the start of what is not in the window any more.
@@ -33,7 +36,7 @@ class Pane:
 
     __slots__ = (
         *("deadline", "done", "end", "fresh", "gone", "key", "since", "spent", "stands", "start"),
-        *("counts_as_on_time", "emitted", "fired", "made", "total", "unseen"),
+        *("came", "came_since", "counts_as_on_time", "emitted", "fired", "made", "total", "unseen"),
     )
 
     def __init__(self, key: Any, start: int, end: int) -> None:
@@ -46,6 +49,8 @@ class Pane:
         self.counts_as_on_time = False
         self.fired = _NOTHING
         self.since: Since | None = None
+        self.came = 0
+        self.came_since: Since | None = None
         self.stands: list[tuple[int, int]] = []
         self.total: State | None = None
         self.fresh: State | None = None

@@ -13,7 +13,7 @@ from backfill.replay.event import Event
 from backfill.replay.pane import Pane
 from backfill.replay.settings import Settings
 from backfill.replay.setup import Operator, Setup
-from backfill.replay.triggering import Firing, Since, early_trigger, late_trigger
+from backfill.replay.triggering import Firing, Moment, Since, early_trigger, late_trigger
 
 
 class Panes(Operator):
@@ -289,23 +289,24 @@ class Panes(Operator):
             wall = self._wall
             if self._timed:
                 wall = self._now if due is None else due
+            at = Moment(pane.unseen, pane.since, self._now, wall)
             if self._keeps_fired and firing.combines:
-                fires = self._combined(pane, firing, pane.since, wall)
+                fires = self._combined(pane, firing, at)
             else:
-                fires = firing.ready(pane.unseen, pane.since, self._now, wall)
+                fires = firing.ready(at)
         if fires:
             pane.spent = firing.once
             self.emit(pane, "late" if pane.done else "early", arrival)
 
-    def _combined(self, pane: Pane, firing: Firing, since: Since, wall: int) -> bool:
+    def _combined(self, pane: Pane, firing: Firing, at: Moment) -> bool:
         """Whether a trigger fires of which parts that have fired stay so."""
         early, late = pane.fired
-        parts = firing.parts_ready(pane.unseen, since, self._now, wall)
-        parts |= late if pane.done else early
-        fires = firing.fires_with(parts)
-        if fires:
-            pane.fired = (early, parts) if pane.done else (parts, late)
-        return fires
+        fired = late if pane.done else early
+        if not firing.ready(at, fired):
+            return False
+        fired = firing.fire(at, fired)
+        pane.fired = (early, fired) if pane.done else (fired, late)
+        return True
 
     def emit(self, pane: Pane, op: str, arrival: Any) -> None:
         """Sends what the window holds, or what it got since the last pane."""

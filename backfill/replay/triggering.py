@@ -66,6 +66,26 @@ def delays(settings: Settings) -> list[Delayed]:
     return [each for trigger in triggers if trigger is not None for each in delays_of(trigger)]
 
 
+class Moment(NamedTuple):
+    """When a trigger is looked at.
+
+    Attributes:
+        events: how many came since the last pane.
+        since: when they came.
+        now: where the operator's clock stands, µs.
+        wall: where the wall clock stands, µs.
+    """
+
+    events: int
+    since: Since
+    now: int
+    wall: int
+
+
+#: Where a trigger stands in another: the places from the outermost one to it.
+Place = tuple[int, ...]
+
+
 class Firing:
     """A trigger as windows ask it.
 
@@ -83,13 +103,6 @@ class Firing:
         self._by_wall = [each for each in delays if not isinstance(each, AfterEventTime)]
         #: It combines others, of which all have to fire or any.
         self.combines = isinstance(self._trigger, AfterAll | AfterAny)
-        self._parts: tuple[AnyTrigger, ...] = ()
-        if isinstance(self._trigger, AfterAll | AfterAny):
-            self._parts = tuple(self._trigger.triggers)
-        #: The places of those that count events.
-        self.counting = frozenset(
-            place for place, each in enumerate(self._parts) if isinstance(each, AfterCount)
-        )
         #: How many events it waits for, if for nothing else.
         self.count = self._trigger.count if isinstance(self._trigger, AfterCount) else None
         #: It has to know when they came.
@@ -98,30 +111,21 @@ class Firing:
         #: The shortest silence that it waits for, µs, which every event breaks; None without one.
         self.silence = min(silences, default=None)
 
-    def ready(self, count: int, since: Since, now: int, wall: int) -> bool:
-        """Whether it fires.
+    def ready(self, at: Moment, fired: Set[Place] = frozenset()) -> bool:
+        """Whether it fires; `fired`: what of the triggers that it combines counts as firing."""
+        return self._ready(self._trigger, at, fired, ())
 
-        Args:
-            count: the number of events since the last pane.
-            since: when they came.
-            now: where the operator's clock stands, µs.
-            wall: where the wall clock stands, µs.
+    def fire(self, at: Moment, fired: Set[Place]) -> frozenset[Place]:
+        """What has fired of the triggers that it combines, once it does: all, or those that do."""
+        return frozenset({*fired, *self._fire(self._trigger, at, fired, ())})
+
+    def merged(self, fired: Set[Place]) -> frozenset[Place]:
+        """What stays so where windows merge in which these have fired.
+
+        Those that count events do, and of those that combine others, the ones for which that is
+        enough.
         """
-        return self._ready(self._trigger, count, since, now, wall - self._tick)
-
-    def parts_ready(self, count: int, since: Since, now: int, wall: int) -> frozenset[int]:
-        """The places of those that fire of the triggers that it combines; arguments as above."""
-        wall -= self._tick
-        return frozenset(
-            place
-            for place, each in enumerate(self._parts)
-            if self._ready(each, count, since, now, wall)
-        )
-
-    def fires_with(self, parts: Set[int]) -> bool:
-        """Whether it fires where these of the triggers that it combines do, by their places."""
-        everything = isinstance(self._trigger, AfterAll)
-        return len(parts) == len(self._parts) if everything else bool(parts)
+        return frozenset(self._merged(self._trigger, fired, ()))
 
     def event_times(self, since: Since) -> Iterable[int]:
         """The times of the operator's clock at which it may fire."""
@@ -132,20 +136,48 @@ class Firing:
         for each in self._by_wall:
             yield _from(each, since) + each.delay.us + self._tick
 
-    def _ready(self, trigger: AnyTrigger, count: int, since: Since, now: int, wall: int) -> bool:
+    def _ready(self, trigger: AnyTrigger, at: Moment, fired: Set[Place], place: Place) -> bool:
         match trigger:
             case AfterCount():
-                return count >= trigger.count
+                return at.events >= trigger.count
             case AfterEventTime():
-                return now >= since.first_time + trigger.delay.us
+                return at.now >= at.since.first_time + trigger.delay.us
             case AfterProcessingTime() | AfterSilence():
-                return wall >= _from(trigger, since) + trigger.delay.us
-            case AfterAny():
-                return any(self._ready(each, count, since, now, wall) for each in trigger.triggers)
-            case AfterAll():
-                return all(self._ready(each, count, since, now, wall) for each in trigger.triggers)
+                return at.wall - self._tick >= _from(trigger, at.since) + trigger.delay.us
             case Repeatedly():
-                return self._ready(trigger.trigger, count, since, now, wall)
+                return self._ready(trigger.trigger, at, fired, place)
+        passes = (
+            inner in fired or self._ready(each, at, fired, inner)
+            for inner, each in _within(trigger, place)
+        )
+        return all(passes) if isinstance(trigger, AfterAll) else any(passes)
+
+    def _fire(
+        self, trigger: AnyTrigger, at: Moment, fired: Set[Place], place: Place
+    ) -> Iterable[Place]:
+        yield place
+        for inner, each in _within(trigger, place):
+            if isinstance(trigger, AfterAll) or self._ready(each, at, fired, inner):
+                yield from self._fire(each, at, fired, inner)
+
+    def _merged(self, trigger: AnyTrigger, fired: Set[Place], place: Place) -> set[Place]:
+        if isinstance(trigger, AfterCount):
+            return {place} & fired
+        found: set[Place] = set()
+        stay = []
+        for inner, each in _within(trigger, place):
+            found |= self._merged(each, fired, inner)
+            stay.append(inner in found)
+        if stay and (all(stay) if isinstance(trigger, AfterAll) else any(stay)):
+            found.add(place)
+        return found
+
+
+def _within(trigger: AnyTrigger, place: Place) -> Iterable[tuple[Place, AnyTrigger]]:
+    """The triggers that one combines itself, and where they stand."""
+    if isinstance(trigger, AfterAll | AfterAny):
+        for number, each in enumerate(trigger.triggers):
+            yield (*place, number), each
 
 
 def _from(trigger: Delayed, since: Since) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ from backfill.time.durations import fixed
 from backfill.windows import EventWindow, Window
 
 FOLDER = Path(__file__).parent / "recorded"
+#: The fixed selection of random cases, a file for each engine.
+RANDOM = FOLDER / "random"
 MS = 1_000
 
 #: Fixtures that the replay does not give, and why.
@@ -35,16 +37,24 @@ NOT_MODELLED = {
 }
 
 
+Row = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Recording:
-    """One fixture."""
+    """What an engine made of some events: one fixture, or a random case.
 
-    folder: Path
+    Attributes:
+        name: of its folder; a random case has the engine's and a number.
+        settings: as they ran.
+        files: the rows of each file.
+        failed: what the engine said if it failed.
+    """
+
+    name: str
     settings: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        return f"{self.folder.parent.name}/{self.folder.name}"
+    files: Mapping[str, list[Row]]
+    failed: str | None = None
 
     @property
     def window(self) -> Window | EventWindow:
@@ -60,7 +70,7 @@ class Recording:
                 return CumulatingWindow(**fields)
             case "sliding":
                 return SlidingWindow(
-                    size=fields["size"], distinct=self.folder.parent.name.startswith("kafka")
+                    size=fields["size"], distinct=self.settings["engine"] == "kafka-streams"
                 )
             case "last":
                 return CountWindow(size=fields["rows"], order="time")
@@ -73,19 +83,27 @@ class Recording:
         """The first arrival after the restart."""
         return self.settings.get("restart_before_arrival")
 
-    def us(self, setting: str) -> int:
-        """A duration."""
-        return fixed(self.settings[setting], field=setting).us
+    @property
+    def restarts(self) -> list[int]:
+        """The first arrival after each restart."""
+        given = self.settings.get("restart_before_arrival", [])
+        return given if isinstance(given, list) else [given]
 
-    def rows(self, file: str) -> list[dict[str, Any]]:
-        with gzip.open(self.folder / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines]
+    def us(self, setting: str) -> int:
+        """A duration; a fraction of a second is one of ISO 8601 to `fixed`."""
+        text = self.settings[setting]
+        return fixed(f"PT{text.upper()}" if "." in text else text, field=setting).us
+
+    def rows(self, file: str) -> list[Row]:
+        return self.files[file]
 
     def has(self, file: str) -> bool:
-        return (self.folder / f"{file}.jsonl.gz").exists()
+        return file in self.files
 
-    def input(self) -> tuple[Mapping[str, Any], ...]:
-        return _input(self.settings["events"])
+    def input(self) -> Sequence[Mapping[str, Any]]:
+        """The events as rows, in order of arrival."""
+        events = self.settings["events"]
+        return _input(events) if isinstance(events, str) else events
 
     def events(self) -> list[Event]:
         """The input by arrival, all of one partition."""
@@ -93,14 +111,40 @@ class Recording:
 
 
 def event(row: Mapping[str, Any], **more: Any) -> Event:
-    value = {"amount": row["amount"]}
+    value = None if row.get("empty") else {"amount": row["amount"]}
     return Event(key=row["key"], time=row["time"] * MS, value=value, **more)
+
+
+class _Folder(Mapping[str, list[Row]]):
+    """The files of a folder, read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = {
+            path.name.removesuffix(".jsonl.gz"): path for path in folder.glob("*.jsonl.gz")
+        }
+
+    def __getitem__(self, file: str) -> list[Row]:
+        with gzip.open(self._paths[file], "rt", encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines]
+
+    def __contains__(self, file: object) -> bool:
+        return file in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
 
 
 def all_recordings() -> list[Recording]:
     return [
-        Recording(file.parent, json.loads(file.read_text(encoding="utf-8")))
-        for file in sorted(FOLDER.glob("*/*/settings.json"))
+        Recording(
+            f"{folder.parent.name}/{folder.name}",
+            json.loads((folder / "settings.json").read_text(encoding="utf-8")),
+            _Folder(folder),
+        )
+        for folder in sorted(path.parent for path in FOLDER.glob("*/*/settings.json"))
     ]
 
 
@@ -110,6 +154,17 @@ def recordings(runner: str) -> list[Recording]:
         each
         for each in all_recordings()
         if each.settings["runner"] == runner and each.name not in NOT_MODELLED
+    ]
+
+
+def random_recordings(file: Path) -> list[Recording]:
+    """What an engine made of random cases, one on each line."""
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    engine = file.name.removesuffix(".jsonl.gz")
+    return [
+        Recording(f"{engine} {place}", each["settings"], each.get("files", {}), each.get("failed"))
+        for place, each in enumerate(found)
     ]
 
 

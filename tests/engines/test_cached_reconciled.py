@@ -84,7 +84,7 @@ def test_commits_and_restarts_explain_what_a_cache_wrote(
         restarts=[list(each) for each in first.items()],
     )
     # What the cache wrote at each commit decides about one session of the recording.
-    expected, unmarked = CAUSES[recording.folder.name]
+    expected, unmarked = CAUSES[recording.settings["name"]]
     assert (found.causes, found.possible) == (expected, 0)
     assert plain.causes == unmarked
 
@@ -101,7 +101,7 @@ def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.slow
 def test_emission_at_intervals_of_the_wall_clock(spark: SparkSession, tmp_path: Path) -> None:
-    (recording,) = (each for each in DRIVER if each.folder.name == "session-10s-close-throttled")
+    (recording,) = (each for each in DRIVER if each.name.endswith("/session-10s-close-throttled"))
     processed = [50 * count for count in range(1, len(recording.input()) + 1)]
     path = job_of(tmp_path, recording, processed=processed).spec.path
     path.write_text(path.read_text().replace("[partition, offset]", "arrival"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,8 +16,9 @@ import pytest
 
 from backfill import CountWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
-from backfill.replay import Emission, Replayed, replay
+from backfill.replay import Replayed, replay
 from backfill.time.durations import Fixed
+from tests.engines.random_cases.flink import difference
 from tests.engines.recordings import MS, Recording, recordings
 
 pytestmark = pytest.mark.one_lane
@@ -26,71 +26,10 @@ pytestmark = pytest.mark.one_lane
 DATASTREAM = recordings("datastream")
 SQL = recordings("sql")
 AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
-ACCUMULATION = {"accumulating": "accumulating", "delta": "discarding"}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-LAST = (1 << 63) - 1
 HOUR = 3_600_000_000
 
 Row = dict[str, Any]
-
-
-def watermarks(recording: Recording, *, lag: int) -> list[int]:
-    """The watermark after each event, null keys included, in µs."""
-    delay = recording.us("watermark_delay") + lag
-    found: list[int] = []
-    for row in recording.input():
-        mark = row["time"] * MS - delay
-        begins = not found or row["arrival"] == recording.restart
-        found.append(mark if begins else max(mark, found[-1]))
-    return found
-
-
-def until_next(recording: Recording, arrival: int) -> int:
-    """The arrival of the last event before the next one that has a key, in one life."""
-    rows = recording.input()
-    while (
-        arrival + 1 < len(rows)
-        and rows[arrival + 1]["key"] is None
-        and arrival + 1 != recording.restart
-    ):
-        arrival += 1
-    return arrival
-
-
-def datastream(recording: Recording) -> Replayed:
-    given, events = recording.settings, recording.events()
-    settings: dict[str, Any] = {"watermark_delay": given["watermark_delay"]}
-    if any(each.key is None for each in events):
-        # They move the watermark, but are filtered out before the operator.
-        marks = watermarks(recording, lag=MS)
-        events = [
-            replace(each, watermark=marks[until_next(recording, each.arrival)])
-            for each in events
-            if each.key is not None
-        ]
-        settings = {}
-    return replay(
-        events,
-        recording.window,
-        engine="flink",
-        api="datastream",
-        aggregates=AGGREGATES,
-        allowed_lateness=given["allowed_lateness"],
-        accumulation=ACCUMULATION[given["firing"]],
-        restarts=[] if recording.restart is None else [recording.restart],
-        **settings,
-    )
-
-
-def fired_at(recording: Recording, emission: Emission, marks: list[int]) -> int:
-    """The watermark that a window was fired at, in ms."""
-    if emission.arrival is None:
-        return LAST
-    if emission.op == "late":
-        return marks[emission.arrival - 1] // MS
-    last = until_next(recording, emission.arrival)
-    passed = [mark for mark in marks[emission.arrival : last + 1] if mark >= emission.end - MS]
-    return passed[0] // MS
 
 
 def by_end(rows: Iterable[Row], *names: str) -> list[Row]:
@@ -101,31 +40,7 @@ def by_end(rows: Iterable[Row], *names: str) -> list[Row]:
 
 @pytest.mark.parametrize("recording", DATASTREAM, ids=lambda each: each.name)
 def test_datastream(recording: Recording) -> None:
-    result = datastream(recording)
-    marks = watermarks(recording, lag=MS)
-    rows = [
-        {
-            "key": each.key,
-            "window_start": each.start // MS,
-            "window_end": each.end // MS,
-            **(each.values or {}),
-            "watermark": fired_at(recording, each, marks),
-        }
-        for each in result.emissions
-    ]
-    order = ("watermark", "window_end")
-    assert by_end(rows, *order) == by_end(recording.rows("output"), *order)
-
-    # An event in no window is in the side output if its own time is late.
-    times = {row["arrival"]: row["time"] * MS for row in recording.input()}
-    lateness = recording.us("allowed_lateness")
-    late = [
-        each.arrival
-        for each in result.dropped
-        if each.reason == "late"
-        or (each.arrival and times[each.arrival] + lateness <= marks[each.arrival - 1])
-    ]
-    assert late == [row["arrival"] for row in recording.rows("late")]
+    assert difference(recording) is None
 
 
 def in_utc(row: Row, zone: str) -> Row:

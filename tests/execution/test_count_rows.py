@@ -16,7 +16,7 @@ from backfill.cli import main
 from backfill.errors import SourceError, WindowError
 from backfill.execution import late_keys
 from tests.drawn import SEEDS
-from tests.engines.recordings import Recording, recordings
+from tests.engines.recordings import FOLDER, Recording, recordings
 from tests.execution.world import COUNTS, DAY, HOUR, World, at, day
 from tests.memory_store import MemoryStore
 from tests.printed import plan
@@ -201,7 +201,7 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark_only
-@pytest.mark.parametrize("recording", COUNTED_BY_STORM, ids=lambda each: each.folder.name)
+@pytest.mark.parametrize("recording", COUNTED_BY_STORM, ids=lambda each: each.settings["name"])
 def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Recording) -> None:
     """A task of its bolt has one group of all events, in the order in which they came."""
     world = World(tmp_path, spark, windows=("pairs",))
@@ -216,7 +216,7 @@ def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Record
     ]
     world.write("all", given)
     world.job.run(spark)
-    out = str(recording.folder / "output.jsonl.gz")
+    out = str(FOLDER / recording.name / "output.jsonl.gz")
     found = world.job.reconcile("counted", spark, stream=out, format="storm")
     assert found.matched == len(recording.rows("output")) > 100
     assert not list(found.differences)

@@ -16,7 +16,6 @@ from backfill.reconciliation.join_result import JoinReconciled
 from backfill.replay import Event, replay_join
 from backfill.time.durations import fixed
 from tests.engines.recordings import Recording, recordings
-from tests.engines.test_recorded_joins import rows as recorded_events
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -25,9 +24,9 @@ MS = 1_000
 JOINS = [
     each
     for each in recordings("joins")
-    if each.folder.name in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
+    if each.settings["name"] in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
 ]
-INTERVALS = [each for each in recordings("interval-join") if each.folder.name == "asymmetric"]
+INTERVALS = [each for each in recordings("interval-join") if each.settings["name"] == "asymmetric"]
 COMMON: Any = {"on": "key", "time": "time", "time_format": "epoch_ms", "arrival": "n"}
 SCHEMA = "key string, time bigint, n int, clock bigint, empty boolean"
 
@@ -56,7 +55,7 @@ def recorded(spark: SparkSession, tick: int) -> list[DataFrame]:
                 (row["arrival"] + 1) * tick,
                 row["empty"],
             )
-            for row in recorded_events()
+            for row in JOINS[0].input()
         ),
     )
 
@@ -98,7 +97,7 @@ def joined(recording: Recording) -> list[Pair]:
     how = given.get("how", "inner")
     # Flink joins records without a value like others.
     all_alike = given["engine"] == "flink"
-    events = [each for each in recorded_events() if all_alike or not each["empty"]]
+    events = [each for each in recording.input() if all_alike or not each["empty"]]
     left = [each for each in events if each["side"] == "left"]
     right = [each for each in events if each["side"] == "right"]
     pairs: list[Pair] = [
@@ -142,7 +141,9 @@ def test_what_an_engine_wrote_is_explained(spark: SparkSession, recording: Recor
 
 def test_causes_of_a_recording(spark: SparkSession) -> None:
     """Which they are, and that rows which nothing explains are called so."""
-    (recording,) = (each for each in recordings("joins") if each.folder.name == "left-5s-spurious")
+    (recording,) = (
+        each for each in recordings("joins") if each.settings["name"] == "left-5s-spurious"
+    )
     pairs = written(recording)
     found = compared(spark, recording, pairs)
     assert found.causes == {"spurious": 80, "late": 62}

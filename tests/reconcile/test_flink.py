@@ -48,11 +48,13 @@ QUICK = {
 }
 COMPARED = [
     pytest.param(
-        each, id=each.folder.name, marks=() if each.folder.name in QUICK else pytest.mark.slow
+        each,
+        id=each.settings["name"],
+        marks=() if each.settings["name"] in QUICK else pytest.mark.slow,
     )
     for runner in ("datastream", "sql")
     for each in recordings(runner)
-    if each.folder.name not in NOT_COMPARED
+    if each.settings["name"] not in NOT_COMPARED
 ]
 
 
@@ -131,7 +133,7 @@ def test_every_difference_is_proved(spark: SparkSession, recording: Recording) -
         options["columns"] = {"ts": "event_time"}
     decoded = stream(
         spark,
-        RECORDED / "flink" / recording.folder.name / "output.jsonl.gz",
+        RECORDED / "flink" / recording.settings["name"] / "output.jsonl.gz",
         "flink",
         recording.window,
         key=KEY,

@@ -11,6 +11,7 @@ from backfill.replay.event import Event
 from backfill.replay.pane import Pane
 from backfill.replay.panes import Panes
 from backfill.replay.setup import Setup
+from backfill.replay.triggering import Place, Since
 from backfill.windows import SessionWindow
 
 
@@ -52,11 +53,13 @@ class MergingPanes(Panes):
                 del self._open[event.key]
             return
         if len(met) == 1 and met[0].start == start and met[0].end == end:
+            self._comes(met[0], time)
             self.add(met[0], event, time)
             return
         pane = self._merged(event.key, start, end, met)
         panes[low:high] = [pane]
         self.schedule(pane)
+        self._comes(pane, time)
         self.add(pane, event, time)
 
     def ends(self, time: int) -> Iterable[int]:
@@ -75,23 +78,25 @@ class MergingPanes(Panes):
         count = 0
         done = end + self._complete <= self._now
         pane.counts_as_on_time = done and bool(met) and all(map(self._begins_merged, met))
+        reopens = not done and any(map(self._is_completed, met))
         for each in met:
             if each.emitted is not None:
                 self._output.superseded(key, each.start, each.end - self._behind)
             pane.total = self._join(pane.total, each.total)
             pane.fresh = self._join(pane.fresh, each.fresh)
-            pane.unseen += each.unseen
             pane.stands += each.stands
-            if each.since is not None:
-                pane.since = each.since if pane.since is None else pane.since.merged(each.since)
+            seen, since = (each.unseen, each.since) if done else self._seen_early(each)
+            pane.unseen += seen
+            pane.since = _earlier(pane.since, since)
             count += self._touched.pop(each, 0)
             each.deadline, each.gone = NEVER, True  # its timers are void
         if self._keeps_fired:
-            pane.fired = self._fired(met, done)
+            pane.fired = self._fired(met)
         pane.spent = any(each.spent for each in met if each.done == done)
-        if not done and any(each.done for each in met):
-            # It is no longer complete, and counts its events again for the next early pane; but it
-            # has waited since the first of them.
+        combines = self._keeps_fired and self._early is not None and self._early.combines
+        if reopens and not combines:
+            # It is complete no more, and its early trigger counts again, as of this bundle; but
+            # those that one combines have counted all the time.
             pane.unseen = count
         if count:
             self._touched[pane] = count
@@ -105,20 +110,43 @@ class MergingPanes(Panes):
         assert pane.total is not None
         return pane.counts_as_on_time or self._touched.get(pane) == pane.total.count
 
-    def _fired(self, met: list[Pane], done: bool) -> tuple[frozenset[int], frozenset[int]]:
-        """Of the triggers that one combines, those that count events stay fired."""
+    def _fired(self, met: list[Pane]) -> tuple[frozenset[Place], frozenset[Place]]:
+        """What stays fired of the triggers that one combines."""
         early, late = (
-            frozenset[int]().union(*(each.fired[which] for each in met)) & firing.counting
-            if firing is not None
-            else frozenset[int]()
+            frozenset[Place]()
+            if firing is None
+            else firing.merged(frozenset[Place]().union(*(each.fired[which] for each in met)))
             for which, firing in enumerate((self._early, self._late))
         )
-        return early, late if done else frozenset()
+        return early, late
+
+    def _comes(self, pane: Pane, time: int) -> None:
+        """An event is about to come to a window, which its early trigger sees though it is late."""
+        if self._early is not None and self._is_completed(pane):
+            pane.came += 1
+            pane.came_since = _earlier(pane.came_since, Since(time, self._wall, self._wall))
+
+    def _seen_early(self, pane: Pane) -> tuple[int, Since | None]:
+        """How many events a window's early trigger has seen since it fired, and since when."""
+        if self._is_completed(pane):
+            return pane.came, pane.came_since
+        return pane.unseen, pane.since
+
+    def _is_completed(self, pane: Pane) -> bool:
+        """Whether a window has fired on time, or counts as if it had."""
+        fired = pane.total is not None and pane.unseen < pane.total.count
+        return pane.done and (fired or pane.counts_as_on_time)
 
     def _join(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
             return right if left is None else left
         return self._folding.merge(left, right)
+
+
+def _earlier(one: Since | None, other: Since | None) -> Since | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one.merged(other)
 
 
 def _end(pane: Pane) -> int:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Record Kafka Streams: every entry of driver.json and joins.json through TopologyTestDriver, then those of
-# broker.json through a broker of its own on 127.0.0.1.
+# Record Kafka Streams: every entry of driver.json and joins.json and the random cases through
+# TopologyTestDriver, then those of broker.json through a broker of its own on 127.0.0.1. With
+# `random <cases> <to>`, every line of a file of cases through TopologyTestDriver, to lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -12,9 +13,14 @@ broker=
 trap '[ -z "$broker" ] || { kill "$broker" && wait "$broker" || true; }; rm -rf "$work"' EXIT
 java=(nice -n 10 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Djava.io.tmpdir="$work" -cp "$classpath")
 
+if [ "${1:-}" = random ]; then
+    "${java[@]}" engines.Recorder "$2" "$3"
+    exit
+fi
 rm -rf ../recorded/kafka-driver ../recorded/kafka-joins ../recorded/kafka-broker
-"${java[@]}" engines.Driver ../recorded
-"${java[@]}" engines.Joins ../recorded
+"${java[@]}" engines.Recorder driver.json ../recorded/kafka-driver
+"${java[@]}" engines.Recorder joins.json ../recorded/kafka-joins
+"${java[@]}" engines.Recorder ../recorded/random/kafka.jsonl.gz ../recorded/random/kafka.jsonl.gz
 
 { cat server.properties; echo "log.dirs=$work/logs"; } > "$work/server.properties"
 "${java[@]}" kafka.tools.StorageTool format -t "$("${java[@]}" kafka.tools.StorageTool random-uuid)" -c "$work/server.properties"

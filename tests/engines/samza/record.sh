@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# Record Samza: every entry of settings.json through its window operator, in one process.
+# Record Samza through its window operator, in one process: every entry of settings.json, and the random
+# cases; or, with `random <cases> <to>`, every line of a file of cases, to lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 mvn -q -B -T1 compile dependency:build-classpath
-rm -rf ../recorded/samza
 version=$(sed -n 's:.*<samza.version>\(.*\)</samza.version>.*:\1:p' pom.xml)
-nice -n 10 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx512m \
-    -cp "target/classes:$(cat target/classpath)" engines.Recorder ../recorded "$version"
+recorder=(nice -n 10 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx512m
+    -cp "target/classes:$(cat target/classpath)" engines.Recorder)
+if [ "${1:-}" = random ]; then
+    "${recorder[@]}" "$2" "$3" "$version"
+    exit
+fi
+rm -rf ../recorded/samza
+"${recorder[@]}" settings.json ../recorded/samza "$version"
+"${recorder[@]}" ../recorded/random/samza.jsonl.gz ../recorded/random/samza.jsonl.gz "$version"

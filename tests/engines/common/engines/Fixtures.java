@@ -3,7 +3,11 @@ package engines;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.OutputStreamWriter;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
@@ -11,62 +15,145 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
+import java.util.zip.GZIPInputStream;
 import java.util.zip.GZIPOutputStream;
 
-/** Reads settings.json and the events, and writes what was recorded. */
+/** Reads settings and events, has them run, and writes what came out: the same way for every engine. */
 final class Fixtures {
-    private static final ObjectMapper JSON = new ObjectMapper();
+    static final ObjectMapper JSON = new ObjectMapper();
 
-    record Event(int arrival, String key, long time, long amount, int partition) {}
+    /** Of a join: whether it is the left stream's, and whether it has no value. */
+    record Event(
+        int arrival, String key, long time, long amount, int partition, long offset, boolean left, boolean empty) {}
+
+    /** What came out: rows by file, and what was counted. */
+    record Outcome(Map<String, List<Map<String, Object>>> files, Map<String, ?> observed) {
+        /** The rows of each file are counted, and `more`. */
+        static Outcome counted(Map<String, List<Map<String, Object>>> files, Map<String, ?> more) {
+            Map<String, Object> observed = new LinkedHashMap<>();
+            files.forEach((name, rows) -> observed.put(name + "_rows", rows.size()));
+            observed.putAll(more);
+            return new Outcome(files, observed);
+        }
+    }
+
+    /** Runs the engine; the lists that it returns are its caller's. */
+    interface Run {
+        Outcome of(ObjectNode settings, List<Event> events) throws Exception;
+    }
 
     private Fixtures() {}
 
-    /** Every entry of settings.json, with what holds for all of them. */
-    static List<ObjectNode> settings(Map<String, ?> common) throws IOException {
-        List<ObjectNode> found = new ArrayList<>();
-        for (JsonNode entry : JSON.readTree(Path.of("settings.json").toFile())) {
-            ObjectNode all = JSON.valueToTree(common);
-            all.put("events", "events.jsonl");
-            all.setAll((ObjectNode) entry);
-            found.add(all);
+    /**
+     * Runs every entry of a file. Those of a list (.json) are written to folders of their names; their
+     * events are in a file beside `target`. Random cases (lines, or lines that were recorded before) bring
+     * their events, and are written to lines; what the engine fails on is written, too.
+     */
+    static void record(Path entries, Path target, Function<JsonNode, Map<String, ?>> common, Run run)
+            throws Exception {
+        if (!entries.toString().endsWith(".json")) {
+            List<String> cases = lines(entries); // all, as it may be the file that is written
+            try (Writer writer = writer(target)) {
+                for (String line : cases) {
+                    JsonNode entry = JSON.readTree(line);
+                    JsonNode given = entry.has("settings") ? entry.get("settings") : entry;
+                    ObjectNode settings = withCommon((ObjectNode) given, common);
+                    writer.write(JSON.writeValueAsString(recorded(settings, run)) + "\n");
+                }
+            }
+            return;
         }
-        return found;
+        for (JsonNode entry : JSON.readTree(entries.toFile())) {
+            ObjectNode settings = withCommon((ObjectNode) entry, common);
+            Path events = target.resolveSibling(settings.get("events").asText());
+            Outcome outcome = run.of(settings, events(events));
+            write(target.resolve(settings.get("name").asText()), settings, outcome);
+        }
     }
 
-    static List<Event> events(Path recorded, ObjectNode settings) throws IOException {
+    private static ObjectNode withCommon(ObjectNode entry, Function<JsonNode, Map<String, ?>> common) {
+        ObjectNode all = JSON.valueToTree(common.apply(entry));
+        if (!all.has("events")) {
+            all.put("events", "events.jsonl");
+        }
+        all.setAll(entry);
+        return all;
+    }
+
+    private static ObjectNode recorded(ObjectNode settings, Run run) {
+        ObjectNode line = JSON.createObjectNode();
+        line.set("settings", settings);
         List<Event> events = new ArrayList<>();
-        for (String line : Files.readAllLines(recorded.resolve(settings.get("events").asText()))) {
-            JsonNode row = JSON.readTree(line);
-            events.add(new Event(row.get("arrival").asInt(), row.get("key").textValue(),
-                row.get("time").asLong(), row.get("amount").asLong(), row.get("partition").asInt()));
+        settings.get("events").forEach(row -> events.add(event(row)));
+        try {
+            Outcome outcome = run.of(settings, events);
+            settings.set("observed", JSON.valueToTree(outcome.observed));
+            line.set("files", JSON.valueToTree(outcome.files));
+        } catch (Exception | AssertionError error) {
+            line.put("failed", error.toString());
+        }
+        return line;
+    }
+
+    static List<Event> events(Path file) throws IOException {
+        List<Event> events = new ArrayList<>();
+        for (String line : Files.readAllLines(file)) {
+            events.add(event(JSON.readTree(line)));
         }
         return events;
     }
 
-    /** A duration of the settings in milliseconds; 0 where it is not there. */
-    static long millis(JsonNode fields, String name) {
-        return fields.has(name) ? Duration.parse("PT" + fields.get(name).asText().toUpperCase()).toMillis() : 0;
+    private static Event event(JsonNode row) {
+        return new Event(row.get("arrival").asInt(), row.get("key").textValue(), row.get("time").asLong(),
+            row.path("amount").asLong(), row.path("partition").asInt(), row.path("offset").asLong(),
+            row.path("side").asText().equals("left"), row.path("empty").asBoolean());
     }
 
-    static void write(Path recorded, ObjectNode settings, Map<String, List<Map<String, Object>>> files,
-            Map<String, ?> observed) throws IOException {
-        Path folder = recorded.resolve(settings.get("engine").asText()).resolve(settings.get("name").asText());
+    static long millis(JsonNode fields, String name) {
+        return duration(fields, name).toMillis();
+    }
+
+    /** Such as 500ms, 0.05s, 30s or 1h; zero where it is not there. */
+    static Duration duration(JsonNode fields, String name) {
+        String text = fields.path(name).asText("0s");
+        return text.endsWith("ms") ? Duration.ofMillis(Long.parseLong(text.substring(0, text.length() - 2)))
+            : Duration.parse("PT" + text.toUpperCase());
+    }
+
+    /** Into a folder: settings with what was observed, and the files. */
+    static void write(Path folder, ObjectNode settings, Outcome outcome) throws IOException {
         Files.createDirectories(folder);
-        ObjectNode counts = settings.putObject("observed");
-        for (Map.Entry<String, List<Map<String, Object>>> file : files.entrySet()) {
-            counts.put(file.getKey() + "_rows", file.getValue().size());
-            try (Writer writer = new OutputStreamWriter(new GZIPOutputStream(
-                    Files.newOutputStream(folder.resolve(file.getKey() + ".jsonl.gz"))), StandardCharsets.UTF_8)) {
+        for (Map.Entry<String, List<Map<String, Object>>> file : outcome.files.entrySet()) {
+            try (Writer writer = writer(folder.resolve(file.getKey() + ".jsonl.gz"))) {
                 for (Map<String, Object> row : file.getValue()) {
                     writer.write(JSON.writeValueAsString(row) + "\n");
                 }
             }
         }
-        counts.setAll((ObjectNode) JSON.valueToTree(observed));
+        settings.set("observed", JSON.valueToTree(outcome.observed));
         Files.writeString(folder.resolve("settings.json"),
             JSON.writerWithDefaultPrettyPrinter().writeValueAsString(settings) + "\n");
-        System.out.println(settings.get("name").asText() + " " + counts);
+        System.out.println(settings.get("name").asText() + " " + settings.get("observed"));
+    }
+
+    private static List<String> lines(Path file) throws IOException {
+        try (InputStream bytes = Files.newInputStream(file);
+                var text = new BufferedReader(new InputStreamReader(
+                    isPacked(file) ? new GZIPInputStream(bytes) : bytes, StandardCharsets.UTF_8))) {
+            return text.lines().toList();
+        }
+    }
+
+    private static Writer writer(Path file) throws IOException {
+        OutputStream bytes = Files.newOutputStream(file);
+        return new OutputStreamWriter(isPacked(file) ? new GZIPOutputStream(bytes) : bytes, StandardCharsets.UTF_8);
+    }
+
+    private static boolean isPacked(Path file) {
+        return file.toString().endsWith(".gz");
     }
 }

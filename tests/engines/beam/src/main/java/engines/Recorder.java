@@ -25,7 +25,10 @@ import org.apache.beam.sdk.testing.TestStream;
 import org.apache.beam.sdk.transforms.DoFn;
 import org.apache.beam.sdk.transforms.GroupByKey;
 import org.apache.beam.sdk.transforms.ParDo;
+import org.apache.beam.sdk.transforms.windowing.AfterAll;
+import org.apache.beam.sdk.transforms.windowing.AfterFirst;
 import org.apache.beam.sdk.transforms.windowing.AfterPane;
+import org.apache.beam.sdk.transforms.windowing.AfterProcessingTime;
 import org.apache.beam.sdk.transforms.windowing.AfterWatermark;
 import org.apache.beam.sdk.transforms.windowing.CalendarWindows;
 import org.apache.beam.sdk.transforms.windowing.FixedWindows;
@@ -33,6 +36,7 @@ import org.apache.beam.sdk.transforms.windowing.IntervalWindow;
 import org.apache.beam.sdk.transforms.windowing.PaneInfo;
 import org.apache.beam.sdk.transforms.windowing.Sessions;
 import org.apache.beam.sdk.transforms.windowing.SlidingWindows;
+import org.apache.beam.sdk.transforms.windowing.Trigger;
 import org.apache.beam.sdk.transforms.windowing.Window;
 import org.apache.beam.sdk.transforms.windowing.WindowFn;
 import org.apache.beam.sdk.transforms.windowing.BoundedWindow;
@@ -42,13 +46,19 @@ import org.joda.time.DateTimeZone;
 import org.joda.time.Duration;
 import org.joda.time.Instant;
 
-/** Records every entry of settings.json through the direct runner, one pipeline after the other. */
+/** Records pipelines through the direct runner, one after the other. */
 final class Recorder {
     private static final Coder<KV<String, KV<Integer, Long>>> EVENT = KvCoder.of(
         NullableCoder.of(StringUtf8Coder.of()), KvCoder.of(VarIntCoder.of(), VarLongCoder.of()));
 
     /** No event: the input has ended. */
     private static final KV<String, KV<Integer, Long>> END = KV.of(null, KV.of(-1, 0L));
+
+    /** In place of an amount: no event, but the wall clock goes on before the event of this arrival. */
+    private static final long TURN = Long.MIN_VALUE;
+
+    @SuppressWarnings("unchecked")
+    private static final TimestampedValue<KV<String, KV<Integer, Long>>>[] NO_MORE = new TimestampedValue[0];
 
     /** The pipeline runs in this process: its functions write here. */
     private static final List<Map<String, Object>> OUTPUT = Collections.synchronizedList(new ArrayList<>());
@@ -57,19 +67,18 @@ final class Recorder {
     private Recorder() {}
 
     public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
         Map<String, Object> common = new LinkedHashMap<>();
         common.put("engine", "beam");
-        common.put("version", arguments[1]);
+        common.put("version", arguments[2]);
         common.put("runner", "direct");
         common.put("watermark", "after every event");
         common.put("end_of_input", "flushed");
-        for (ObjectNode settings : Fixtures.settings(common)) {
+        Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), entry -> common, (settings, events) -> {
             OUTPUT.clear();
             arrival = null;
-            long dropped = run(settings, Fixtures.events(recorded, settings));
-            Fixtures.write(recorded, settings, Map.of("output", OUTPUT), Map.of("dropped_due_to_lateness", dropped));
-        }
+            long dropped = run(settings, events);
+            return Fixtures.Outcome.counted(Map.of("output", OUTPUT), Map.of("dropped_due_to_lateness", dropped));
+        });
     }
 
     private static long run(ObjectNode settings, List<Fixtures.Event> events) {
@@ -93,20 +102,42 @@ final class Recorder {
         return dropped;
     }
 
-    /** The events; after each, the watermark is the largest time - delay. */
+    /**
+     * The events, a bundle each, or bundles of so many as the settings say; after each one, the watermark
+     * is the largest time - delay. Before it, the wall clock goes on to where they say that it stands.
+     */
     private static TestStream<KV<String, KV<Integer, Long>>> source(ObjectNode settings, List<Fixtures.Event> events) {
         long delay = Fixtures.millis(settings, "watermark_delay");
         long largest = Long.MIN_VALUE;
         TestStream.Builder<KV<String, KV<Integer, Long>>> source = TestStream.create(EVENT);
-        for (Fixtures.Event event : events) {
-            source = source.addElements(TimestampedValue.of(
-                KV.of(event.key(), KV.of(event.arrival(), event.amount())), Instant.ofEpochMilli(event.time())));
-            if (event.time() > largest) {
-                largest = event.time();
+        long clock = settings.path("wall_clock").path(0).asLong();
+        int taken = 0;
+        for (int bundle = 0; taken < events.size(); bundle++) {
+            Fixtures.Event first = events.get(taken);
+            long now = settings.path("wall_clock").path(bundle).asLong(clock);
+            if (now > clock) {
+                source = source.addElements(at(first.time(), KV.of(null, KV.of(first.arrival(), TURN))))
+                    .advanceProcessingTime(Duration.millis(now - clock));
+                clock = now;
+            }
+            int next = taken + settings.path("bundles").path(bundle).asInt(1);
+            List<TimestampedValue<KV<String, KV<Integer, Long>>>> elements = new ArrayList<>();
+            long before = largest;
+            for (Fixtures.Event event : events.subList(taken, next)) {
+                elements.add(at(event.time(), KV.of(event.key(), KV.of(event.arrival(), event.amount()))));
+                largest = Math.max(largest, event.time());
+            }
+            source = source.addElements(elements.get(0), elements.subList(1, elements.size()).toArray(NO_MORE));
+            if (largest > before) {
                 source = source.advanceWatermarkTo(Instant.ofEpochMilli(largest - delay));
             }
+            taken = next;
         }
-        return source.addElements(TimestampedValue.of(END, Instant.ofEpochMilli(largest))).advanceWatermarkToInfinity();
+        return source.addElements(at(largest, END)).advanceWatermarkToInfinity();
+    }
+
+    private static <T> TimestampedValue<T> at(long time, T value) {
+        return TimestampedValue.of(value, Instant.ofEpochMilli(time));
     }
 
     private static Window<KV<String, KV<Integer, Long>>> window(ObjectNode settings) {
@@ -114,11 +145,27 @@ final class Recorder {
             .withAllowedLateness(Duration.millis(Fixtures.millis(settings, "allowed_lateness")));
         if (settings.has("early")) {
             window = window.triggering(AfterWatermark.pastEndOfWindow()
-                .withEarlyFirings(AfterPane.elementCountAtLeast(settings.get("early").asInt()))
-                .withLateFirings(AfterPane.elementCountAtLeast(settings.get("late").asInt())));
+                .withEarlyFirings(trigger(settings.get("early"))).withLateFirings(trigger(settings.get("late"))));
+        } else if (settings.has("late")) {
+            window = window.triggering(
+                AfterWatermark.pastEndOfWindow().withLateFirings(trigger(settings.get("late"))));
         }
         return settings.get("accumulation").asText().equals("discarding")
             ? window.discardingFiredPanes() : window.accumulatingFiredPanes();
+    }
+
+    /** After so many events, so long after the first one by the wall clock, or any or all of others. */
+    private static Trigger.OnceTrigger trigger(JsonNode trigger) {
+        if (trigger.isInt()) {
+            return AfterPane.elementCountAtLeast(trigger.asInt());
+        }
+        if (trigger.has("after")) {
+            return AfterProcessingTime.pastFirstElementInPane()
+                .plusDelayOf(Duration.millis(Fixtures.millis(trigger, "after")));
+        }
+        List<Trigger> parts = new ArrayList<>();
+        trigger.elements().next().forEach(part -> parts.add(trigger(part)));
+        return trigger.has("any") ? AfterFirst.of(parts) : AfterAll.of(parts);
     }
 
     private static WindowFn<Object, ? extends BoundedWindow> assigner(ObjectNode settings) {
@@ -144,7 +191,9 @@ final class Recorder {
                 arrival = null;
             } else {
                 arrival = event.getValue().getKey();
-                next.output(event);
+                if (event.getValue().getValue() != TURN) {
+                    next.output(event);
+                }
             }
         }
     }

@@ -2,13 +2,12 @@ package engines;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.KeyedStream;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.datastream.WindowedStream;
-import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
 import org.apache.flink.streaming.api.windowing.assigners.EventTimeSessionWindows;
@@ -18,6 +17,7 @@ import org.apache.flink.streaming.api.windowing.assigners.WindowAssigner;
 import org.apache.flink.streaming.api.windowing.triggers.EventTimeTrigger;
 import org.apache.flink.streaming.api.windowing.triggers.PurgingTrigger;
 import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
+import org.apache.flink.streaming.api.windowing.windows.Window;
 import org.apache.flink.types.Row;
 import org.apache.flink.util.Collector;
 import org.apache.flink.util.OutputTag;
@@ -26,32 +26,36 @@ import org.apache.flink.util.OutputTag;
 final class DataStreams {
     private DataStreams() {}
 
-    static void run(JsonNode settings, List<Row> events) throws Exception {
-        StreamExecutionEnvironment environment = Recorder.environment();
-        DataStream<Row> source = Recorder.source(environment, settings, events);
-        OutputTag<Row> late = new OutputTag<>("late", Recorder.EVENT);
-        WindowedStream<Row, String, TimeWindow> windows = source
+    static void build(DataStream<Row> source, JsonNode settings) {
+        KeyedStream<Row, String> keyed = source
             .filter(event -> event.getField(1) != null) // keyBy refuses them
-            .keyBy(event -> event.<String>getFieldAs(1), Types.STRING)
+            .keyBy(event -> event.<String>getFieldAs(1), Types.STRING);
+        if (settings.get("window").has("count")) {
+            JsonNode count = settings.get("window").get("count");
+            keyed.countWindow(count.get("size").asLong(), count.get("advance").asLong())
+                .process(new Fire<>(), Types.INT).sinkTo(new DiscardingSink<>());
+            return;
+        }
+        OutputTag<Row> late = new OutputTag<>("late", Recorder.EVENT);
+        WindowedStream<Row, String, TimeWindow> windows = keyed
             .window(assigner(settings.get("window")))
-            .allowedLateness(Recorder.duration(settings.get("allowed_lateness")))
+            .allowedLateness(Fixtures.duration(settings, "allowed_lateness"))
             .sideOutputLateData(late);
         if (settings.get("firing").asText().equals("delta")) {
             windows = windows.trigger(PurgingTrigger.of(EventTimeTrigger.create()));
         }
-        SingleOutputStreamOperator<Integer> fired = windows.process(new Fire(), Types.INT);
+        SingleOutputStreamOperator<Integer> fired = windows.process(new Fire<>(), Types.INT);
         fired.sinkTo(new DiscardingSink<>());
         fired.getSideOutput(late).map(DataStreams::late, Types.INT).sinkTo(new DiscardingSink<>());
-        environment.execute();
     }
 
     private static WindowAssigner<Object, TimeWindow> assigner(JsonNode window) {
         JsonNode fields = window.elements().next();
         return switch (window.fieldNames().next()) {
-            case "session" -> EventTimeSessionWindows.withGap(Recorder.duration(fields.get("gap")));
-            case "tumbling" -> TumblingEventTimeWindows.of(Recorder.duration(fields.get("size")));
+            case "session" -> EventTimeSessionWindows.withGap(Fixtures.duration(fields, "gap"));
+            case "tumbling" -> TumblingEventTimeWindows.of(Fixtures.duration(fields, "size"));
             case "hopping" -> SlidingEventTimeWindows.of(
-                Recorder.duration(fields.get("size")), Recorder.duration(fields.get("advance")));
+                Fixtures.duration(fields, "size"), Fixtures.duration(fields, "advance"));
             default -> throw new IllegalArgumentException(window.toString());
         };
     }
@@ -61,20 +65,28 @@ final class DataStreams {
         return Recorder.LATE.size();
     }
 
-    /** A firing: the window, how many events, their sum, and the watermark that it was fired at. */
-    private static final class Fire extends ProcessWindowFunction<Row, Integer, String, TimeWindow> {
+    /**
+     * A firing: the window, how many events, their sum, and the watermark that it was fired at. The
+     * bounds of a window of so many events are the least and the largest time in it.
+     */
+    private static final class Fire<W extends Window> extends ProcessWindowFunction<Row, Integer, String, W> {
         @Override
         public void process(String key, Context context, Iterable<Row> events, Collector<Integer> out) {
             long count = 0;
             long sum = 0;
+            long least = Long.MAX_VALUE;
+            long largest = Long.MIN_VALUE;
             for (Row event : events) {
                 count++;
                 sum += event.<Long>getFieldAs(3);
+                least = Math.min(least, event.<Long>getFieldAs(2));
+                largest = Math.max(largest, event.<Long>getFieldAs(2));
             }
+            TimeWindow window = context.window() instanceof TimeWindow own ? own : new TimeWindow(least, largest);
             Map<String, Object> row = new LinkedHashMap<>();
             row.put("key", key);
-            row.put("window_start", context.window().getStart());
-            row.put("window_end", context.window().getEnd());
+            row.put("window_start", window.getStart());
+            row.put("window_end", window.getEnd());
             row.put("events", count);
             row.put("amount", sum);
             row.put("watermark", context.currentWatermark());

@@ -1,9 +1,6 @@
 package engines;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -23,46 +20,34 @@ import org.apache.flink.util.Collector;
 import org.apache.flink.util.OutputTag;
 
 /**
- * Records every entry of joins.json through Flink's own operator, which is handed one event after
- * the other: in a job, which of two inputs is read first is not the same twice.
+ * Records Flink's own operator of the interval join, which is handed one event after the other: in a job, which of two inputs is read first is not the same twice.
  */
 final class Joins {
     private static final TypeInformation<Tuple2<String, Integer>> EVENT = Types.TUPLE(Types.STRING, Types.INT);
 
     private Joins() {}
 
-    public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
-        List<JsonNode> events = new ArrayList<>();
-        for (String line : Files.readAllLines(recorded.resolve("joins.jsonl"))) {
-            events.add(Recorder.JSON.readTree(line));
-        }
-        for (JsonNode settings : Recorder.JSON.readTree(Path.of("joins.json").toFile())) {
-            record(recorded.resolve("flink-joins").resolve(settings.get("name").asText()), events, settings);
-        }
-    }
-
-    private static void record(Path folder, List<JsonNode> events, JsonNode settings) throws Exception {
+    static Fixtures.Outcome run(JsonNode settings, List<Fixtures.Event> events) throws Exception {
         List<Map<String, Object>> output = new ArrayList<>();
         List<Map<String, Object>> late = new ArrayList<>();
         OutputTag<Tuple2<String, Integer>> left = new OutputTag<>("left", EVENT);
         OutputTag<Tuple2<String, Integer>> right = new OutputTag<>("right", EVENT);
         TypeSerializer<Tuple2<String, Integer>> serializer = EVENT.createSerializer(new SerializerConfigImpl());
         var operator = new IntervalJoinOperator<>(
-            -Recorder.duration(settings.get("before")).toMillis(),
-            Recorder.duration(settings.get("after")).toMillis(),
+            -Fixtures.millis(settings, "before"),
+            Fixtures.millis(settings, "after"),
             true, true, left, right, serializer, serializer, new Pair());
         try (var harness = new KeyedTwoInputStreamOperatorTestHarness<>(
                 operator, event -> event.f0, event -> event.f0, Types.STRING)) {
             harness.open();
-            long delay = Recorder.duration(settings.get("watermark_delay")).toMillis();
+            long delay = Fixtures.millis(settings, "watermark_delay");
             Map<Boolean, Long> latest = new HashMap<>();
             int taken = 0;
-            for (JsonNode event : events) {
-                String key = event.get("key").textValue();
-                int arrival = event.get("arrival").asInt();
-                long time = event.get("time").asLong();
-                boolean own = event.get("side").asText().equals("left");
+            for (Fixtures.Event event : events) {
+                String key = event.key();
+                int arrival = event.arrival();
+                long time = event.time();
+                boolean own = event.left();
                 if (key == null) { // keyBy refuses them
                     continue;
                 }
@@ -99,16 +84,10 @@ final class Joins {
                 }
             }
         }
-        ObjectNode all = Recorder.JSON.createObjectNode()
-            .put("engine", "flink").put("version", "2.3.0").put("runner", "interval-join")
-            .put("events", "joins.jsonl").put("watermark", "of each stream, after every event");
-        all.setAll((ObjectNode) settings);
-        all.putObject("observed").put("output_rows", output.size()).put("late_rows", late.size());
-        Recorder.write(folder.resolve("output.jsonl.gz"), output);
-        Recorder.write(folder.resolve("late.jsonl.gz"), late);
-        Files.writeString(folder.resolve("settings.json"),
-            Recorder.JSON.writerWithDefaultPrettyPrinter().writeValueAsString(all) + "\n");
-        System.out.println(settings.get("name").asText() + " " + all.get("observed"));
+        Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
+        files.put("output", output);
+        files.put("late", late);
+        return Fixtures.Outcome.counted(files, Map.of());
     }
 
     private static final class Pair extends ProcessJoinFunction<

@@ -1,21 +1,13 @@
 package engines;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
-import java.io.OutputStreamWriter;
-import java.io.Writer;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.zip.GZIPOutputStream;
 import org.apache.flink.api.common.eventtime.Watermark;
 import org.apache.flink.api.common.eventtime.WatermarkGenerator;
 import org.apache.flink.api.common.eventtime.WatermarkOutput;
@@ -26,17 +18,19 @@ import org.apache.flink.api.common.state.CheckpointListener;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.runtime.minicluster.MiniCluster;
+import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
+import org.apache.flink.runtime.util.EnvironmentInformation;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.source.legacy.SourceFunction;
 import org.apache.flink.types.Row;
 
-/** Records every entry of settings.json, one job after the other, in this process. */
+/** Records jobs, one after the other, on a cluster in this process. */
 final class Recorder {
-    static final ObjectMapper JSON = new ObjectMapper();
     static final TypeInformation<Row> EVENT = Types.ROW_NAMED(
         new String[] {"arrival", "key", "time", "amount"}, Types.INT, Types.STRING, Types.LONG, Types.LONG);
 
@@ -47,67 +41,61 @@ final class Recorder {
     private Recorder() {}
 
     public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
-        for (JsonNode settings : JSON.readTree(Path.of("settings.json").toFile())) {
-            OUTPUT.clear();
-            LATE.clear();
-            List<Row> events = events(recorded.resolve(settings.path("events").asText("events.jsonl")));
-            if (settings.has("query")) {
-                Sql.run(settings, events);
-            } else {
-                DataStreams.run(settings, events);
-            }
-            write(recorded.resolve("flink").resolve(settings.get("name").asText()), settings);
+        Configuration configuration = new Configuration();
+        configuration.setString("slotmanager.requirement-check-delay", "0 ms"); // jobs are many and small
+        try (MiniCluster cluster = new MiniCluster(
+                new MiniClusterConfiguration.Builder().setConfiguration(configuration).build())) {
+            cluster.start();
+            Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), Recorder::common,
+                (settings, events) -> run(cluster, settings, events));
         }
     }
 
-    private static void write(Path folder, JsonNode settings) throws IOException {
+    private static Map<String, Object> common(JsonNode entry) {
+        Map<String, Object> common = new LinkedHashMap<>();
+        common.put("engine", "flink");
+        common.put("version", EnvironmentInformation.getVersion());
+        if (entry.has("before")) {
+            common.put("runner", "interval-join");
+            common.put("events", "joins.jsonl");
+            common.put("watermark", "of each stream, after every event");
+            return common;
+        }
+        common.put("runner", entry.has("query") ? "sql" : "datastream");
+        common.put("events", "events.jsonl");
+        common.put("parallelism", 1);
+        common.put("watermark", "after every event");
+        common.put("end_of_input", "flushed");
+        return common;
+    }
+
+    private static Fixtures.Outcome run(MiniCluster cluster, JsonNode settings, List<Fixtures.Event> events)
+            throws Exception {
+        if (settings.get("runner").asText().equals("interval-join")) {
+            return Joins.run(settings, events);
+        }
+        OUTPUT.clear();
+        LATE.clear();
         boolean sql = settings.has("query");
-        ObjectNode all = JSON.createObjectNode()
-            .put("engine", "flink").put("version", "2.3.0").put("runner", sql ? "sql" : "datastream")
-            .put("events", "events.jsonl").put("parallelism", 1).put("watermark", "after every event")
-            .put("end_of_input", "flushed");
-        all.setAll((ObjectNode) settings);
-        ObjectNode observed = all.putObject("observed").put("output_rows", OUTPUT.size());
-        write(folder.resolve("output.jsonl.gz"), OUTPUT);
+        StreamExecutionEnvironment environment = environment();
+        DataStream<Row> source = source(environment, settings, events);
+        if (sql) {
+            Sql.build(environment, source, settings);
+        } else {
+            DataStreams.build(source, settings);
+        }
+        cluster.executeJobBlocking(environment.getStreamGraph().getJobGraph());
+        Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
+        files.put("output", OUTPUT);
         if (!sql) {
-            write(folder.resolve("late.jsonl.gz"), LATE);
-            observed.put("late_rows", LATE.size());
+            files.put("late", LATE);
         }
-        Files.writeString(folder.resolve("settings.json"),
-            JSON.writerWithDefaultPrettyPrinter().writeValueAsString(all) + "\n");
-        System.out.println(settings.get("name").asText() + " " + observed);
-    }
-
-    static void write(Path file, List<Map<String, Object>> rows) throws IOException {
-        Files.createDirectories(file.getParent());
-        try (Writer writer = new OutputStreamWriter(
-                new GZIPOutputStream(Files.newOutputStream(file)), StandardCharsets.UTF_8)) {
-            for (Map<String, Object> row : rows) {
-                writer.write(JSON.writeValueAsString(row) + "\n");
-            }
-        }
-    }
-
-    private static List<Row> events(Path file) throws IOException {
-        List<Row> events = new ArrayList<>();
-        for (String line : Files.readAllLines(file)) {
-            JsonNode row = JSON.readTree(line);
-            events.add(Row.of(row.get("arrival").asInt(), row.get("key").textValue(),
-                row.get("time").asLong(), row.get("amount").asLong()));
-        }
-        return events;
-    }
-
-    static Duration duration(JsonNode text) {
-        return Duration.parse("PT" + text.asText().toUpperCase());
+        return Fixtures.Outcome.counted(files, Map.of());
     }
 
     /** One subtask, nothing periodic: what comes out depends on the order of arrival alone. */
-    static StreamExecutionEnvironment environment() {
+    private static StreamExecutionEnvironment environment() {
         Configuration configuration = new Configuration();
-        configuration.setString("rest.bind-address", "127.0.0.1");
-        configuration.setString("rest.bind-port", "0");
         configuration.setString("pipeline.auto-watermark-interval", "0 ms");
         configuration.setString("restart-strategy.type", "fixed-delay");
         configuration.setString("restart-strategy.fixed-delay.attempts", "1");
@@ -116,14 +104,19 @@ final class Recorder {
     }
 
     /** The events with their times; the watermark follows each of them. */
-    static DataStream<Row> source(StreamExecutionEnvironment environment, JsonNode settings, List<Row> events) {
-        long delay = duration(settings.get("watermark_delay")).toMillis();
+    private static DataStream<Row> source(
+            StreamExecutionEnvironment environment, JsonNode settings, List<Fixtures.Event> events) {
+        long delay = Fixtures.millis(settings, "watermark_delay");
         int restart = settings.path("restart_before_arrival").asInt(-1);
         if (restart >= 0) {
-            environment.enableCheckpointing(100);
+            environment.enableCheckpointing(10);
         }
         Events.failed = false;
-        return environment.addSource(new Events(events, restart), EVENT)
+        List<Row> rows = new ArrayList<>();
+        for (Fixtures.Event event : events) {
+            rows.add(Row.of(event.arrival(), event.key(), event.time(), event.amount()));
+        }
+        return environment.addSource(new Events(rows, restart), EVENT)
             .assignTimestampsAndWatermarks(
                 WatermarkStrategy.<Row>forGenerator(context -> new AfterEveryEvent(delay))
                     .withTimestampAssigner((event, before) -> event.<Long>getFieldAs(2)));

@@ -4,9 +4,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Instant;
 import java.time.LocalDateTime;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.table.api.Schema;
@@ -17,15 +17,14 @@ import org.apache.flink.types.Row;
 final class Sql {
     private Sql() {}
 
-    static void run(JsonNode settings, List<Row> events) throws Exception {
-        StreamExecutionEnvironment environment = Recorder.environment();
+    static void build(StreamExecutionEnvironment environment, DataStream<Row> source, JsonNode settings) {
         StreamTableEnvironment tables = StreamTableEnvironment.create(environment);
         tables.getConfig().set("table.local-time-zone", settings.path("timezone").asText("UTC"));
         settings.path("options").fields().forEachRemaining(
             option -> tables.getConfig().set(option.getKey(), option.getValue().asText()));
-        long seconds = Recorder.duration(settings.get("watermark_delay")).toSeconds();
+        long seconds = Fixtures.duration(settings, "watermark_delay").toSeconds();
         tables.createTemporaryView("events", tables.fromDataStream(
-            Recorder.source(environment, settings, events),
+            source,
             Schema.newBuilder()
                 .column("arrival", "INT").column("key", "STRING").column("time", "BIGINT").column("amount", "BIGINT")
                 .columnByExpression("ts", "TO_TIMESTAMP_LTZ(`time`, 3)")
@@ -33,7 +32,6 @@ final class Sql {
                 .build()));
         tables.toChangelogStream(tables.sqlQuery(settings.get("query").asText()))
             .map(Sql::changed, Types.INT).sinkTo(new DiscardingSink<>());
-        environment.execute();
     }
 
     private static int changed(Row change) {

@@ -44,7 +44,7 @@ final class Broker {
 
     private Broker(String server) throws Exception {
         this.server = server;
-        this.all = Pipeline.JSON.readTree(Path.of("broker.json").toFile());
+        this.all = Fixtures.JSON.readTree(Path.of("broker.json").toFile());
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -52,7 +52,7 @@ final class Broker {
     }
 
     private void record(Path recorded) throws Exception {
-        List<Pipeline.Event> events = Pipeline.events(recorded.resolve("events.jsonl"));
+        List<Fixtures.Event> events = Fixtures.events(recorded.resolve("events.jsonl"));
         int restart = all.get(0).get("restart_before_arrival").asInt();
         List<Map<String, Long>> dropped = new ArrayList<>();
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", server))) {
@@ -67,30 +67,26 @@ final class Broker {
         List<Map<String, Object>> commits = commits();
         for (JsonNode settings : all) {
             String name = settings.get("name").asText();
-            Path folder = recorded.resolve("kafka-broker").resolve(name);
             List<Map<String, Object>> output = rows(name + "-output");
             List<Map<String, Object>> changelog = rows(APPLICATION + "-" + name + "-changelog");
-            Pipeline.write(folder.resolve("output.jsonl.gz"), output);
-            Pipeline.write(folder.resolve("changelog.jsonl.gz"), changelog);
-            Pipeline.write(folder.resolve("commits.jsonl.gz"), commits);
-            ObjectNode written = Pipeline.JSON.createObjectNode()
+            Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
+            files.put("output", output);
+            files.put("changelog", changelog);
+            files.put("commits", commits);
+            Map<String, Object> observed = Pipeline.observed(output, changelog);
+            observed.put("commits", commits.size());
+            observed.put("dropped_records_total_of_all_stores", dropped);
+            ObjectNode written = Fixtures.JSON.createObjectNode()
                 .put("engine", "kafka-streams").put("version", "4.3.0").put("runner", "broker")
                 .put("events", "events.jsonl").put("retention", "default").put("caching", true)
                 .put("partitions", PARTITIONS).put("commit_interval", "1s");
             written.setAll((ObjectNode) settings);
-            written.putObject("observed")
-                .put("output_rows", output.size()).put("output_tombstones", Pipeline.tombstones(output))
-                .put("changelog_rows", changelog.size())
-                .put("changelog_tombstones", Pipeline.tombstones(changelog))
-                .put("commits", commits.size())
-                .set("dropped_records_total_of_all_stores", Pipeline.JSON.valueToTree(dropped));
-            Pipeline.write(folder.resolve("settings.json"), written);
-            System.out.println(name + " " + written.get("observed"));
+            Fixtures.write(recorded.resolve("kafka-broker").resolve(name), written, new Fixtures.Outcome(files, observed));
         }
     }
 
     /** One life of the application, until all these events are committed. */
-    private Map<String, Long> run(Admin admin, List<Pipeline.Event> events) throws Exception {
+    private Map<String, Long> run(Admin admin, List<Fixtures.Event> events) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();
         var grouped = builder.stream(Pipeline.INPUT, Consumed.with(Serdes.String(), Serdes.Long()))
             .groupByKey(Grouped.with(Serdes.String(), Serdes.Long()));
@@ -103,9 +99,9 @@ final class Broker {
                     Map.<String, Object>of("bootstrap.servers", server), new StringSerializer(), new LongSerializer())) {
             streams.start();
             for (int from = 0; from < events.size(); from += BURST) {
-                List<Pipeline.Event> burst = events.subList(from, Math.min(from + BURST, events.size()));
+                List<Fixtures.Event> burst = events.subList(from, Math.min(from + BURST, events.size()));
                 List<Future<RecordMetadata>> acknowledged = new ArrayList<>();
-                for (Pipeline.Event event : burst) {
+                for (Fixtures.Event event : burst) {
                     // The partition of a key is the producer's own choice; it must be ours too.
                     Integer partition = event.key() == null ? event.partition() : null;
                     acknowledged.add(producer.send(new ProducerRecord<>(
@@ -114,7 +110,7 @@ final class Broker {
                 producer.flush();
                 for (int at = 0; at < burst.size(); at++) {
                     RecordMetadata given = acknowledged.get(at).get();
-                    Pipeline.Event event = burst.get(at);
+                    Fixtures.Event event = burst.get(at);
                     if (given.partition() != event.partition() || given.offset() != event.offset()) {
                         throw new IllegalStateException(event + " was stored as " + given);
                     }

@@ -1,9 +1,6 @@
 package engines;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -29,26 +26,24 @@ import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.test.TestRecord;
 
-/** Records every entry of joins.json through TopologyTestDriver: two streams, one task. */
+/** Joins of two streams through TopologyTestDriver: one task. */
 final class Joins {
-    private record Event(int arrival, boolean left, String key, long time, boolean empty) {}
-
     private Joins() {}
 
-    public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
-        List<Event> events = new ArrayList<>();
-        for (String line : Files.readAllLines(recorded.resolve("joins.jsonl"))) {
-            JsonNode row = Pipeline.JSON.readTree(line);
-            events.add(new Event(row.get("arrival").asInt(), row.get("side").asText().equals("left"),
-                row.get("key").textValue(), row.get("time").asLong(), row.get("empty").asBoolean()));
-        }
-        for (JsonNode settings : Pipeline.JSON.readTree(Path.of("joins.json").toFile())) {
-            record(recorded, events, settings);
-        }
+    static Map<String, Object> common() {
+        Map<String, Object> common = new LinkedHashMap<>();
+        common.put("engine", "kafka-streams");
+        common.put("version", "4.3.0");
+        common.put("runner", "joins");
+        common.put("events", "joins.jsonl");
+        common.put("emit_interval", "0s");
+        common.put("wall_clock_per_event", "0s");
+        common.put("spurious", false);
+        common.put("store", "disk");
+        return common;
     }
 
-    private static void record(Path recorded, List<Event> events, JsonNode settings) throws Exception {
+    static Fixtures.Outcome run(JsonNode settings, List<Fixtures.Event> events) throws Exception {
         List<Map<String, Object>> output = new ArrayList<>();
         double dropped;
         try (var driver = new TopologyTestDriver(topology(settings).build(), properties(settings), Instant.EPOCH)) {
@@ -58,17 +53,18 @@ final class Joins {
                 driver.createInputTopic("right", new StringSerializer(), new LongSerializer());
             TestOutputTopic<String, String> joined =
                 driver.createOutputTopic("joined", new StringDeserializer(), new StringDeserializer());
-            Duration tick = duration(settings, "wall_clock_per_event");
-            for (Event event : events) {
+            long shift = Fixtures.millis(settings, "shift");
+            Duration tick = Fixtures.duration(settings, "wall_clock_per_event");
+            for (Fixtures.Event event : events) {
                 if (!tick.isZero()) {
                     driver.advanceWallClockTime(tick);
                 }
-                (event.left ? left : right)
-                    .pipeInput(event.key, event.empty ? null : (long) event.arrival, event.time);
+                (event.left() ? left : right)
+                    .pipeInput(event.key(), event.empty() ? null : (long) event.arrival(), event.time() + shift);
                 for (TestRecord<String, String> record : joined.readRecordsToList()) {
                     Map<String, Object> row = new LinkedHashMap<>();
                     String[] pair = record.value().split(":", 2);
-                    row.put("arrival", event.arrival);
+                    row.put("arrival", event.arrival());
                     row.put("key", record.key());
                     row.put("left", pair[0].isEmpty() ? null : Integer.valueOf(pair[0]));
                     row.put("right", pair[1].isEmpty() ? null : Integer.valueOf(pair[1]));
@@ -80,22 +76,16 @@ final class Joins {
                 .filter(metric -> metric.getKey().name().equals("dropped-records-total"))
                 .mapToDouble(metric -> ((Number) metric.getValue().metricValue()).doubleValue()).sum();
         }
-        Path folder = recorded.resolve("kafka-joins").resolve(settings.get("name").asText());
-        Pipeline.write(folder.resolve("output.jsonl.gz"), output);
-        ObjectNode all = Pipeline.JSON.createObjectNode()
-            .put("engine", "kafka-streams").put("version", "4.3.0").put("runner", "joins")
-            .put("events", "joins.jsonl").put("emit_interval", "0s").put("wall_clock_per_event", "0s")
-            .put("spurious", false).put("store", "disk");
-        all.setAll((ObjectNode) settings);
-        all.putObject("observed").put("output_rows", output.size()).put("dropped_records_total", (long) dropped);
-        Pipeline.write(folder.resolve("settings.json"), all);
-        System.out.println(settings.get("name").asText() + " " + all.get("observed"));
+        return Fixtures.Outcome.counted(Map.of("output", output), Map.of("dropped_records_total", (long) dropped));
     }
 
     private static StreamsBuilder topology(JsonNode settings) {
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, Long> left = builder.stream("left", Consumed.with(Serdes.String(), Serdes.Long()));
-        KStream<String, Long> right = builder.stream("right", Consumed.with(Serdes.String(), Serdes.Long()));
+        long shift = Fixtures.millis(settings, "shift");
+        Consumed<String, Long> shifted = Consumed.with(Serdes.String(), Serdes.Long())
+            .withTimestampExtractor((record, latest) -> record.timestamp() - shift);
+        KStream<String, Long> left = builder.stream("left", shifted);
+        KStream<String, Long> right = builder.stream("right", shifted);
         ValueJoiner<Long, Long, String> both =
             (one, other) -> (one == null ? "" : one) + ":" + (other == null ? "" : other);
         StreamJoined<String, Long, Long> joined =
@@ -116,9 +106,9 @@ final class Joins {
     /** As they are since 3.1, or with the spurious results of before. */
     @SuppressWarnings("deprecation")
     private static JoinWindows windows(JsonNode settings) {
-        Duration before = duration(settings, "before");
-        Duration after = duration(settings, "after");
-        Duration grace = duration(settings, "grace");
+        Duration before = Fixtures.duration(settings, "before");
+        Duration after = Fixtures.duration(settings, "after");
+        Duration grace = Fixtures.duration(settings, "grace");
         Duration longer = before.compareTo(after) > 0 ? before : after;
         JoinWindows windows = settings.path("spurious").asBoolean()
             ? JoinWindows.of(longer).grace(grace) : JoinWindows.ofTimeDifferenceAndGrace(longer, grace);
@@ -132,11 +122,7 @@ final class Joins {
         properties.put(StreamsConfig.STATE_DIR_CONFIG, System.getProperty("java.io.tmpdir"));
         properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         properties.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX,
-            duration(settings, "emit_interval").toMillis());
+            Fixtures.duration(settings, "emit_interval").toMillis());
         return properties;
-    }
-
-    private static Duration duration(JsonNode settings, String name) {
-        return settings.has(name) ? Pipeline.duration(settings.get(name)) : Duration.ZERO;
     }
 }

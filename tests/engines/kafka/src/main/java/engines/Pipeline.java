@@ -1,20 +1,11 @@
 package engines;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.IOException;
-import java.io.OutputStreamWriter;
-import java.io.Writer;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.zip.GZIPOutputStream;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
@@ -35,25 +26,20 @@ import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
-/** What the recordings share: a windowed aggregate as its settings say, and the files. */
+/** What the recordings share: a windowed aggregate as its settings say, and the rows of topics. */
 final class Pipeline {
-    static final ObjectMapper JSON = new ObjectMapper();
     static final String INPUT = "events";
+    /** What the name of the store of suppressed windows ends with. */
+    static final String BUFFER = "-buffer";
 
     private Pipeline() {}
-
-    record Event(int arrival, String key, long time, long amount, int partition, long offset) {}
-
-    static Duration duration(JsonNode text) {
-        return Duration.parse("PT" + text.asText().toUpperCase());
-    }
 
     /** Aggregates in a store of the given name and writes to the topic `<name>-output`. */
     static void add(KGroupedStream<String, Long> grouped, String name, JsonNode settings) {
         JsonNode window = settings.get("window");
         String kind = window.fieldNames().next();
         JsonNode fields = window.get(kind);
-        Duration grace = duration(settings.get("grace"));
+        Duration grace = Fixtures.duration(settings, "grace");
         String emit = settings.get("emit").asText();
         EmitStrategy strategy =
             emit.equals("on_close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
@@ -62,20 +48,21 @@ final class Pipeline {
         Serde<Windowed<String>> serde;
         if (kind.equals("session")) {
             var windows = grouped.windowedBy(
-                    SessionWindows.ofInactivityGapAndGrace(duration(fields.get("gap")), grace))
+                    SessionWindows.ofInactivityGapAndGrace(Fixtures.duration(fields, "gap"), grace))
                 .emitStrategy(strategy);
             var store = store(settings, Materialized.<String, Long, SessionStore<Bytes, byte[]>>as(name));
             table = sum ? windows.reduce(Long::sum, store) : windows.count(store);
             serde = new WindowedSerdes.SessionWindowedSerde<>(Serdes.String());
         } else {
-            Duration size = duration(fields.get("size"));
+            Duration size = Fixtures.duration(fields, "size");
             var windows = windowed(grouped, fields, kind, size, grace).emitStrategy(strategy);
             var store = store(settings, Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(name));
             table = sum ? windows.reduce(Long::sum, store) : windows.count(store);
             serde = new WindowedSerdes.TimeWindowedSerde<>(Serdes.String(), size.toMillis());
         }
         if (emit.equals("suppressed")) {
-            table = table.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
+            table = table.suppress(
+                Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()).withName(name + BUFFER));
         }
         table.toStream().to(name + "-output", Produced.with(serde, Serdes.Long()));
     }
@@ -87,7 +74,7 @@ final class Pipeline {
         }
         TimeWindows windows = TimeWindows.ofSizeAndGrace(size, grace);
         return grouped.windowedBy(
-            fields.has("advance") ? windows.advanceBy(duration(fields.get("advance"))) : windows);
+            fields.has("advance") ? windows.advanceBy(Fixtures.duration(fields, "advance")) : windows);
     }
 
     private static <S extends StateStore> Materialized<String, Long, S> store(
@@ -96,18 +83,8 @@ final class Pipeline {
         if (settings.path("store").asText().equals("memory")) {
             store.withStoreType(BuiltInDslStoreSuppliers.IN_MEMORY);
         }
-        return settings.has("retention") ? store.withRetention(duration(settings.get("retention"))) : store;
-    }
-
-    static List<Event> events(Path file) throws IOException {
-        List<Event> events = new ArrayList<>();
-        for (String line : Files.readAllLines(file)) {
-            JsonNode row = JSON.readTree(line);
-            events.add(new Event(
-                row.get("arrival").asInt(), row.get("key").textValue(), row.get("time").asLong(),
-                row.get("amount").asLong(), row.get("partition").asInt(), row.get("offset").asLong()));
-        }
-        return events;
+        return settings.path("retention").asText("default").equals("default")
+            ? store : store.withRetention(Fixtures.duration(settings, "retention"));
     }
 
     /** One record of a topic, in the columns that Spark's Kafka source has. */
@@ -121,22 +98,17 @@ final class Pipeline {
         return row;
     }
 
-    static long tombstones(List<Map<String, Object>> rows) {
+    /** How many rows, and how many of them are tombstones. */
+    static Map<String, Object> observed(List<Map<String, Object>> output, List<Map<String, Object>> changelog) {
+        Map<String, Object> observed = new LinkedHashMap<>();
+        observed.put("output_rows", output.size());
+        observed.put("output_tombstones", tombstones(output));
+        observed.put("changelog_rows", changelog.size());
+        observed.put("changelog_tombstones", tombstones(changelog));
+        return observed;
+    }
+
+    private static long tombstones(List<Map<String, Object>> rows) {
         return rows.stream().filter(row -> row.get("value") == null).count();
-    }
-
-    static void write(Path file, List<Map<String, Object>> rows) throws IOException {
-        Files.createDirectories(file.getParent());
-        try (Writer writer = new OutputStreamWriter(
-                new GZIPOutputStream(Files.newOutputStream(file)), StandardCharsets.UTF_8)) {
-            for (Map<String, Object> row : rows) {
-                writer.write(JSON.writeValueAsString(row) + "\n");
-            }
-        }
-    }
-
-    static void write(Path file, Object settings) throws IOException {
-        Files.createDirectories(file.getParent());
-        Files.writeString(file, JSON.writerWithDefaultPrettyPrinter().writeValueAsString(settings) + "\n");
     }
 }

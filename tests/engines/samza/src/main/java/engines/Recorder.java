@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -35,7 +34,7 @@ import org.apache.samza.storage.kv.SerializedKeyValueStore;
 import org.apache.samza.storage.kv.SerializedKeyValueStoreMetrics;
 import org.apache.samza.storage.kv.inmemory.InMemoryKeyValueStore;
 
-/** Records every entry of settings.json: Samza's window operator, its clock and timers moved by hand. */
+/** Records Samza's window operator, its clock and timers moved by hand. */
 final class Recorder {
     private static final List<Map<String, Object>> OUTPUT = new ArrayList<>();
 
@@ -44,19 +43,17 @@ final class Recorder {
     private Recorder() {}
 
     public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
         Map<String, Object> common = new LinkedHashMap<>();
         common.put("engine", "samza");
-        common.put("version", arguments[1]);
+        common.put("version", arguments[2]);
         common.put("runner", "window-operator");
         common.put("clock", "the time of the event that is processed; events in order of time");
-        for (ObjectNode settings : Fixtures.settings(common)) {
-            boolean early = settings.has("early") || settings.has("early_after") || settings.has("early_silence");
-            settings.put("end_of_input", early ? "left open" : "flushed");
+        Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), entry -> common, (settings, events) -> {
+            settings.put("end_of_input", trigger(settings) == null ? "flushed" : "left open");
             OUTPUT.clear();
-            run(settings, Fixtures.events(recorded, settings));
-            Fixtures.write(recorded, settings, Map.of("output", OUTPUT), Map.of());
-        }
+            run(settings, events);
+            return Fixtures.Outcome.counted(Map.of("output", OUTPUT), Map.of());
+        });
     }
 
     private static void run(ObjectNode settings, List<Fixtures.Event> events) {
@@ -83,7 +80,8 @@ final class Recorder {
         // Otherwise it fires a window's triggers in an order that is not the same twice.
         if (settings.get("end_of_input").asText().equals("flushed")) {
             List<WindowPane<String, Object>> rest = new ArrayList<>(operator.end());
-            rest.sort(Comparator.comparing(pane -> String.valueOf(pane.getKey().getKey())));
+            rest.sort(Comparator.<WindowPane<String, Object>, String>comparing(pane -> String.valueOf(pane.getKey().getKey()))
+                .thenComparing(pane -> pane.getKey().getPaneId()));
             record(null, rest);
         }
     }
@@ -95,25 +93,34 @@ final class Recorder {
         SupplierFunction<long[]> nothing = () -> new long[2];
         FoldLeftFunction<Fixtures.Event, long[]> add = (event, sum) -> new long[] {sum[0] + 1, sum[1] + event.amount()};
         Window<Fixtures.Event, String, long[]> found = window.has("session")
-            ? Windows.keyedSessionWindow(key, duration(fields, "gap"), nothing, add, new StringSerde(), new Sums())
-            : Windows.keyedTumblingWindow(key, duration(fields, "size"), nothing, add, new StringSerde(), new Sums());
+            ? Windows.keyedSessionWindow(key, Fixtures.duration(fields, "gap"), nothing, add, new StringSerde(), new Sums())
+            : Windows.keyedTumblingWindow(key, Fixtures.duration(fields, "size"), nothing, add, new StringSerde(), new Sums());
         found.setAccumulationMode(AccumulationMode.valueOf(settings.get("accumulation").asText().toUpperCase()));
-        Trigger<Fixtures.Event> early = null;
-        if (settings.has("early")) {
-            early = Triggers.count(settings.get("early").asLong());
-        } else if (settings.has("early_after")) {
-            early = Triggers.timeSinceFirstMessage(duration(settings, "early_after"));
-        } else if (settings.has("early_silence")) {
-            early = Triggers.timeSinceLastMessage(duration(settings, "early_silence"));
-        }
+        Trigger<Fixtures.Event> early = trigger(settings);
         if (early != null) {
             found.setEarlyTrigger(settings.get("early_once").asBoolean() ? early : Triggers.repeat(early));
         }
         return found;
     }
 
-    private static Duration duration(JsonNode fields, String name) {
-        return Duration.ofMillis(Fixtures.millis(fields, name));
+    /** What sends panes before a window ends; null: nothing does. */
+    @SuppressWarnings("unchecked")
+    private static Trigger<Fixtures.Event> trigger(JsonNode given) {
+        if (given.has("early")) {
+            return Triggers.count(given.get("early").asLong());
+        }
+        if (given.has("early_after")) {
+            return Triggers.timeSinceFirstMessage(Fixtures.duration(given, "early_after"));
+        }
+        if (given.has("early_silence")) {
+            return Triggers.timeSinceLastMessage(Fixtures.duration(given, "early_silence"));
+        }
+        if (given.has("early_any")) {
+            List<Trigger<Fixtures.Event>> triggers = new ArrayList<>();
+            given.get("early_any").forEach(each -> triggers.add(trigger(each)));
+            return Triggers.any(triggers.toArray(new Trigger[0]));
+        }
+        return null;
     }
 
     private static void record(Integer arrival, Collection<WindowPane<String, Object>> panes) {

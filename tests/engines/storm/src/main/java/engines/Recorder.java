@@ -32,12 +32,13 @@ import org.apache.storm.tuple.Values;
 import org.apache.storm.utils.Utils;
 import org.apache.storm.windowing.TupleWindow;
 
-/** Records every entry of settings.json: one task of Storm's executor of windowed bolts, fed by hand. */
+/** Records one task of Storm's executor of windowed bolts, fed by hand. */
 final class Recorder {
     private static final Fields FIELDS = new Fields("arrival", "key", "time", "amount");
     private static final String LATE = "late";
     private static final String BOLT = "windows";
 
+    private static final Map<String, Object> DEFAULTS = Utils.readDefaultConfig();
     private static final List<Map<String, Object>> OUTPUT = new ArrayList<>();
     private static final List<Map<String, Object>> LATE_EVENTS = new ArrayList<>();
     private static int arrival;
@@ -45,33 +46,26 @@ final class Recorder {
     private Recorder() {}
 
     public static void main(String[] arguments) throws Exception {
-        Path recorded = Path.of(arguments[0]);
         Map<String, Object> common = new LinkedHashMap<>();
         common.put("engine", "storm");
-        common.put("version", arguments[1]);
+        common.put("version", arguments[2]);
         common.put("runner", "windowed-bolt");
         common.put("tasks", 1);
         common.put("inputs", 1);
         common.put("watermark_every", 1);
         common.put("end_of_input", "left open");
-        for (ObjectNode settings : Fixtures.settings(common)) {
-            OUTPUT.clear();
-            LATE_EVENTS.clear();
-            run(settings, Fixtures.events(recorded, settings));
-            Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
-            files.put("output", OUTPUT);
-            files.put("late", LATE_EVENTS);
-            Fixtures.write(recorded, settings, files, Map.of());
-        }
+        Fixtures.record(Path.of(arguments[0]), Path.of(arguments[1]), entry -> common, Recorder::run);
         System.exit(0); // the executors' timers
     }
 
-    private static void run(ObjectNode settings, List<Fixtures.Event> events) {
+    private static Fixtures.Outcome run(ObjectNode settings, List<Fixtures.Event> events) {
+        OUTPUT.clear();
+        LATE_EVENTS.clear();
         int inputs = settings.get("inputs").asInt();
         int every = settings.get("watermark_every").asInt();
         BaseWindowedBolt bolt = bolt(settings);
         TopologyContext context = context(bolt, inputs);
-        Map<String, Object> configuration = new HashMap<>(Utils.readDefaultConfig());
+        Map<String, Object> configuration = new HashMap<>(DEFAULTS);
         configuration.putAll(bolt.getComponentConfiguration());
         // The timer of the watermark does not run by itself.
         configuration.put(Config.TOPOLOGY_BOLTS_WATERMARK_EVENT_INTERVAL_MS, Integer.MAX_VALUE);
@@ -89,6 +83,11 @@ final class Recorder {
                 Watermarks.tick(executor);
             }
         }
+        executor.cleanup();
+        Map<String, List<Map<String, Object>>> files = new LinkedHashMap<>();
+        files.put("output", OUTPUT);
+        files.put("late", LATE_EVENTS);
+        return Fixtures.Outcome.counted(files, Map.of());
     }
 
     private static BaseWindowedBolt bolt(ObjectNode settings) {

@@ -1,0 +1,33 @@
+package org.apache.kafka.streams.processor.internals;
+
+import java.util.List;
+import java.util.OptionalLong;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+
+/** What a task goes through at a restart, and TopologyTestDriver spares it; in reach from this package only. */
+public final class Restart {
+    private Restart() {}
+
+    /** A store takes its changelog, as a restore gives it. */
+    public static void restore(StreamTask task, String topic, List<ConsumerRecord<byte[], byte[]>> records) {
+        ProcessorStateManager states = task.stateManager();
+        states.restore(states.storeMetadata(new TopicPartition(topic, 0)), records, OptionalLong.empty());
+    }
+
+    /** Operators begin with what was committed with the offsets: up to when windows have been emitted. */
+    public static void begin(StreamTask task, ProcessorMetadata committed) {
+        task.processorContext().setProcessorMetadata(committed);
+        for (ProcessorNode<?, ?, ?, ?> node : task.topology.processors()) {
+            begin(node, task.processorContext());
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <K, V> void begin(ProcessorNode<?, ?, K, V> node, InternalProcessorContext<?, ?> context) {
+        context.setCurrentNode(node);
+        node.close();
+        node.init((InternalProcessorContext<K, V>) context);
+        context.setCurrentNode(null);
+    }
+}
