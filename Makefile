@@ -106,7 +106,7 @@ define with_maven
 	|| { echo "Maven and a JDK are needed, 17 or newer (Debian: maven openjdk-17-jdk-headless)" >&2; exit 2; }
 endef
 
-engines: ## record the streaming engines anew, for the tests of the replay; some 8 minutes
+engines: ## record the streaming engines anew, for the tests of the replay; some 12 minutes
 	$(with_maven)
 	$(PYTHON) tests/engines/events.py
 	tests/engines/kafka/record.sh

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from backfill.aggregates.bound import Bound
 from backfill.columns import REASON, TIME, any_given, column, named_twice
 from backfill.errors import AggregateError, ColumnError
-from backfill.events import EventRules, normalise
+from backfill.events import EventRules, check_column, normalise
 from backfill.frames.arguments import check_frame, check_metrics
 from backfill.frames.event_inputs import BoundEvents, with_inputs
 from backfill.frames.metric import TIES, Metric, value_names
@@ -74,6 +74,8 @@ def bind_metrics(
     check_frame(events)
     check_metrics(metrics)
     dimensions = _dimensions(metrics)
+    for name in dimensions:
+        check_column(events, "by", name)
     rules = EventRules(
         key=tuple(dimensions),
         time=time,

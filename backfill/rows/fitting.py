@@ -150,6 +150,13 @@ def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow
     if isinstance(window, CountWindow):
         taken |= {FIRST_EVENT, LAST_EVENT}
     for name in aggregates:
+        if not name:
+            raise AggregateError(
+                "an aggregate has an empty name",
+                field="aggregates",
+                value=name,
+                way_out="Name its column, as in {'events': count()}",
+            )
         if name in taken or name.startswith("_"):
             raise AggregateError(
                 "the name is reserved for the result's own columns",

@@ -445,3 +445,8 @@ def test_names_of_the_result_are_refused(spark: SparkSession, name: str) -> None
         aggregate(
             frame(spark, []), SessionWindow(gap="1s"), aggregates={name: agg.count()}, **COMMON
         )
+
+
+def test_an_empty_name_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(AggregateError, match="aggregates: an aggregate has an empty name"):
+        aggregate(frame(spark, []), SessionWindow(gap="1s"), aggregates={"": agg.count()}, **COMMON)

@@ -456,7 +456,7 @@ def test_what_does_not_fit_the_events_is_refused(spark: SparkSession) -> None:
         metrics(events, [], **COMMON)
     with pytest.raises(AggregateError, match="two columns of the result would have this name"):
         metrics(events, [n, n], **COMMON)
-    with pytest.raises(ColumnError, match=r"key: there is no such column.*Did you mean 'account'"):
+    with pytest.raises(ColumnError, match=r"by: there is no such column.*Did you mean 'account'"):
         metrics(events, [bad], **COMMON)
     with pytest.raises(WindowError, match="dense: can't be combined with at"):
         metrics(events, [n], dense=True, at=events.select("time"), **COMMON)
