@@ -116,13 +116,13 @@ def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
     return any(case.gives_all(each) for each in of_settings(case, case.differences[0]))
 
 
-def has_strange(
+def strange_rows(
     case: Case, found: Sequence[Explanation], others: Collection[int], rows: Timeline
-) -> bool:
-    """Whether the stream has windows that no lost or repeated events make.
+) -> Timeline:
+    """The windows of the stream that no lost or repeated events make.
 
-    Then those that it seems to lack may be among them: of another size, or of a fault that is not
-    known.
+    Then those that it seems to lack about that time may be among them: of another size, of another
+    zone, or of a fault that is not known.
 
     Args:
         case: the key.
@@ -130,10 +130,12 @@ def has_strange(
         others: the places of those that the operator as it is described does not give.
         rows: what it writes.
     """
-    return any(
-        not {"left_out", "repeated"} & found[place].evidence.keys()
-        and any(row.bounds not in rows.by_bounds for row in case.differences[place].stream)
-        for place in others
+    return Timeline(
+        row
+        for place in sorted(others)
+        if not {"left_out", "repeated"} & found[place].evidence.keys()
+        for row in case.differences[place].stream
+        if row.bounds not in rows.by_bounds
     )
 
 

@@ -11,14 +11,15 @@ from backfill.engines import PLAIN
 from backfill.reconciliation.case import Case, Explanation
 from backfill.reconciliation.doubt import (
     beside_lost,
-    has_strange,
     in_doubt,
     is_needed,
     is_of_gap,
     may_wait,
+    strange_rows,
 )
 from backfill.reconciliation.facts import facts
 from backfill.reconciliation.faults import (
+    FURTHEST,
     of_output,
     of_output_near,
     of_restarts,
@@ -75,9 +76,18 @@ def explain(case: Case) -> list[Explanation]:
                 one = _searched(case, difference, plain, base)
             found.append(in_doubt(one) if one.proved and place in doubted else one)
     found = beside_lost(case, found, others)
-    if has_strange(case, found, others, base.rows):
-        found = [in_doubt(e) if e.proved and "left_out" in e.evidence else e for e in found]
-    return found
+    strange = strange_rows(case, found, others, base.rows)
+
+    def may_be_elsewhere(difference: Difference) -> bool:
+        low, high = difference.hull
+        return bool(strange.about(low - FURTHEST, high + FURTHEST))
+
+    return [
+        in_doubt(one)
+        if one.proved and "left_out" in one.evidence and may_be_elsewhere(difference)
+        else one
+        for one, difference in zip(found, case.differences, strict=True)
+    ]
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:

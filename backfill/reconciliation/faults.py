@@ -27,7 +27,8 @@ from backfill.windows import (
 
 _Sized = SlidingWindow | TumblingWindow | HoppingWindow
 _QUARTER = 15 * 60 * 1_000_000
-_FURTHEST = 14 * 3600 * 1_000_000
+#: No zone is further from UTC, µs.
+FURTHEST = 14 * 3600 * 1_000_000
 MOST_DIGITS = 6
 #: So many gaps are tried that so many rows have in common, and so many restarts.
 _FEW_GAPS, _FEW_ROWS, _FEW_RESTARTS = 5, 100, 100
@@ -70,7 +71,7 @@ def of_output_near(case: Case, difference: Difference, rows: Timeline) -> Iterat
 
 def shifts() -> Iterator[int]:
     """By how much the times of a zone can be off, µs: whole quarters of an hour, as zones are."""
-    for away in range(_QUARTER, _FURTHEST + 1, _QUARTER):
+    for away in range(_QUARTER, FURTHEST + 1, _QUARTER):
         yield -away
         yield away
 

@@ -280,3 +280,24 @@ def test_rows_about_a_span() -> None:
         wanted = [r for r in rows if min(r.bounds) <= high and max(r.bounds) >= low]
         assert all(row in found for row in wanted)
         assert all(row in rows and min(row.bounds) <= high for row in found)
+
+
+def test_a_window_that_nothing_explains_leaves_far_losses_proved() -> None:
+    day = 86_400
+    times = [(day * number + 60 * n, 1 + n) for number in (0, 10) for n in range(5)]
+    events = clocked([*times, (20 * day, 1)], 0)
+    operator = Operator(
+        window=MINUTE,
+        engine=engine("kafka-streams"),
+        aggregates=AGGREGATES,
+        settings={"grace": "1h", "retention": "30d"},
+    )
+    rows = operator.rows(operator.replay(events).final)
+    rows = [row for row in rows if row.start not in (120 * SECOND, (10 * day + 120) * SECOND)]
+    strange = Row(-500 * SECOND, -70 * SECOND, {"n": 77, "total": 1})
+    found = explain.explain(case_of(operator, events, events, [*rows, strange]))
+    assert [(each.causes, each.proved) for each in found] == [
+        (("unexplained",), False),
+        (("missing_in_stream",), False),
+        (("missing_in_stream",), True),
+    ]
