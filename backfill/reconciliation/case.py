@@ -26,10 +26,10 @@ from backfill.replay import Event
 from backfill.windows import SessionWindow, is_distinct
 
 T = TypeVar("T")
-#: No more replays than this are made of a difference to look for events that the stream left out
-#: or repeated, and of a key no more than of so many events, some minutes.
+#: About so many replays are made of a difference to look for events that the stream left out or
+#: repeated; and of a key with many, so few that about so many events are replayed in all.
 MOST_TRIES = 2_000
-_MOST_REPLAYED = 20_000_000
+_MOST_REPLAYED = 5_000_000
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _QUARTER = 15 * 60 * 1_000_000
 FURTHEST = 14 * 3600 * 1_000_000
 MOST_DIGITS = 6
 #: So many gaps are tried that so many rows have in common, and so many restarts.
-_FEW_GAPS, _FEW_ROWS, _FEW_RESTARTS = 5, 100, 100
+_FEW_GAPS, _FEW_ROWS, _FEW_RESTARTS = 5, 100, 30
 
 
 def of_output(
@@ -140,7 +140,7 @@ def _roundings(case: Case, stream: Sequence[Row], rows: Sequence[Row]) -> Iterat
 
 
 def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
-    """Other windows than the job's, another gap edge, a restart that is not in the settings."""
+    """Other windows than the job's, or another gap edge."""
     operator, window = case.operator, case.operator.window
     if isinstance(window, SessionWindow):
         rules = operator.engine.rules
@@ -167,14 +167,15 @@ def of_restarts(case: Case, difference: Difference, base: Outcome) -> Iterator[H
         return
     restored = operator.settings.get("restored")
     kinds = (False, True) if restored is None and "restored" in operator.takes else (restored,)
+    # All events are replayed for each, and what comes of it is kept: few are tried.
     tried: set[Any] = case.once("restarts", set)
     for arrival in _late(case, difference, base):
         if len(tried | {arrival}) > _FEW_RESTARTS:
             continue
         tried.add(arrival)
-        for restored in kinds:
-            name = "restart", arrival, restored
-            yield case.once(name, partial(_restarted, case, arrival, restored))
+        for kind in kinds:
+            name = "restart", arrival, kind
+            yield case.once(name, partial(_restarted, case, arrival, kind))
 
 
 def _late(case: Case, difference: Difference, base: Outcome) -> list[Any]:
@@ -235,14 +236,12 @@ def _hypothesis(cause: str, rows: Iterable[Row], evidence: Mapping[str, Any]) ->
 
 def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Gaps that would cut the events as the stream did, and between which bounds they lie."""
-    stream = sorted(case.stream, key=lambda row: row.bounds)
-    times = sorted({time for each in case.events if (time := case.floored(each)) is not None})
+    starts, ends = ({row[side] for row in case.stream} for side in (0, 1))
     inside, between = 0, None
-    for before, after in pairwise(times):
-        together = any(row.start <= before and after <= row.end for row in stream)
-        apart = any(row.end == before for row in stream) or any(
-            row.start == after for row in stream
-        )
+    for before, after in pairwise(sorted({*case.timed[0]})):
+        near = case.written.about(before, after)
+        together = any(row.start <= before and after <= row.end for row in near)
+        apart = before in ends or after in starts
         if together:
             inside = max(inside, after - before)
         elif apart:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, islice
-from math import comb
+from itertools import chain, islice
+from typing import NamedTuple
 
 from backfill.reconciliation.case import Case
 from backfill.reconciliation.faults import replayed
@@ -17,13 +17,28 @@ from backfill.replay import Event
 #: Where it is not known how many events it is, so many are taken wherever they are; more only
 #: where they came one after the other.
 _FEW = 3
-#: So many sets of events are looked at, at most; few of them are replayed.
-_LOOKED_AT = 50_000
-_Sets = Iterable[Sequence[Event]]
+#: So many sets of events are looked at of a difference, and of a key; few of them are replayed.
+_LOOKED_AT, _LOOKED_AT_IN_ALL = 50_000, 5_000_000
+
+
+class _Change(NamedTuple):
+    """Events that the stream has not once.
+
+    Attributes:
+        events: these.
+        times: how often it has them, 0 or 2 times.
+        whole: they are all events of a window that it has not at all.
+    """
+
+    events: Sequence[Event]
+    times: int
+    whole: bool = False
 
 
 def of_input(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypothesis]:
     """What the stream may have lost or counted twice of a difference's events.
+
+    Where not all that is like it was tried, none is sure to be the only one.
 
     Args:
         case: the key, or the part of it that is near.
@@ -32,74 +47,79 @@ def of_input(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypo
     """
     most, near = case.tries, case.inside(difference.hull)
     tally = Tally(case, difference, base)
-    # Where not each event is tried by itself, none of them is sure to be the only one.
-    each_one = tally.counts or len(near) < most
-    for found in islice(of_one_event(case, difference, base), 2 * most):
-        yield found if each_one else replace(found, proved=False)
-    for times, under, share in ((0, without, max(most - len(near), 0)), (2, twice, most // 2)):
-        few, runs = _sets(tally.counted(near), tally.many(times))
-        for events in islice(_fitting(few, tally, times), share):
-            yield under(case, events)
-        for events in islice(_fitting(runs, tally, times), most // 2):
-            # Others, which did not come one after the other, may be it as well.
-            yield replace(under(case, events), proved=False)
-
-
-def _sets(near: Sequence[Event], many: int | None) -> tuple[_Sets, _Sets]:
-    """The sets of more than one event that are tried: all of a size, and those that came in a row.
-
-    Args:
-        near: the events.
-        many: so many are wanted; None: it is not known how many.
-    """
-    if many is None:
-        few = (each for size in range(2, _FEW + 1) for each in combinations(near, size))
-        return few, _runs(near, range(_FEW + 1, len(near)))
-    if many < 2:
-        return (), ()
-    if comb(len(near), many) <= _LOOKED_AT:
-        return combinations(near, many), ()
-    return (), _runs(near, [many])
-
-
-def _runs(near: Sequence[Event], sizes: Iterable[int]) -> _Sets:
-    """Events that came one after the other, as when a consumer has started again."""
-    return (near[at : at + size] for size in sizes for at in range(len(near) - size + 1))
-
-
-def _fitting(sets: _Sets, tally: Tally, times: int) -> _Sets:
-    return (each for each in islice(sets, _LOOKED_AT) if tally.fits(each, times))
+    single = _single(case, difference, base, tally)
+    yield from _tried(case, single[: 2 * most], sure=len(single) <= 2 * most)
+    steps = min(_LOOKED_AT, _LOOKED_AT_IN_ALL // max(1, len(case.differences)))
+    for times, share in ((0, max(most - len(near), 0)), (2, most // 4)):
+        few, sure = _few(tally, near, times, steps)
+        found = [each for each in few if tally.fits(each, times)]
+        # A set with an event more than once can't be replayed, but may be it as well.
+        once = [each for each in found if len({e.arrival for e in each}) == len(each)]
+        sure = sure and len(once) == len(found) <= share
+        yield from _tried(case, [_Change(each, times) for each in once[:share]], sure=sure)
+        runs = (each for each in _runs(tally, near, times, steps) if tally.fits(each, times))
+        changes = [_Change(each, times) for each in islice(runs, most // 4)]
+        # Others, which did not come one after the other, may be it as well.
+        yield from _tried(case, changes, sure=False)
 
 
 def of_one_event(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypothesis]:
     """One event that the stream never saw, or saw twice; or all that are near."""
-    near = case.inside(difference.hull)
     tally = Tally(case, difference, base)
+    return _tried(case, _single(case, difference, base, tally), sure=True)
+
+
+def _tried(case: Case, changes: Iterable[_Change], *, sure: bool) -> Iterator[Hypothesis]:
+    for each in changes:
+        found = (twice if each.times else without)(case, each.events)
+        evidence = {**found.evidence, "all_of_a_window": True} if each.whole else found.evidence
+        yield replace(found, evidence=evidence, proved=found.proved and sure)
+
+
+def _single(case: Case, difference: Difference, base: Outcome, tally: Tally) -> list[_Change]:
+    near = case.inside(difference.hull)
     # Of a window that the stream has not at all, all events are missing.
     bounds = case.written.by_bounds
-    groups: list[tuple[list[Event], bool]] = []
+    groups: list[_Change] = []
     if near:
-        groups.append((near, not difference.stream))
+        groups.append(_Change(near, 0, not difference.stream))
         if not case.stream:
-            groups.append((list(case.events), True))
+            groups.append(_Change(case.events, 0, whole=True))
     for row in base.rows.about(*difference.hull):
         if case.meets(row, difference.hull):
             its_own = {each.arrival for each in case.inside(row.bounds)}
             inside = [each for each in near if each.arrival in its_own]
-            groups.append((inside, row.bounds not in bounds))
-    for group, gone in groups:
-        if tally.fits(group, 0):
-            found = without(case, group)
-            evidence = {**found.evidence, "all_of_a_window": True} if gone else found.evidence
-            yield replace(found, evidence=evidence)
-    if len(near) > _FEW and tally.fits(near, 2):
-        yield twice(case, near)
-    for event in near:
-        if tally.fits([event], 0):
-            yield without(case, [event])
-    for event in near:
-        if tally.fits([event], 2):
-            yield twice(case, [event])
+            groups.append(_Change(inside, 0, row.bounds not in bounds))
+    if len(near) > _FEW:
+        groups.append(_Change(near, 2))
+    each_one = [_Change([event], times) for times in (0, 2) for event in near]
+    return [each for each in (*groups, *each_one) if tally.fits(each.events, each.times)]
+
+
+def _few(
+    tally: Tally, near: Sequence[Event], times: int, steps: int
+) -> tuple[Iterable[Sequence[Event]], bool]:
+    """Sets of more than one event, and whether they are all that there are of their sizes.
+
+    Where it is not known how many came again, there is always another way to come to a sum.
+    """
+    many, counted = tally.many(times), tally.counted(near)
+    sizes = range(2, _FEW + 1) if many is None else range(many, many + 1) if many > 1 else ()
+    kinds = [tally.sets(counted, size, 0 if many is None else times, steps) for size in sizes]
+    known = not times or many is not None
+    return chain.from_iterable(sets for sets, _ in kinds), known and all(sure for _, sure in kinds)
+
+
+def _runs(tally: Tally, near: Sequence[Event], times: int, steps: int) -> Iterator[Sequence[Event]]:
+    """More events, which came one after the other, as when a consumer has started again."""
+    many, counted = tally.many(times), tally.counted(near)
+    sizes = range(_FEW + 1, len(counted)) if many is None else (many,) if many > _FEW else ()
+    for size in sizes:
+        for at in range(len(counted) - size + 1):
+            steps -= size
+            if steps < 0:
+                return
+            yield counted[at : at + size]
 
 
 def without(case: Case, left_out: Collection[Event]) -> Hypothesis:

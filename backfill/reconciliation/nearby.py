@@ -48,7 +48,7 @@ def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outc
         return case, base
     own = replace(case, events=[case.events[place] for place in sorted(near)])
     made = Outcome(own.operator, own.events)
-    # That windows are the same shows that nothing far from them has made them.
+    # As nothing far from these windows should have made them; if it has, nothing is left out.
     ours, theirs = (
         sorted((row.bounds, row.written) for row in each.rows.about(*hull) if case.meets(row, hull))
         for each in (made, base)
@@ -63,7 +63,9 @@ def is_apart(case: Case, base: Outcome) -> bool:
     if isinstance(case.operator.window, SlidingWindow) and base.made.dropped:
         # Flink's rows are late by the key's last row, and not by the clock.
         return False
-    if all(each.clock == "none" for each in case.operator.engine.streaming.values()):
+    # Without a clock nothing is late; and the time of an event can be the clock.
+    own = ("none", "processing_time")
+    if all(each.clock in own for each in case.operator.engine.streaming.values()):
         return True
     return case.once("clocked", lambda: all(each.clock is not None for each in case.events))
 

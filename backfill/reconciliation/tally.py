@@ -6,10 +6,13 @@ replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from math import isfinite
-from typing import Any
+from itertools import combinations, combinations_with_replacement, islice
+from math import comb, isfinite
+from typing import Any, NamedTuple
 
 from backfill.reconciliation.case import Case
 from backfill.reconciliation.matching import Difference
@@ -23,8 +26,22 @@ from backfill.windows import CumulatingWindow, HoppingWindow, TumblingWindow
 _HOLDS_BACK = ("early", "early_after", "emit_interval")
 #: Doubles are added up in some order: so far apart, as a share of them all, are two sums at most.
 _SLACK = 1e-9
-#: What events must add to come to the stream's value, how far that may be off, and what each adds.
-_Sum = tuple[float, float, Mapping[Any, float]]
+#: There are too many sets that hold more events than this, and leave out more.
+_FEW = 16
+
+
+class _Sum(NamedTuple):
+    """A count or a sum of a window.
+
+    Attributes:
+        wanted: the stream's value, less that of all events once.
+        slack: how far that may be off.
+        of_each: what each event adds, by arrival.
+    """
+
+    wanted: float
+    slack: float
+    of_each: Mapping[Any, float]
 
 
 class Tally:
@@ -43,25 +60,19 @@ class Tally:
         row = _counted(case, difference, base)
         self._inside = None if row is None else {*row.written}
         self._sums: list[_Sum] = []
-        self._gone = False
+        self._gone = row is not None and not difference.stream
         # By how many events more or fewer the stream has.
         self._more: int | None = None
-        if row is None:
-            return
-        self._gone = not difference.stream
-        if self._gone:
+        if row is None or self._gone:
             return
         (theirs,) = difference.stream
         for name, aggregate in case.operator.aggregates.items():
             ours, other = row.values[name], theirs.values[name]
-            self._sums += _sums(case, aggregate, ours, other, row.written)
-            if is_plain_count(aggregate):
-                self._more = other - ours
-
-    @property
-    def counts(self) -> bool:
-        """Whether anything is known."""
-        return self._inside is not None
+            found = _sum_of(case, aggregate, ours, other, row.written)
+            if found is not None:
+                self._sums.append(found)
+                if is_plain_count(aggregate) and isinstance(other, int):
+                    self._more = other - ours
 
     def many(self, times: int) -> int | None:
         """How many events the stream must have that often, 0 or 2 times; None if any number."""
@@ -81,9 +92,61 @@ class Tally:
         if self.many(times) not in (None, len(own)):
             return False
         return all(
-            abs(wanted - (times - 1) * sum(of_each[n] for n in own)) <= slack
-            for wanted, slack, of_each in self._sums
+            abs(each.wanted - (times - 1) * sum(each.of_each[n] for n in own)) <= each.slack
+            for each in self._sums
         )
+
+    def sets(
+        self, near: Sequence[Event], size: int, times: int, steps: int
+    ) -> tuple[Iterator[Sequence[Event]], bool]:
+        """Sets of a size that may fit, and whether they are all that there are.
+
+        Of repeated events, sets in which one is there more than once, as if it had come so often.
+
+        Args:
+            near: the events, none twice.
+            size: more than one.
+            times: 0 or 2.
+            steps: so many sets are looked at.
+        """
+        choose = combinations_with_replacement if times else combinations
+        by_value = self._told_apart(near)
+        if by_value is None:
+            return islice(choose(near, size), steps), _count(len(near), size, times) <= steps
+        firsts = islice(choose(range(len(near)), size - 1), steps)
+        found = _with_a_last_one(near, times, by_value, firsts)
+        return islice(found, steps), _count(len(near), size - 1, times) <= steps
+
+    def _told_apart(self, near: Iterable[Event]) -> _Sum | None:
+        """The sum of which most events add different values; None if all add the same."""
+        arrivals = [each.arrival for each in near]
+        most, best = 1, None
+        for each in self._sums:
+            values = {each.of_each.get(n) for n in arrivals}
+            if len(values) > most and None not in values:
+                most, best = len(values), each
+        return best
+
+
+def _with_a_last_one(
+    near: Sequence[Event], times: int, known: _Sum, firsts: Iterable[tuple[int, ...]]
+) -> Iterator[Sequence[Event]]:
+    """Sets in order of what events add: of each all but the last, which the sum says."""
+    ordered = sorted(near, key=lambda each: known.of_each[each.arrival])
+    adds = [known.of_each[each.arrival] for each in ordered]
+    total = (times - 1) * known.wanted
+    for places in firsts:
+        rest = total - sum(adds[at] for at in places)
+        low = max(bisect_left(adds, rest - known.slack), places[-1] + (0 if times else 1))
+        for last in range(low, bisect_right(adds, rest + known.slack)):
+            yield [ordered[at] for at in (*places, last)]
+
+
+def _count(events: int, size: int, times: int) -> int:
+    """How many sets of a size there are; of many, as if there were more."""
+    if times:
+        events += size - 1
+    return comb(events, size) if min(size, events - size) <= _FEW else sys.maxsize
 
 
 def is_plain_count(aggregate: Aggregated) -> bool:
@@ -96,6 +159,9 @@ def _counted(case: Case, difference: Difference, base: Outcome) -> Row | None:
     operator, hull = case.operator, difference.hull
     aligned = isinstance(operator.window, TumblingWindow | HoppingWindow | CumulatingWindow)
     if not aligned or len(difference.stream) > 1:
+        return None
+    if not difference.stream and operator.engine.rules.closed == "right":
+        # The event at its end moves the clock that completes it.
         return None
     settings = operator.settings
     if any(settings.get(name) for name in _HOLDS_BACK) or settings.get("late", 1) != 1:
@@ -113,21 +179,22 @@ def _counted(case: Case, difference: Difference, base: Outcome) -> Row | None:
     return row if {*row.written} == taken else None
 
 
-def _sums(
-    case: Case, aggregate: Aggregated, ours: Any, theirs: Any, inside: Collection[Any]
-) -> Iterator[_Sum]:
-    """Of a count or a sum what tells events apart."""
+def _sum_of(
+    case: Case, aggregate: Aggregated, ours: Any, theirs: Any, inside: Iterable[Any]
+) -> _Sum | None:
+    """A count or a sum; None of any other aggregate, and where a value is NULL."""
     if aggregate.python not in ("count", "sum"):
-        return
+        return None
     of_each = {n: _adds(aggregate, case.by_arrival[n].value or {}) for n in inside}
     numbers = [ours, theirs, *of_each.values()]
     if not all(isinstance(each, int | float | Decimal) for each in numbers):
-        return
+        return None
     if all(isinstance(each, int) for each in numbers):
-        yield theirs - ours, 0, of_each
-    elif all(map(isfinite, numbers)):
-        slack = _SLACK * sum(abs(float(each)) for each in numbers)
-        yield float(theirs) - float(ours), slack, {n: float(each) for n, each in of_each.items()}
+        return _Sum(theirs - ours, 0, of_each)
+    if not all(map(isfinite, numbers)):
+        return None
+    slack = _SLACK * sum(abs(float(each)) for each in numbers)
+    return _Sum(float(theirs) - float(ours), slack, {n: float(of_each[n]) for n in of_each})
 
 
 def _adds(aggregate: Aggregated, value: Mapping[str, Any]) -> Any:

@@ -14,10 +14,11 @@ from backfill import aggregates as agg
 from backfill.engines import engine
 from backfill.reconciliation import doubt, explain, input_faults
 from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.matching import match
+from backfill.reconciliation.matching import Difference, match
 from backfill.reconciliation.operator import Operator, without_loss
 from backfill.reconciliation.outcome import Outcome
 from backfill.reconciliation.rows import Row, same_values
+from backfill.reconciliation.tally import Tally
 from backfill.reconciliation.timeline import Timeline
 from backfill.replay import Event
 from backfill.windows import AnyWindow
@@ -124,21 +125,12 @@ def everywhere(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, 
     return case, base
 
 
-class Anything:
+class Anything(Tally):
     """A tally that knows nothing."""
 
-    counts = False
-
-    def __init__(self, *given: object) -> None: ...
-
-    def many(self, times: int) -> int | None:
-        return None
-
-    def counted(self, events: list[Event]) -> list[Event]:
-        return events
-
-    def fits(self, events: object, times: int) -> bool:
-        return True
+    def __init__(self, case: Case, difference: Difference, base: Outcome) -> None:
+        two = (*difference.batch, *difference.stream) * 2
+        super().__init__(case, Difference((), two), base)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -280,6 +272,8 @@ def test_rows_about_a_span() -> None:
         wanted = [r for r in rows if min(r.bounds) <= high and max(r.bounds) >= low]
         assert all(row in found for row in wanted)
         assert all(row in rows and min(row.bounds) <= high for row in found)
+        # What ends before is there only behind a row that does not, which began before it.
+        assert not found or max(max(row.bounds) for row in found[:1]) >= low
 
 
 def test_a_window_that_nothing_explains_leaves_far_losses_proved() -> None:
@@ -301,3 +295,64 @@ def test_a_window_that_nothing_explains_leaves_far_losses_proved() -> None:
         (("missing_in_stream",), False),
         (("missing_in_stream",), True),
     ]
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_a_null_in_the_stream_comes_of_no_events(name: str) -> None:
+    events = clocked([(10, 1), (20, 2), (30, 4)], 0)
+    operator = Operator(window=MINUTE, engine=engine("plain"), aggregates=AGGREGATES, settings={})
+    events = [replace(each, clock=None) for each in events]
+    row = Row(0, 60 * SECOND, {"n": 3, "total": 7, name: None})
+    assert told(case_of(operator, events, events, [row])) == [(("unexplained",), False)]
+
+
+def test_an_event_at_the_end_of_a_storm_window_completes_it() -> None:
+    events = clocked([(10, 1), (60, 2)], 0, clock=None)
+    operator = Operator(window=MINUTE, engine=engine("storm"), aggregates=AGGREGATES, settings={})
+    case = case_of(operator, events, events)
+    batch = [Row(0, 60 * SECOND, {"n": 2, "total": 3})]
+    case = replace(case, stream=[], differences=[Difference(tuple(batch), ())])
+    (found,) = explain.explain(case)
+    # Without the second one the window waits; the first one need not be lost.
+    assert found.causes == ("missing_in_stream", "pending")
+    assert found.evidence["left_out"] == [2]
+
+
+def test_an_event_that_came_four_times_or_others_that_came_twice() -> None:
+    case = lost_and_again([1, 2, 3], TumblingWindow(size="1h"), set(), {0, 1, 2})
+    (found,) = explain.explain(case)
+    # So would they be if the second one had come four times.
+    assert (found.causes, found.proved) == (("redelivered",), False)
+
+
+def test_a_few_lost_events_of_many() -> None:
+    hour, lost = TumblingWindow(size="1h"), {5, 30, 200}
+    amounts = random.Random(1).sample(range(10**9), 220)
+    (found,) = explain.explain(lost_and_again(amounts, hour, lost, set()))
+    assert (found.causes, found.proved) == (("missing_in_stream",), True)
+    assert found.evidence["left_out"] == [2 * place for place in sorted(lost)]
+
+
+def test_what_is_not_tried_to_its_end_is_not_proved() -> None:
+    hour = TumblingWindow(size="1h")
+    means = {"mean": agg.mean("amount")}
+    # Without the first two, the mean is as without the last two.
+    amounts = [3, 900, *range(100, 206), 900, 3]
+    case = lost_and_again(amounts, hour, {0, 1}, set())
+    values = {row.bounds: sum(amounts[2:]) / len(amounts[2:]) for row in case.stream[:1]}
+
+    def only_mean(rows: Sequence[Row], known: dict[tuple[int, int], float]) -> list[Row]:
+        return [row._replace(values={"mean": known.get(row.bounds, 1.0)}) for row in rows]
+
+    ours = {(0, 3_600 * SECOND): sum(amounts) / len(amounts)}
+    case = replace(
+        case,
+        operator=replace(case.operator, aggregates=means),
+        stream=only_mean(case.stream, values),
+        differences=[
+            Difference(tuple(only_mean(d.batch, ours)), tuple(only_mean(d.stream, values)))
+            for d in case.differences
+        ],
+    )
+    (found,) = explain.explain(case)
+    assert (found.causes, found.proved) == (("missing_in_stream",), False)
