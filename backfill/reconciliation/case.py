@@ -26,8 +26,8 @@ from backfill.replay import Event
 from backfill.windows import SessionWindow, is_distinct
 
 T = TypeVar("T")
-#: About so many replays are made of a difference to look for events that the stream left out or
-#: repeated; and of a key with many, so few that about so many events are replayed in all.
+#: To look for events that the stream left out or repeated, some so many replays are made of each
+#: difference; and where a key has many, fewer of each, so that some so many events are replayed.
 MOST_TRIES = 2_000
 _MOST_REPLAYED = 5_000_000
 

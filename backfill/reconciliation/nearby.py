@@ -48,7 +48,7 @@ def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outc
         return case, base
     own = replace(case, events=[case.events[place] for place in sorted(near)])
     made = Outcome(own.operator, own.events)
-    # As nothing far from these windows should have made them; if it has, nothing is left out.
+    # Nothing far away should have made these windows; where it has, all events are replayed.
     ours, theirs = (
         sorted((row.bounds, row.written) for row in each.rows.about(*hull) if case.meets(row, hull))
         for each in (made, base)
