@@ -183,6 +183,11 @@ class Case:
         return [time for time, _ in known], [place for _, place in known]
 
     @cached_property
+    def times(self) -> frozenset[int]:
+        """The times of the events as the rows have them."""
+        return frozenset(self.timed[0])
+
+    @cached_property
     def by_arrival(self) -> Mapping[Any, Event]:
         """The events by their arrivals."""
         return {each.arrival: each for each in self.events}

@@ -191,8 +191,7 @@ def _says_more(one: Hypothesis, other: Hypothesis) -> bool:
 
 def _not_replayed(case: Case, difference: Difference) -> Explanation:
     """Nothing gives the rows: an event that only the stream can have seen, or an unknown cause."""
-    known = case.once("times", lambda: {*case.timed[0]})
-    strange = [r for r in difference.stream if case.sessions and not {*r.bounds} <= known]
+    strange = [r for r in difference.stream if case.sessions and not {*r.bounds} <= case.times]
     if strange:
         bounds = [list(row.bounds) for row in strange]
         return Explanation(("missing_in_batch",), False, {"no_event_at": bounds})

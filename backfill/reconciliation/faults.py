@@ -62,9 +62,10 @@ def of_output_near(case: Case, difference: Difference, rows: Timeline) -> Iterat
     for shift in shifts() if difference.stream else ():
         if all(is_among(case, moved(row, -shift), rows.by_bounds) for row in difference.stream):
             yield shifted(rows.about(low - shift, high - shift), shift)
-    reach = max(map(abs, _ends(case, rows)), default=0)
+    ends = _ends(case, rows)
+    reach = max(map(abs, ends), default=0)
     near = rows.about(low - reach, high + reach)
-    for each in _ends(case, rows):
+    for each in ends:
         yield _ended(near, each)
     yield from _roundings(case, difference.stream, near)
 
@@ -238,7 +239,7 @@ def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Gaps that would cut the events as the stream did, and between which bounds they lie."""
     starts, ends = ({row[side] for row in case.stream} for side in (0, 1))
     inside, between = 0, None
-    for before, after in pairwise(sorted({*case.timed[0]})):
+    for before, after in pairwise(sorted(case.times)):
         near = case.written.about(before, after)
         together = any(row.start <= before and after <= row.end for row in near)
         apart = before in ends or after in starts
@@ -277,9 +278,9 @@ def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
     """Gaps that an engine adds to the last event, of which the job's was taken from its ends."""
     window = case.operator.window
     assert isinstance(window, SessionWindow)
-    times = {time for each in case.events if (time := case.floored(each)) is not None}
     of_each = (
-        {row.end - time for time in times if row.start <= time} for row in case.stream[:_FEW_ROWS]
+        {row.end - time for time in case.times if row.start <= time}
+        for row in case.stream[:_FEW_ROWS]
     )
     found = []
     for more in sorted(set.intersection(*of_each), key=abs)[:_FEW_GAPS]:

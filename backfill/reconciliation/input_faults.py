@@ -51,13 +51,18 @@ def of_input(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypo
     yield from _tried(case, single[: 2 * most], sure=len(single) <= 2 * most)
     steps = min(_LOOKED_AT, _LOOKED_AT_IN_ALL // max(1, len(case.differences)))
     for times, share in ((0, max(most - len(near), 0)), (2, most // 4)):
-        few, sure = _few(tally, near, times, steps)
+        many, counted = tally.many(times), tally.counted(near)
+        sizes = range(2, _FEW + 1) if many is None else (many,) if many > 1 else ()
+        kinds = [tally.sets(counted, size, times, steps) for size in sizes]
+        few = chain.from_iterable(sets for sets, _ in kinds)
         found = [each for each in few if tally.fits(each, times)]
         # A set with an event more than once can't be replayed, but may be it as well.
         once = [each for each in found if len({e.arrival for e in each}) == len(each)]
-        sure = sure and len(once) == len(found) <= share
+        # Without a count there is always another way in which events that came again add up.
+        known = not times or many is not None
+        sure = known and all(each for _, each in kinds) and len(once) == len(found) <= share
         yield from _tried(case, [_Change(each, times) for each in once[:share]], sure=sure)
-        runs = (each for each in _runs(tally, near, times, steps) if tally.fits(each, times))
+        runs = (each for each in _runs(counted, many, steps) if tally.fits(each, times))
         changes = [_Change(each, times) for each in islice(runs, most // 4)]
         # Others, which did not come one after the other, may be it as well.
         yield from _tried(case, changes, sure=False)
@@ -96,30 +101,15 @@ def _single(case: Case, difference: Difference, base: Outcome, tally: Tally) -> 
     return [each for each in (*groups, *each_one) if tally.fits(each.events, each.times)]
 
 
-def _few(
-    tally: Tally, near: Sequence[Event], times: int, steps: int
-) -> tuple[Iterable[Sequence[Event]], bool]:
-    """Sets of more than one event, and whether they are all that there are of their sizes.
-
-    Where it is not known how many came again, there is always another way to come to a sum.
-    """
-    many, counted = tally.many(times), tally.counted(near)
-    sizes = range(2, _FEW + 1) if many is None else range(many, many + 1) if many > 1 else ()
-    kinds = [tally.sets(counted, size, 0 if many is None else times, steps) for size in sizes]
-    known = not times or many is not None
-    return chain.from_iterable(sets for sets, _ in kinds), known and all(sure for _, sure in kinds)
-
-
-def _runs(tally: Tally, near: Sequence[Event], times: int, steps: int) -> Iterator[Sequence[Event]]:
+def _runs(near: Sequence[Event], many: int | None, steps: int) -> Iterator[Sequence[Event]]:
     """More events, which came one after the other, as when a consumer has started again."""
-    many, counted = tally.many(times), tally.counted(near)
-    sizes = range(_FEW + 1, len(counted)) if many is None else (many,) if many > _FEW else ()
+    sizes = range(_FEW + 1, len(near)) if many is None else (many,) if many > _FEW else ()
     for size in sizes:
-        for at in range(len(counted) - size + 1):
+        for at in range(len(near) - size + 1):
             steps -= size
             if steps < 0:
                 return
-            yield counted[at : at + size]
+            yield near[at : at + size]
 
 
 def without(case: Case, left_out: Collection[Event]) -> Hypothesis:

@@ -368,3 +368,19 @@ def test_what_is_not_tried_to_its_end_is_not_proved() -> None:
     )
     (found,) = explain.explain(case)
     assert (found.causes, found.proved) == (("missing_in_stream",), False)
+
+
+def test_events_that_came_twice_without_a_count() -> None:
+    case = lost_and_again([1, 2, 40], TumblingWindow(size="1h"), set(), {0, 1})
+    sums = {"total": agg.sum("amount")}
+
+    def only_sums(rows: Sequence[Row]) -> tuple[Row, ...]:
+        return tuple(row._replace(values={"total": row.values["total"]}) for row in rows)
+
+    differences = [Difference(only_sums(d.batch), only_sums(d.stream)) for d in case.differences]
+    operator = replace(case.operator, aggregates=sums)
+    case = replace(case, operator=operator, stream=only_sums(case.stream), differences=differences)
+    (found,) = explain.explain(case)
+    # They can be others: of which one came more often, or another was lost as well.
+    assert (found.causes, found.proved) == (("redelivered",), False)
+    assert found.evidence["repeated"] == [0, 2]
