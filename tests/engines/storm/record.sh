@@ -1,17 +1,3 @@
 #!/usr/bin/env bash
-# Record Storm through its executor of windowed bolts, in one process: every entry of settings.json, and
-# the random cases; or, with `random <cases> <to>`, every line of a file of cases, to lines.
-set -euo pipefail
-cd "$(dirname "$0")"
-
-mvn -q -B -T1 compile dependency:build-classpath
-version=$(sed -n 's:.*<storm.version>\(.*\)</storm.version>.*:\1:p' pom.xml)
-recorder=(nice -n 10 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx512m
-    -cp "target/classes:$(cat target/classpath)" engines.Recorder)
-if [ "${1:-}" = random ]; then
-    "${recorder[@]}" "$2" "$3" "$version"
-    exit
-fi
-rm -rf ../recorded/storm
-"${recorder[@]}" settings.json ../recorded/storm "$version"
-"${recorder[@]}" ../recorded/random/storm.jsonl.gz ../recorded/random/storm.jsonl.gz "$version"
+# Record Storm through its executor of windowed bolts.
+exec "$(dirname "$0")/../common/record.sh" storm "$@"
