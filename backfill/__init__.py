@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backfill.frames.rolling import metrics, metrics_at
     from backfill.job import Job, reconcile
     from backfill.joins import as_of, join, session_join
-    from backfill.reconciliation.stream_joins import reconcile_join
+    from backfill.reconciliation.joins.frames import reconcile_join
     from backfill.update_history import table_as_of, updates
 
 __version__ = "0.1.0"
@@ -87,7 +87,7 @@ _HOMES = {
     "metrics": "backfill.frames.rolling",
     "metrics_at": "backfill.frames.rolling",
     "reconcile": "backfill.job",
-    "reconcile_join": "backfill.reconciliation.stream_joins",
+    "reconcile_join": "backfill.reconciliation.joins.frames",
     "session_join": "backfill.joins",
     "sessionize": "backfill.frames.api",
     "table_as_of": "backfill.update_history",

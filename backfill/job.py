@@ -26,10 +26,10 @@ from backfill.planning.stages import Plan
 from backfill.progress import log_progress
 from backfill.published.tables import PublishedTables
 from backfill.reconciliation.checks import check_reconciled
-from backfill.reconciliation.job_joins import compare_join
+from backfill.reconciliation.joins.tables import compare_join
+from backfill.reconciliation.output.description import described
 from backfill.reconciliation.reconcile import compare_with
 from backfill.reconciliation.result import Reconciled
-from backfill.reconciliation.stream_description import described
 from backfill.runtimes.differences import needs_spark
 from backfill.spec import JobSpec
 from backfill.spec.stream import lateness

@@ -20,7 +20,7 @@ from backfill import Job
 from backfill.columns import END, START
 from backfill.engines import engine
 from backfill.reconciliation.compare import Sides
-from backfill.reconciliation.decoded import StreamOptions, decode
+from backfill.reconciliation.output.decoded import StreamOptions, decode
 from backfill.rows.compute import Key
 from benchmarks.data import FOLDER, Dataset
 from benchmarks.measure import Measured, in_turns, timed

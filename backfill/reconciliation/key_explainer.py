@@ -20,20 +20,20 @@ from backfill.reconciliation.arrow_rows import (
     in_order,
     windows_of,
 )
-from backfill.reconciliation.case import Case
 from backfill.reconciliation.clocks import BEGINNING, END_CLOCK, LATEST_CLOCK, PARTITION, PLACE
-from backfill.reconciliation.doubles import Doubles, same_rows
-from backfill.reconciliation.evidence import with_events
-from backfill.reconciliation.explain import explain
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.doubles import Doubles, same_rows
+from backfill.reconciliation.explaining.evidence import with_events
+from backfill.reconciliation.explaining.explain import explain
+from backfill.reconciliation.explaining.matching import Difference, match
+from backfill.reconciliation.explaining.operator import Operator
+from backfill.reconciliation.explaining.shared_replay import SharedKey, SharedReplay
 from backfill.reconciliation.marks import OF_ALL_KEYS, by_arrival
-from backfill.reconciliation.matching import Difference, match
-from backfill.reconciliation.operator import Operator
 from backfill.reconciliation.packed import in_order_of
 from backfill.reconciliation.recount import members
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import Row, only
 from backfill.reconciliation.same_time import at_their_time, interchangeable, numbered_again
-from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event
 from backfill.windows import SessionWindow, is_distinct
 

@@ -14,8 +14,8 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Any, overload
 
-from backfill.reconciliation.case import Explanation
-from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.explaining.case import Explanation
+from backfill.reconciliation.explaining.matching import Difference
 
 #: So many are packed together: a merge has a block of each of its inputs in memory.
 _BLOCK = 100

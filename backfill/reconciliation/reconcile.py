@@ -23,17 +23,17 @@ from backfill.reconciliation.arrow_rows import floored
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
 from backfill.reconciliation.clocks import BEGINNING, CLOCK, END_CLOCK, LATEST_CLOCK
 from backfill.reconciliation.compare import Found, Sides
-from backfill.reconciliation.decoded import decode
+from backfill.reconciliation.explaining.operator import ENDLESS, Operator, without_loss
 from backfill.reconciliation.key_explainer import KeyExplainer
 from backfill.reconciliation.marks import PLACES, names_places
-from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
+from backfill.reconciliation.output.decoded import decode
+from backfill.reconciliation.output.description import StreamDescription
 from backfill.reconciliation.parts import in_parts
 from backfill.reconciliation.published import compared, published_table, sampled
 from backfill.reconciliation.recount import recounted
 from backfill.reconciliation.result import Explained, Part, Reconciled
 from backfill.reconciliation.same_time import interchangeable, numbered
 from backfill.reconciliation.sources import Received, is_whole, keys_of, received
-from backfill.reconciliation.stream_description import StreamDescription
 from backfill.replay.interface import choose
 from backfill.replay.operators import OPERATORS
 from backfill.replay.settings import resolve

@@ -25,8 +25,8 @@ from backfill.aggregates.sketches import ApproximateQuantile
 from backfill.causes import UNEXPLAINED
 from backfill.columns import EVENTS, FIRST, TIME
 from backfill.reconciliation.arrow_rows import Values, by_key
-from backfill.reconciliation.case import Explanation
-from backfill.reconciliation.faults import MOST_DIGITS, rounded
+from backfill.reconciliation.explaining.case import Explanation
+from backfill.reconciliation.explaining.faults import MOST_DIGITS, rounded
 from backfill.reconciliation.packed import Packed, in_order_of, merged
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import same_value

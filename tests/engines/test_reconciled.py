@@ -18,12 +18,12 @@ import pytest
 from backfill import HoppingWindow, SessionWindow, SlidingWindow, TumblingWindow
 from backfill import aggregates as agg
 from backfill.engines import engine
-from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.explain import explain
-from backfill.reconciliation.matching import match
-from backfill.reconciliation.operator import ENDLESS, Operator
+from backfill.reconciliation.explaining.case import Case, Explanation
+from backfill.reconciliation.explaining.explain import explain
+from backfill.reconciliation.explaining.matching import match
+from backfill.reconciliation.explaining.operator import ENDLESS, Operator
+from backfill.reconciliation.explaining.shared_replay import SharedKey, SharedReplay
 from backfill.reconciliation.rows import Row, same_values
-from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event, replay
 from backfill.windows import AnyWindow, is_distinct
 

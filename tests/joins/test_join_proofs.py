@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from backfill.reconciliation.join_order import orders
+from backfill.reconciliation.joins.order import orders
 from backfill.reconciliation.result import Reconciled
 from backfill.windows.within import Reach
 from tests.joins.test_reconciled_tables import (

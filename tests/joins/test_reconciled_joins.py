@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill import reconcile_join
 from backfill.errors import BackfillError
-from backfill.reconciliation.join_result import JoinReconciled
+from backfill.reconciliation.joins.result import JoinReconciled
 from backfill.replay import Event, replay_join
 from backfill.time.durations import fixed
 from tests.engines.recordings import Recording, recordings

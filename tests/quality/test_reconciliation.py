@@ -8,9 +8,9 @@ import pytest
 
 from backfill.folders import LocalFolder
 from backfill.quality.store import kept
-from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checks import check_reconciled
-from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.explaining.case import Explanation
+from backfill.reconciliation.explaining.matching import Difference
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row
 from backfill.spec import JobSpec

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from backfill.engines import ENGINES
-from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
+from backfill.reconciliation.output.decoded import Decoded, StreamOptions, decode
 from backfill.rows.compute import Key
 from backfill.windows import AnyWindow
 from tests.files import write_rows

@@ -9,8 +9,14 @@ import struct
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from backfill.reconciliation.decoders.binary import double, from_base64, from_hex, long_at, utf8
-from backfill.reconciliation.stream_files import Steps
+from backfill.reconciliation.output.decoders.binary import (
+    double,
+    from_base64,
+    from_hex,
+    long_at,
+    utf8,
+)
+from backfill.reconciliation.output.files import Steps
 from backfill.runtimes.differences import runtime_of
 
 

@@ -15,13 +15,13 @@ from backfill import aggregates as agg
 from backfill.causes import ACCEPTABLE, CAUSES, check_acceptable
 from backfill.engines import engine
 from backfill.errors import JobFileError
-from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.doubles import Doubles, same_rows
-from backfill.reconciliation.explain import explain
-from backfill.reconciliation.matching import match
-from backfill.reconciliation.operator import ENDLESS, Operator, without_loss
+from backfill.reconciliation.explaining.case import Case, Explanation
+from backfill.reconciliation.explaining.doubles import Doubles, same_rows
+from backfill.reconciliation.explaining.explain import explain
+from backfill.reconciliation.explaining.matching import match
+from backfill.reconciliation.explaining.operator import ENDLESS, Operator, without_loss
+from backfill.reconciliation.explaining.shared_replay import SharedKey, SharedReplay
 from backfill.reconciliation.rows import Row, same_values
-from backfill.reconciliation.shared_replay import SharedKey, SharedReplay
 from backfill.replay import Event, Replayed, replay
 from backfill.windows import AnyWindow
 

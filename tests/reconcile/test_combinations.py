@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from backfill import Job
 from backfill.engines import ENGINES
 from backfill.errors import BackfillError
-from backfill.reconciliation.options import FORMS
+from backfill.reconciliation.output.options import FORMS
 from backfill.replay.windowed_keys import WindowedKey, encode_windowed_key
 from backfill.spec import JobSpec
 from tests.memory_store import MemoryStore

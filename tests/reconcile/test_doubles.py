@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill import aggregates as agg
-from backfill.reconciliation.doubles import Doubles, same_rows
+from backfill.reconciliation.explaining.doubles import Doubles, same_rows
 from backfill.reconciliation.rows import Row, same_value
 from backfill.replay import Event
 

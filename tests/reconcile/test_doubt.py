@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill import Job
-from backfill.reconciliation.case import Explanation
+from backfill.reconciliation.explaining.case import Explanation
 from backfill.time.epoch import moment_of
 from tests.files import write_rows
 from tests.reconcile.test_checkpoint import write

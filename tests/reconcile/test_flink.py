@@ -16,10 +16,10 @@ from pyspark.sql import types as T
 from backfill import SessionWindow
 from backfill import aggregates as agg
 from backfill.engines import ENGINES
-from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.explain import explain
-from backfill.reconciliation.matching import match
-from backfill.reconciliation.operator import Operator, without_loss
+from backfill.reconciliation.explaining.case import Case, Explanation
+from backfill.reconciliation.explaining.explain import explain
+from backfill.reconciliation.explaining.matching import match
+from backfill.reconciliation.explaining.operator import Operator, without_loss
 from backfill.reconciliation.rows import Row, same_values
 from backfill.reconciliation.same_time import interchangeable, numbered_rows
 from backfill.replay import Event

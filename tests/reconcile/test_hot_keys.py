@@ -18,15 +18,15 @@ from backfill import (
 )
 from backfill import aggregates as agg
 from backfill.engines import engine
-from backfill.reconciliation import doubt, explain, input_faults
-from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.matching import Difference, match
-from backfill.reconciliation.nearby import nearby
-from backfill.reconciliation.operator import Operator, without_loss
-from backfill.reconciliation.outcome import Outcome
+from backfill.reconciliation.explaining import doubt, explain, input_faults
+from backfill.reconciliation.explaining.case import Case, Explanation
+from backfill.reconciliation.explaining.matching import Difference, match
+from backfill.reconciliation.explaining.nearby import nearby
+from backfill.reconciliation.explaining.operator import Operator, without_loss
+from backfill.reconciliation.explaining.outcome import Outcome
+from backfill.reconciliation.explaining.tally import Tally
+from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.reconciliation.rows import Row, same_values
-from backfill.reconciliation.tally import Tally
-from backfill.reconciliation.timeline import Timeline
 from backfill.replay import Event
 from backfill.windows import AnyWindow
 

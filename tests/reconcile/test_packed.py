@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from backfill.reconciliation import packed
-from backfill.reconciliation.case import Explanation
-from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.explaining.case import Explanation
+from backfill.reconciliation.explaining.matching import Difference
 from backfill.reconciliation.packed import Packed, in_order_of, merged
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row

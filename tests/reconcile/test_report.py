@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backfill.reconciliation.case import Explanation
-from backfill.reconciliation.matching import Difference
+from backfill.reconciliation.explaining.case import Explanation
+from backfill.reconciliation.explaining.matching import Difference
 from backfill.reconciliation.report import write_report
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row

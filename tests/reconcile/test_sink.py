@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from backfill.errors import SourceError
-from backfill.reconciliation.sink import not_committed
+from backfill.reconciliation.output.sink import not_committed
 from backfill.windows import TumblingWindow
 from tests.files import write_rows
 from tests.on_sail import ROWS

@@ -42,7 +42,7 @@ from backfill import (
 from backfill.engines import engine
 from backfill.errors import ColumnError, JobFileError, SetupError, SourceError
 from backfill.events import SourceOptions, open_source, spark_errors
-from backfill.reconciliation.decoded import Decoded, StreamOptions, decode
+from backfill.reconciliation.output.decoded import Decoded, StreamOptions, decode
 from backfill.rows.compute import Key
 from backfill.runtimes import memory, sail
 from backfill.runtimes.differences import (

@@ -19,7 +19,7 @@ from backfill import (
 )
 from backfill.cli.reconcile import reconcile
 from backfill.errors import BackfillError, JobFileError
-from backfill.reconciliation.stream_description import described
+from backfill.reconciliation.output.description import described
 from backfill.replay import replay, replay_join
 from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, Stream

@@ -14,8 +14,8 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any
 
+from backfill.reconciliation.explaining.operator import Operator
 from backfill.reconciliation.marks import PLACES, names_places, nearest
-from backfill.reconciliation.operator import Operator
 from backfill.replay import Event, Replayed
 
 #: So many events are replayed to look for faults, in all; some minutes.

@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from backfill.reconciliation.case import Case
-from backfill.reconciliation.outcome import Outcome
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.outcome import Outcome
 from backfill.time.durations import DAY_US, Fixed
 from backfill.windows import (
     CumulatingWindow,

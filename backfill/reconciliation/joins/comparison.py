@@ -18,10 +18,10 @@ from backfill.errors import ColumnError, ReplayError
 from backfill.joins.sides import check_has
 from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import comparable
-from backfill.reconciliation.join_causes import Counted, JoinCauses, KeyRows
-from backfill.reconciliation.join_order import orders
-from backfill.reconciliation.join_replays import JoinReplays, Pair, Replaying
-from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
+from backfill.reconciliation.joins.causes import Counted, JoinCauses, KeyRows
+from backfill.reconciliation.joins.order import orders
+from backfill.reconciliation.joins.replays import JoinReplays, Pair, Replaying
+from backfill.reconciliation.joins.result import JoinDifference, JoinReconciled
 from backfill.replay import Event
 from backfill.runtimes.differences import kept
 from backfill.windows.join_window import LEFT, RIGHT

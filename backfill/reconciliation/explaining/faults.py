@@ -9,12 +9,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from backfill.reconciliation.case import Case
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.outcome import Hypothesis, Outcome
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.operator import Operator
+from backfill.reconciliation.explaining.outcome import Hypothesis, Outcome
+from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.reconciliation.rows import Row, by_bounds, only
-from backfill.reconciliation.timeline import Timeline
 from backfill.replay import Event, Window
 from backfill.time.durations import Fixed
 from backfill.windows import (

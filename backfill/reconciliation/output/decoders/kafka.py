@@ -20,8 +20,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.errors import ColumnError, JobFileError
-from backfill.reconciliation.decoders.base import Decoding, Wanted, end_of, find, window_bounds
-from backfill.reconciliation.decoders.binary import (
+from backfill.reconciliation.output.decoders.base import (
+    Decoding,
+    Wanted,
+    end_of,
+    find,
+    window_bounds,
+)
+from backfill.reconciliation.output.decoders.binary import (
     all_but,
     double,
     from_base64,
@@ -29,7 +35,7 @@ from backfill.reconciliation.decoders.binary import (
     long_at,
     utf8,
 )
-from backfill.reconciliation.decoders.values import (
+from backfill.reconciliation.output.decoders.values import (
     Read,
     converted,
     failing,
@@ -37,8 +43,8 @@ from backfill.reconciliation.decoders.values import (
     json_scalar,
     milliseconds,
 )
-from backfill.reconciliation.options import StreamOptions
-from backfill.reconciliation.stream_files import Steps, Value, Written, fields_of
+from backfill.reconciliation.output.files import Steps, Value, Written, fields_of
+from backfill.reconciliation.output.options import StreamOptions
 from backfill.runtimes.differences import needs_spark
 from backfill.windows import SessionWindow
 

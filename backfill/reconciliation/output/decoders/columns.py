@@ -7,11 +7,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
-from backfill.reconciliation.decoders.base import Decoding, Wanted, find, window_bounds
-from backfill.reconciliation.decoders.values import Read, conversion_needs_spark, converted, failing
-from backfill.reconciliation.options import StreamOptions
+from backfill.reconciliation.output.decoders.base import Decoding, Wanted, find, window_bounds
+from backfill.reconciliation.output.decoders.values import (
+    Read,
+    conversion_needs_spark,
+    converted,
+    failing,
+)
+from backfill.reconciliation.output.files import Steps, Value, Written
+from backfill.reconciliation.output.options import StreamOptions
 from backfill.reconciliation.same_time import interchangeable
-from backfill.reconciliation.stream_files import Steps, Value, Written
 from backfill.runtimes.differences import needs_spark
 
 _ADDS, _TAKES_BACK = ("+I", "+U"), ("-U", "-D")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.timeline import Timeline
+from backfill.reconciliation.explaining.operator import Operator
+from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.replay import Dropped, DroppedWindow, Event, Replayed
 from backfill.replay import Window as Made
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StructType
 from pyspark.sql.window import Window as Over
 
 from backfill.columns import END, ROWS, START, column, quoted
-from backfill.reconciliation.decoders.base import GONE, ORDER
+from backfill.reconciliation.output.decoders.base import GONE, ORDER
 from backfill.runtimes.differences import runtime_of
 
 TOMBSTONES = "_tombstones"

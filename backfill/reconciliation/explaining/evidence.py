@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from backfill.columns import TIME
-from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.clocks import PARTITION, PLACE
+from backfill.reconciliation.explaining.case import Explanation
 
 _EVENT, _EVENTS = "before_arrival", ("left_out", "repeated", "copies")
 _DROPPED = "dropped"

@@ -8,7 +8,7 @@ from typing import Any
 
 from backfill.errors import JobFileError
 from backfill.reconciliation.marks import PLACES
-from backfill.reconciliation.options import FORMS, StreamOptions
+from backfill.reconciliation.output.options import FORMS, StreamOptions
 from backfill.spec import JobSpec
 from backfill.spec.stream import OF_THE_OUTPUT, overridden, places_of
 from backfill.time.durations import Fixed

@@ -18,8 +18,8 @@ from backfill.events.failures import spark_errors
 from backfill.events.files import base_path, for_spark, list_files, local_path
 from backfill.events.model import CORRUPT, SOURCE, InputFile, Source
 from backfill.printable import shown
-from backfill.reconciliation.options import StreamOptions
-from backfill.reconciliation.sink import not_committed
+from backfill.reconciliation.output.options import StreamOptions
+from backfill.reconciliation.output.sink import not_committed
 from backfill.runtimes.differences import needs_spark, runtime_of
 from backfill.runtimes.folder_columns import check_characters
 from backfill.runtimes.row_numbers import numbered_copies

@@ -14,9 +14,9 @@ from backfill.engines import Engine, Rules
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT, SOURCE
 from backfill.operators.session import last_event
-from backfill.reconciliation.decoders.values import Read, failing, instant
+from backfill.reconciliation.output.decoders.values import Read, failing, instant
+from backfill.reconciliation.output.files import Once, Value, Written
 from backfill.reconciliation.same_time import interchangeable
-from backfill.reconciliation.stream_files import Once, Value, Written
 from backfill.rows.compute import Key
 from backfill.time.durations import Fixed
 from backfill.windows import (

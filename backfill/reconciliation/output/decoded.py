@@ -16,13 +16,13 @@ from backfill.errors import AggregateError, JobFileError, SourceError, WindowErr
 from backfill.events.failures import spark_errors
 from backfill.events.model import SOURCE
 from backfill.printable import shown
-from backfill.reconciliation import final
-from backfill.reconciliation.decoders.base import GONE, ORDER, RAW, Wanted
-from backfill.reconciliation.decoders.columns import decode_columns, ordering
-from backfill.reconciliation.decoders.kafka import decode_records
-from backfill.reconciliation.options import FORMS, StreamOptions
+from backfill.reconciliation.output import final
+from backfill.reconciliation.output.decoders.base import GONE, ORDER, RAW, Wanted
+from backfill.reconciliation.output.decoders.columns import decode_columns, ordering
+from backfill.reconciliation.output.decoders.kafka import decode_records
+from backfill.reconciliation.output.files import read_written
+from backfill.reconciliation.output.options import FORMS, StreamOptions
 from backfill.reconciliation.same_time import interchangeable
-from backfill.reconciliation.stream_files import read_written
 from backfill.replay.interface import choose
 from backfill.rows.compute import Key
 from backfill.runtimes.differences import needs_spark

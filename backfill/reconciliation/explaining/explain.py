@@ -8,8 +8,8 @@ from typing import Any
 
 from backfill.causes import CAUSES, UNEXPLAINED
 from backfill.engines import PLAIN
-from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.doubt import (
+from backfill.reconciliation.explaining.case import Case, Explanation
+from backfill.reconciliation.explaining.doubt import (
     beside_lost,
     in_doubt,
     is_needed,
@@ -17,8 +17,8 @@ from backfill.reconciliation.doubt import (
     may_wait,
     strange_rows,
 )
-from backfill.reconciliation.facts import facts
-from backfill.reconciliation.faults import (
+from backfill.reconciliation.explaining.facts import facts
+from backfill.reconciliation.explaining.faults import (
     FURTHEST,
     of_output,
     of_output_near,
@@ -26,12 +26,12 @@ from backfill.reconciliation.faults import (
     of_settings,
     of_tombstones,
 )
-from backfill.reconciliation.input_faults import of_input
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.nearby import nearby
-from backfill.reconciliation.outcome import Hypothesis, Outcome
-from backfill.reconciliation.shifted import is_moved, is_only_alike, moved_rows
-from backfill.reconciliation.timeline import Timeline
+from backfill.reconciliation.explaining.input_faults import of_input
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.nearby import nearby
+from backfill.reconciliation.explaining.outcome import Hypothesis, Outcome
+from backfill.reconciliation.explaining.shifted import is_moved, is_only_alike, moved_rows
+from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.replay import Event
 
 #: The causes that a replay shows by itself, in the order in which they count.

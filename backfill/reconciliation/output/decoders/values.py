@@ -14,7 +14,7 @@ from backfill.errors import ColumnError
 from backfill.events.numbers import integer_micros
 from backfill.events.times import instant as instant_of
 from backfill.events.times import iso
-from backfill.reconciliation.stream_files import Once, Steps, Value
+from backfill.reconciliation.output.files import Once, Steps, Value
 from backfill.runtimes.differences import needs_spark
 
 #: The years 1 to 9999, µs.

@@ -18,10 +18,10 @@ from backfill.events.failures import spark_errors
 from backfill.frames.cutting import dimensions_of, sides_of, slice_events
 from backfill.operators.rule_inputs import predicate
 from backfill.planning.context import Context
-from backfill.reconciliation.case import Explanation
 from backfill.reconciliation.checkpoint import Batches, read_checkpoint
-from backfill.reconciliation.decoders.values import converted
-from backfill.reconciliation.join_comparison import (
+from backfill.reconciliation.explaining.case import Explanation
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.joins.comparison import (
     FIRST,
     LEFT_EVENT,
     RIGHT_EVENT,
@@ -29,16 +29,16 @@ from backfill.reconciliation.join_comparison import (
     WITHOUT,
     JoinComparison,
 )
-from backfill.reconciliation.join_order import JoinOrder
-from backfill.reconciliation.join_result import JoinDifference, JoinReconciled
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.options import FORMS
+from backfill.reconciliation.joins.order import JoinOrder
+from backfill.reconciliation.joins.result import JoinDifference, JoinReconciled
+from backfill.reconciliation.output.decoders.values import converted
+from backfill.reconciliation.output.description import StreamDescription
+from backfill.reconciliation.output.files import Steps, read_written
+from backfill.reconciliation.output.options import FORMS
 from backfill.reconciliation.published import published_table, sampled
 from backfill.reconciliation.result import Explained, Reconciled
 from backfill.reconciliation.rows import Row
 from backfill.reconciliation.sources import processed
-from backfill.reconciliation.stream_description import StreamDescription
-from backfill.reconciliation.stream_files import Steps, read_written
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.rows.definition import Definition
 from backfill.runtimes.differences import kept

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from backfill.causes import CAUSES
-from backfill.reconciliation.case import Case, Explanation
-from backfill.reconciliation.faults import of_settings
-from backfill.reconciliation.input_faults import of_one_event, without
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.nearby import nearby
-from backfill.reconciliation.outcome import Hypothesis, Outcome
+from backfill.reconciliation.explaining.case import Case, Explanation
+from backfill.reconciliation.explaining.faults import of_settings
+from backfill.reconciliation.explaining.input_faults import of_one_event, without
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.nearby import nearby
+from backfill.reconciliation.explaining.outcome import Hypothesis, Outcome
+from backfill.reconciliation.explaining.tally import is_plain_count
+from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.reconciliation.rows import Row
-from backfill.reconciliation.tally import is_plain_count
-from backfill.reconciliation.timeline import Timeline
 from backfill.replay import Event
 
 Found = TypeVar("Found", Hypothesis, Explanation)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import NamedTuple
 
-from backfill.reconciliation.case import Case
-from backfill.reconciliation.faults import replayed
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.outcome import Hypothesis, Outcome
-from backfill.reconciliation.tally import Tally
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.faults import replayed
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.outcome import Hypothesis, Outcome
+from backfill.reconciliation.explaining.tally import Tally
 from backfill.replay import Event
 
 #: Where it is not known how many events it is, so many are taken wherever they are; more only

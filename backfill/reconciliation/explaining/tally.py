@@ -14,10 +14,10 @@ from itertools import combinations, combinations_with_replacement, islice
 from math import comb, isfinite
 from typing import Any, NamedTuple
 
-from backfill.reconciliation.case import Case
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.nearby import is_apart
-from backfill.reconciliation.outcome import Outcome
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.nearby import is_apart
+from backfill.reconciliation.explaining.outcome import Outcome
 from backfill.reconciliation.rows import Row
 from backfill.replay import Aggregated, Event
 from backfill.windows import CumulatingWindow, HoppingWindow, TumblingWindow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.reconciliation.stream_files import Once
+from backfill.reconciliation.output.files import Once
 from backfill.runtimes.differences import Runtime
 
 _MANTISSA = (1 << 52) - 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backfill.causes import UNEXPLAINED
-from backfill.reconciliation.join_replays import JoinReplays, Pair, ReplayedJoin
+from backfill.reconciliation.joins.replays import JoinReplays, Pair, ReplayedJoin
 
 #: What identifies a row, and a key, by its values.
 Row = str

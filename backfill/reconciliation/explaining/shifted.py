@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backfill.reconciliation.case import Case
-from backfill.reconciliation.faults import is_among, moved, shifted, shifts
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.outcome import Hypothesis
-from backfill.reconciliation.timeline import Timeline
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.faults import is_among, moved, shifted, shifts
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.outcome import Hypothesis
+from backfill.reconciliation.explaining.timeline import Timeline
 
 
 def moved_rows(case: Case, rows: Timeline) -> Hypothesis | None:

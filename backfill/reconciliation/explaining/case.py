@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from backfill.causes import CAUSES
-from backfill.reconciliation.doubles import Doubles, same_rows
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.operator import Operator
-from backfill.reconciliation.outcome import Hypothesis
+from backfill.reconciliation.explaining.doubles import Doubles, same_rows
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.operator import Operator
+from backfill.reconciliation.explaining.outcome import Hypothesis
+from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.reconciliation.rows import Row
 from backfill.reconciliation.same_time import interchangeable
-from backfill.reconciliation.timeline import Timeline
 from backfill.replay import Event
 from backfill.windows import SessionWindow, is_distinct
 

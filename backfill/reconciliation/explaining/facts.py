@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from backfill.reconciliation.case import Case
-from backfill.reconciliation.matching import Difference
-from backfill.reconciliation.outcome import Outcome
+from backfill.reconciliation.explaining.case import Case
+from backfill.reconciliation.explaining.matching import Difference
+from backfill.reconciliation.explaining.outcome import Outcome
 from backfill.windows import SlidingWindow, is_distinct
 
 #: What it is called that the replay dropped an event. Where an engine's time begins at the epoch

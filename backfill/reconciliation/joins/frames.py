@@ -17,13 +17,13 @@ from backfill.joins.relations import related
 from backfill.joins.sides import both_sides, check_has, naming
 from backfill.operators.pairing import in_time
 from backfill.operators.rule_inputs import predicate
-from backfill.reconciliation.join_comparison import (
+from backfill.reconciliation.joins.comparison import (
     LEFT_EVENT,
     RIGHT_EVENT,
     SKIPPED,
     JoinComparison,
 )
-from backfill.reconciliation.join_result import JoinReconciled
+from backfill.reconciliation.joins.result import JoinReconciled
 from backfill.replay import Event, JoinReplayed, replay_join
 from backfill.update_history.batches import check_batch
 from backfill.windows.arguments import predicate_text

@@ -1,0 +1,1 @@
+"""Why the windows of a key differ."""

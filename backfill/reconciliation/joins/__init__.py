@@ -1,0 +1,1 @@
+"""A join compared with a stream's."""
