@@ -1,7 +1,7 @@
-"""What a run of a part of the events changes of bots in the quarantine.
+"""What a run over part of the events changes about bots in the quarantine.
 
-It has the events of bots that count and lie on covered dates, as the tables have the windows that
-start on these.
+The quarantine has the events of bots that count and lie on covered dates, as the tables have the
+windows that start on these dates.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class BotRows:
     """What changes.
 
     Attributes:
-        coming: rows with the rule as their reason; those that are there already are not added.
+        coming: rows with the rule as their reason; those that are already there are not added.
         leaving: rows that cannot stay as they are.
-        every: all that are there leave, to be written anew.
-        counts: for each rule how many of the rows that the run has read are of bots.
+        every: all rows of bots are removed, and written anew.
+        counts: by rule, how many of the rows that the run has read are of bots.
     """
 
     coming: DataFrame | None
@@ -44,13 +44,13 @@ class BotRows:
 def bots_of_range(
     context: Context, part: RangeInput, found: DataFrame | None, covered: Dates
 ) -> BotRows | None:
-    """What a run of a range changes.
+    """What a run over a range changes.
 
     Args:
-        context: of the run.
+        context: the run's context.
         part: the range.
         found: the bots among the events that it has read: key (inner names), time and rule.
-        covered: the dates that are covered after it.
+        covered: the dates that are covered after the run.
     """
     if context.spec.bots is None:
         return None
@@ -77,8 +77,8 @@ def late_bots(context: Context, anew: JudgedAnew | None, covered: Dates) -> BotR
     """What late events change.
 
     Args:
-        context: of the run.
-        anew: who is a bot now; None where nothing is late, and where tables have counted different
+        context: the run's context.
+        anew: who is a bot now; None if nothing is late, or if tables have counted different
             inputs.
         covered: the dates that the tables cover.
     """
@@ -96,7 +96,7 @@ def late_bots(context: Context, anew: JudgedAnew | None, covered: Dates) -> BotR
 def _every(
     context: Context, counted: Mapping[str, Dates], covered: Dates, counts: Mapping[str, int]
 ) -> BotRows:
-    """All bots, judged again: what the quarantine has is of other events than are counted now."""
+    """All bots, judged again: the quarantine has those of other events than are counted now."""
     context.progress("judging all events again: the quarantine is not in step with the tables")
     found = people(context, counted).bots
     if found is None:

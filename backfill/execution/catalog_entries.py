@@ -1,7 +1,7 @@
 """Delta tables in a folder as external tables of a catalog that Spark is configured for.
 
-The folder stays where the tables are, and what is published is published there; the catalog is only
-told of a table once, so that others find it by its name.
+The tables stay in the folder, and runs publish there. A table is registered in the catalog only
+once, so that others find it by its name.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def check_entries(spec: JobSpec, spark: SparkSession) -> None:
 
 
 def register(context: Context) -> None:
-    """Makes the published tables known to the catalog, if the job names one.
+    """Registers the published tables in the catalog, if the job names one.
 
     Args:
-        context: of the run that has published them.
+        context: the context of the run that published them.
 
     Raises:
-        TableError: the catalog fails. What is published stays.
+        TableError: the catalog fails. What is published stays published.
     """
     spec, spark = context.spec, context.spark
     if spec.entries is None:
@@ -84,12 +84,12 @@ def _tables(spec: JobSpec) -> list[str]:
 
 
 def _check_delta(spec: JobSpec, spark: SparkSession) -> None:
-    """Asks for a table that need not exist: without Delta Lake, Spark does not get as far."""
+    """Opens a table that need not exist: without Delta Lake, Spark fails before it looks for it."""
     try:
         _ = spark.read.format("delta").load(spec.tables.uri).schema
     except Exception as error:
-        # Classic Spark raises Py4J's own exception, which has no condition. Whatever else is wrong
-        # there says nothing about Delta Lake, and what a run writes there will show it.
+        # Classic Spark raises Py4J's own exception, which has no condition. Any other error says
+        # nothing about Delta Lake, and will show when a run writes there.
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise SetupError(
                 "this Spark does not have Delta Lake, which it needs to register tables",
@@ -132,7 +132,7 @@ def _shown(spec: JobSpec, name: str) -> str:
 
 
 def _is_at(location: str, folder: Folder) -> bool:
-    """Whether a location is the folder; not every catalog shows it escaped, as a URL is."""
+    """Whether a location is the folder; not every catalog shows it escaped as a URL."""
     bare = re.sub("^file:/+", "/", same_scheme(location)).rstrip("/")
     return same_scheme(folder.uri) in (bare, unquote(bare))
 
@@ -147,13 +147,13 @@ def _other(spec: JobSpec, name: str, what: str, found: str | None) -> BackfillEr
 
 @contextmanager
 def _failures(spec: JobSpec, before: str = "") -> Iterator[None]:
-    """Makes one line of what the catalog fails with."""
+    """Reports a failure of the catalog in one line."""
     try:
         yield
     except BackfillError:
         raise
     except Exception as error:
-        # Of a catalog's own libraries, classic Spark raises Py4J's exception.
+        # For errors of a catalog's own libraries, classic Spark raises Py4J's exception.
         assert spec.entries is not None
         raise TableError(
             f"{before}the catalog fails: {shown(first_line(error))}",

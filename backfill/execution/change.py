@@ -138,7 +138,7 @@ class QuarantineChange:
     Attributes:
         staged: the new rows.
         replaces: the files that are replaced, or all of them.
-        rows: how many rows of the run's inputs are not events, or events of bots.
+        rows: how many rows of the run's inputs are not events, or are events of bots.
         reasons: how many rows for each reason, events beyond retention included.
         unusable: how many of the rows are not events.
         inputs: what was looked at; None: every input of the snapshot.

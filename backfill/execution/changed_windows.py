@@ -1,6 +1,6 @@
 """Windows that lose events and gain others, built again from their events.
 
-What a window has merged cannot be taken out of it again. Every input counts on every date here.
+What was merged into a window cannot be taken out again. Here every input counts on every date.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def changed_windows(
     """The sessions or aligned windows that held or now hold an event that came or went.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         state: the table.
         names: the tables whose slices are made.
         late: the events that came.
-        sums: of them.
+        sums: their totals.
         horizon: the largest event time, µs.
-        went: the events that are counted no more.
+        went: the events that are no longer counted.
 
     Raises:
         ConservationError: an event that came is in no window.
@@ -82,7 +82,7 @@ def changed_windows(
         rewrite=rewrite,
         closure=dates_looked_at(bounds, definition.window, zone),
         every=built,
-        # Each that came is in a window, as was checked.
+        # Each event that came is in a window, as was checked.
         held=assigned,
         assigned=assigned,
         dropped=dropped_of(ours),
@@ -90,7 +90,7 @@ def changed_windows(
 
 
 def _touched(events: Sliced, definition: Definition) -> DataFrame:
-    """Where events are: spans of sessions, or the windows that they are in; key, start, end."""
+    """Where events are: spans for sessions, otherwise the windows they are in; key, start, end."""
     keys = events.key.inner
     if isinstance(definition.window, SessionWindow):
         return events.frame.select(*keys, F.col(FIRST).alias(START), F.col(LAST).alias(END))
@@ -102,7 +102,7 @@ def _windows(events: Sliced, definition: Definition) -> DataFrame:
 
 
 def _with(built: Built, went: Sliced) -> Built:
-    """The windows with the events that went, as far as numbers of events are looked at."""
+    """The windows plus the events that went, with only what is needed to count events."""
     columns = [*built.sliced.key.inner, START, END, EVENTS]
     if isinstance(built.definition.window, SessionWindow):
         lost = went.frame.withColumns({START: F.col(FIRST), END: F.col(LAST)})
@@ -113,7 +113,7 @@ def _with(built: Built, went: Sliced) -> Built:
 
 
 def _check_held(name: str, built: Built, late: Sliced) -> None:
-    """Each event that came is in the windows that it has to be in."""
+    """Checks that each event that came is in the windows that it must be in."""
     window = built.definition.window
     if isinstance(window, SessionWindow):
         # Rules can cut within a slice.

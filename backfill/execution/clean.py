@@ -1,4 +1,4 @@
-"""Keeping a job's tables small and tidy; what can be read of them stays the same."""
+"""Keeps a job's tables small and tidy; what can be read from them stays the same."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def clean(
         spark: the session that compacts.
         store: the job's tables.
         tables: their names, and the order of the rows within their files.
-        older_than: a duration, such as "24h": spares what was written since, for it may be of a
-            run that is under way.
-        run_id: of the commits that compact.
+        older_than: a duration, such as "24h". Files written since are spared: they may be of a run
+            that is under way.
+        run_id: the run id of the commits that compact.
 
     Raises:
         WindowError: `older_than` is not a duration of fixed length.
@@ -59,7 +59,7 @@ def clean(
 
 
 def age(older_than: object) -> Fixed:
-    """How old what runs have left must be, to be deleted.
+    """How old the leftovers of runs must be to be deleted.
 
     Raises:
         WindowError: it is not a duration of fixed length.

@@ -1,7 +1,7 @@
 """Sessions at the edges of a date have files of their own.
 
-An event of one date can only join those of its neighbors. So late events of a date, or a new date,
-rewrite only that date's files and these small ones.
+An event can join sessions of a neighboring date only at that date's edges. So late events of a
+date, or a new date, rewrite only that date's files and these small ones.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from backfill.windows import AnyWindow, SessionWindow, by_place
 
 
 def with_edges_apart(rows: DataFrame, window: AnyWindow, engine: Engine, zone: str) -> DataFrame:
-    """Rows of a table; those of sessions with APART: an event of another date could join them.
+    """Adds APART to rows of sessions: whether an event of another date could join the session.
 
-    Other windows have no such edges: each holds events of as many dates as it is long.
+    Other windows have no such edges: how many dates one reaches over depends only on its length.
     """
     if not isinstance(window, SessionWindow) or by_place(window):
         return rows

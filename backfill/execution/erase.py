@@ -40,11 +40,11 @@ class Erased:
     """What was erased from a table.
 
     Attributes:
-        rows: the rows that were deleted.
-        version: that the commit made; None where no row was of the key.
-        removed: what failed and killed runs had left, of whatever keys.
-        older: the first and the last older version, which can still hold the key; None: there are
-            none.
+        rows: how many rows were deleted, or lost the key's value.
+        version: the version that the commit made; None if no row belonged to the key.
+        removed: what failed and killed runs had left, whatever its keys.
+        older: the first and the last of the older versions, which can still hold the key; None if
+            there are none.
     """
 
     rows: int
@@ -66,27 +66,27 @@ def erase(
 ) -> dict[str, Erased]:
     """Deletes the rows of a key from all tables that have the key's columns.
 
-    From slices that hold distinct values of the key it deletes the key's value.
-    Files without such rows stay as they are. Each table has a commit of its own; one that fails
-    does not keep the others from theirs.
+    From slices that hold distinct values of the key column, it deletes the key's value.
+    Files without such rows stay as they are. Each table has a commit of its own; if one fails, the
+    others are still made.
 
     Args:
         spark: the session that rewrites files.
         store: the job's tables.
         spec: the job.
-        key: the value of each of the key's columns; text is turned into the column's type.
-        older_than_s: what failed and killed runs have left is deleted if it is older.
-        run_id: of the commits.
-        metadata: kept with them.
+        key: the value of each key column; text is converted to the column's type.
+        older_than_s: what failed and killed runs left is deleted if it is older than this.
+        run_id: the run id of the commits.
+        metadata: stored with the commits.
         progress: called with a line of text for each table.
 
     Returns:
-        By table; those that do not have the key's columns, or do not exist, are left out.
+        What was erased, by table; tables that can't hold the key, or don't exist, are left out.
 
     Raises:
         ColumnError: a value is not of its column's type.
         TableError: a table can't be read, or another run published meanwhile.
-        SetupError: the quarantine does not tell such keys apart where the runtime is not Spark.
+        SetupError: on a runtime other than Spark, the quarantine can't tell such keys apart.
     """
     done: dict[str, Erased] = {}
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
@@ -118,7 +118,7 @@ def erase(
                 spark, store, spec, state, values, theirs, left, run_id, metadata
             )
         except BackfillError as error:
-            # What can be erased of the others is erased first.
+            # Erase what can be erased from the other tables first.
             progress(f"{name}: {error.problem}")
             problem = problem or error
             continue
@@ -135,9 +135,9 @@ def erase(
 
 
 def _is_inexact(kind: T.DataType) -> bool:
-    """Whether the JSON of other runtimes than Spark does not have all of a value."""
+    """Whether the JSON of runtimes other than Spark loses a part of a value."""
     if isinstance(kind, T.DecimalType):
-        # It has a floating-point number.
+        # That JSON holds a floating-point number.
         return kind.precision > sys.float_info.dig
     return isinstance(kind, T.BinaryType)
 
@@ -199,22 +199,22 @@ def _erase(
     run_id: str,
     metadata: Mapping[str, str],
 ) -> tuple[int, int | None]:
-    """Deletes rows of one table, or changes them: how many, and the version of the commit.
+    """Deletes or changes rows of one table; returns how many, and the version of the commit.
 
     Args:
         spark: the session that rewrites files.
         store: the job's tables.
         spec: the job.
         state: the table.
-        values: of the key.
-        theirs: whether a row is the key's.
-        left: what such a row has afterwards, by column; None: it is deleted.
-        run_id: of the commit.
-        metadata: kept with it.
+        values: the key's values.
+        theirs: whether a row belongs to the key.
+        left: the new values of such a row, by column; None: the row is deleted.
+        run_id: the run id of the commit.
+        metadata: stored with the commit.
     """
     name, table = state.name, state.table
     assert table is not None
-    # The quarantine has columns of its own, whatever the key's are called.
+    # The quarantine's columns are not the key's, even where they have the same name.
     every = left is not None or name == QUARANTINE
     paths = [each.path for each in state.files if every or _may_hold(each, values)]
     found = table.read(spark, paths, with_file=True).where(theirs).groupBy(FILE).count().collect()
@@ -246,7 +246,7 @@ def _erase(
             staged,
             replace=sorted(held),
             base=table.version,
-            # Whatever another run publishes meanwhile may have rows of the key.
+            # Anything that another run publishes meanwhile may have rows of the key.
             dates=None,
             metadata={**metadata, "rows": str(staged.rows), "changed": str(gone)},
             record=_unchanged,
@@ -277,16 +277,16 @@ def _may_hold(file: DataFile, values: Mapping[str, pa.Scalar]) -> bool:
 
 
 def _same(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
-    """Whether a row of a window's table is of the key."""
+    """Whether a row of a window's table belongs to the key."""
     same = [column(name).eqNullSafe(_literal(each, types[name])) for name, each in values.items()]
     return reduce(and_, same)
 
 
 def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
-    """Whether a row of the quarantine is of the key, or a line without columns that names it."""
+    """Whether a row of the quarantine is of the key, or is a line without columns that names it."""
     known = [text_of(each.as_py()) for each in values.values() if each.is_valid]
     if not known:
-        # Rows without a key are nobody's.
+        # Rows without a key belong to nobody.
         return F.lit(False)
     row = F.from_json("raw", T.StructType([T.StructField(each, T.StringType()) for each in values]))
     texts = {name: row.getField(name) for name in values}
@@ -294,8 +294,8 @@ def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) ->
         _from_text(texts[name], types[name]).eqNullSafe(_literal(each, types[name]))
         for name, each in values.items()
     ]
-    # So Java takes letters of all languages for parts of words, as Python and Rust do anyway. In
-    # Rust it says which of several matches is found, which does not matter.
+    # (?U) makes Java treat letters of all languages as parts of words, as Python and Rust do
+    # anyway. In Rust it decides which of several matches is found, which does not matter.
     patterns = [f"(?U){each}" for each in map(word_pattern, known) if each is not None]
     named = [F.col("raw").rlike(each) for each in patterns]
     unreadable = (F.col("reason") == _UNPARSABLE) & F.coalesce(*texts.values()).isNull()
@@ -304,7 +304,7 @@ def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) ->
 
 
 def _from_text(text: Column, kind: T.DataType) -> Column:
-    """A value as the quarantine's JSON has it."""
+    """A value from its text in the quarantine's JSON."""
     if isinstance(kind, T.BinaryType):
         return F.try_to_binary(text, F.lit("base64"))
     return text.try_cast(kind)

@@ -31,14 +31,14 @@ def execute(context: Context, plan: Plan, *, anyway: str | None = None) -> RunRe
     """Executes the stages of a run; a range that fails does not stop the others.
 
     Args:
-        context: that the plan was made from.
+        context: the context that the plan was made from.
         plan: what to do.
-        anyway: why to publish even what fails its checks.
+        anyway: the reason to publish even if checks fail.
 
     Raises:
-        BackfillError: there is one stage only, and it failed; or a table can't be published into;
-            or the catalog in which the tables are registered fails, before anything is done or
-            after everything is published.
+        BackfillError: the only stage failed; or a table can't be published to; or the catalog in
+            which the tables are registered fails, before anything is done or after everything is
+            published.
     """
     check_entries(context.spec, context.spark)
     for state in context.tables.values():
@@ -53,7 +53,7 @@ def _execute(context: Context, plan: Plan, anyway: str | None) -> RunResult:
     began = time.monotonic()
     ranges = [each for each in plan.stages if isinstance(each, RangeStage)]
     for stage in plan.stages:
-        # One of these is all that there is.
+        # A plan with one of these has no other stage.
         if isinstance(stage, FullStage | MergeStage):
             return run_stage(context, stage, anyway=anyway)
     group = f"chunks-{secrets.token_hex(4)}" if len(ranges) > 1 else None
@@ -93,13 +93,13 @@ def run_stage(
     """Computes one stage, and publishes it at its end or not at all.
 
     Args:
-        context: as it is now.
+        context: the context as it is now.
         stage: what to do.
         facts: for `history`.
-        anyway: why to publish even what fails its checks.
+        anyway: the reason to publish even if checks fail.
 
     Raises:
-        BackfillError: it failed; nothing of it is published.
+        BackfillError: the stage failed; nothing of it is published.
     """
     began = time.monotonic()
     with Staging(context) as staging, spark_errors(context.source.snapshot):
@@ -138,7 +138,7 @@ def _joined(
     skipped: Iterable[Skipped],
     seconds: float,
 ) -> RunResult:
-    """Several runs as one."""
+    """The results of several runs as one result."""
     quarantined: Counter[str] = Counter()
     windows: dict[str, WindowResult] = {}
     for result in results:

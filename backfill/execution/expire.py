@@ -24,9 +24,9 @@ class Expired:
     """What was done to a table.
 
     Attributes:
-        rows: the windows that were dropped.
+        rows: how many windows were dropped.
         before: the instant (µs) before which they had ended.
-        version: that the commit made; None where nothing was to be dropped.
+        version: the version that the commit made; None if there was nothing to drop.
     """
 
     rows: int
@@ -42,7 +42,7 @@ def expire(
     run_id: str,
     metadata: Mapping[str, str],
 ) -> dict[str, Expired]:
-    """Drops, from every window's table, the rows that ended longer ago than the retention.
+    """Drops the windows that ended longer ago than the retention, from every window's table.
 
     The limit counts back from the table's horizon. Dates stay covered, and the events that made
     the rows stay counted.
@@ -51,8 +51,8 @@ def expire(
         spark: the session that rewrites files that also hold other rows.
         store: the job's tables.
         spec: the job.
-        run_id: of the commits.
-        metadata: kept with them.
+        run_id: the run id of the commits.
+        metadata: stored with the commits.
 
     Raises:
         JobFileError: the job has no retention.

@@ -53,7 +53,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         singles=singles(context, usable, list(definitions)),
     )
     sums = totals(sliced, definitions, slice_checks(sliced, context.known_span))
-    # First, because Spark may observe nothing of a frame that it finds to be empty.
+    # This comes first, because Spark may observe nothing of a frame that it finds to be empty.
     if sums.first is None or sums.horizon is None:
         raise nothing_usable(context, events)
     sliced = replace(sliced, count=sums.accepted)
@@ -96,8 +96,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         if definition.blanks:
             built = replace(built, frame=staging.persisted(built.frame))
             computed = built.frame.agg(F.sum(built.kind.held)).collect()[0][0] or 0
-            # Values fall back to nothing long after the last event. Dates stay covered on which
-            # there were events before.
+            # Values fall back to nothing long after the last event. Dates that had events before
+            # stay covered.
             record = context.tables[name].record
             dates = covered if record is None else covered | record.covered
             built = replace(built, frame=built.frame.where(starts_on(dates, zone)))
@@ -141,7 +141,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
             events=usable,
             id=context.spec.id,
             read=read,
-            # Events of bots, and those beyond retention, can be used.
+            # Events of bots, and events beyond retention, are usable.
             quarantined=quarantine.rows - bots - (gone.rows if gone else 0),
         ),
         read=read,
@@ -154,7 +154,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
 def _first_and_last(
     context: Context, events: DataFrame, of_people: tuple[int, int]
 ) -> tuple[int, int]:
-    """The least and the largest event time: time goes on whoever makes the events."""
+    """The least and the largest event time, bots' events included: they move time on, too."""
     if context.spec.bots is None:
         return of_people
     every = F.col(REASON).isNull() | F.col(REASON).isin(reasons(context.spec))
@@ -163,11 +163,11 @@ def _first_and_last(
 
 
 def nothing_usable(context: Context, rows: DataFrame) -> SourceError:
-    """The source has no event.
+    """The error that the source has no event.
 
     Args:
-        context: of the run.
-        rows: normalised, all of them.
+        context: the run's context.
+        rows: all its rows, normalised.
     """
     path = context.spec.source.path
     counts = rows.groupBy(REASON).count().orderBy(F.desc("count")).collect()

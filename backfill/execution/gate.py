@@ -1,7 +1,7 @@
 """The gate before publishing: what a run has written is checked before anyone can see it.
 
-The built-in checks are numbers, each table's from one pass over its new files, and are compared
-with their limits. A user's own expectations see the rows, and Great Expectations judges them.
+The built-in checks compare numbers with limits; the numbers of a table come from one pass over its
+new files. A user's own expectations see the rows, and Great Expectations evaluates them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Rows:
 
     Attributes:
         frame: the rows, as the table has them.
-        dates: those that are judged by their weekday's history.
-        table: the version whose rows are that history; None where there is none.
-        without: files of this version that are not to be looked at.
-        held: how many events the windows hold that were computed; None: those of all rows.
-        assigned: how many the engine assigns to them; None: that is not known.
-        written: how many rows there are, where they are all that a run computed and nothing
-            else. One that is there twice would break conservation, and a session is cut where the
-            sort that built it says; so of many rows these two are looked up for some keys.
-        computed: those of the keys that a run computed, where the others are copies of what is
-            published; None: any may be computed.
+        dates: the dates that are judged by the history of their weekday.
+        table: the version whose rows are that history; None if there is none.
+        without: files of this version that are ignored.
+        held: how many events the computed windows hold; None: count those of all rows.
+        assigned: how many events the engine assigns to them; None: not known.
+        written: how many rows there are, if they are exactly what a run computed. A duplicate row
+            would break conservation, and a session is cut where the sort that built it says. So if
+            there are many rows, these two are checked only for some keys.
+        computed: the rows of keys that a run computed, if the others are copies of what is
+            published; None: any row may be computed.
     """
 
     frame: DataFrame
@@ -70,7 +70,7 @@ class Gate:
         Args:
             counted: the events.
             windows: what was written, by table.
-            anyway: errors stop nothing.
+            anyway: failed checks stop nothing.
 
         Raises:
             ChecksFailed: a check of severity error failed.
@@ -169,7 +169,7 @@ class Gate:
 def with_examples(
     found: Validation, rules: WindowRules, measured: Measured, strange: Sequence[dict[str, object]]
 ) -> Validation:
-    """The same, with the rows that break a check instead of their number."""
+    """The validation, with the number of rows that break a check, and some of them."""
     outcomes = []
     for each in found.outcomes:
         name = each.check.name
@@ -184,5 +184,5 @@ def with_examples(
 
 
 def _numbers(builtin: Mapping[str, Builtin], metrics: Mapping[str, float]) -> list[Check]:
-    """The expectations of the numbers that were measured."""
+    """The checks of the numbers that were measured."""
     return [as_check(each) for name, each in builtin.items() if name in metrics]

@@ -1,4 +1,4 @@
-"""Late events merged into what is published; no event that was counted before is read for it."""
+"""Merges late events into what is published; merging reads no event that was counted before."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ MANY = FEW
 
 @dataclass(frozen=True)
 class _Found:
-    """Merged windows, summed up.
+    """A summary of merged windows.
 
     Attributes:
         late: how many late events they hold.
         behind: how many may continue on dates that are not covered.
-        bounds: the first start and the last end, µs; None where there are none.
-        files: those that hold the published windows among them.
+        bounds: the first start and the last end, µs; None if there are no windows.
+        files: the files that hold the published windows among them.
     """
 
     late: int
@@ -75,7 +75,7 @@ class _Merged:
     """The result of merging late events into tables that have counted the same inputs.
 
     Attributes:
-        horizon: µs.
+        horizon: the largest event time, µs.
         anew: who is a bot now; None for a job without rules for bots.
         past: what is beyond retention.
         facts: for `history`.
@@ -94,7 +94,7 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
     """Merges what arrived since the tables were last published.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         stage: what arrived.
 
@@ -149,7 +149,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     read = sums.rows if read is None else read
     latest = (record.horizon, sums.horizon, None if anew is None else anew.last)
     horizon = max(each for each in latest if each is not None)
-    # Events of bots count as well, for who is one.
+    # Events of bots are included: they count in judging who is a bot.
     times = (sums.first, sums.horizon, *((anew.first, anew.last) if anew is not None else ()))
     computed = {}
     for state in states:
@@ -162,7 +162,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
         "late": sums.accepted,
         "read": read,
         "accepted": sums.accepted - (gone.events if gone else 0),
-        # Those of each other, and of events that were counted before.
+        # Copies of each other, and of events that were counted before.
         "duplicates": duplicates_of(sums, gone) + read - sums.rows,
     }
     few = sliced if sums.accepted <= FEW and went is None else None
@@ -196,12 +196,12 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
 def _computed(
     context: Context, state: State, count: int, rows: DataFrame, few: Sliced | None
 ) -> DataFrame | None:
-    """The staged rows that the gate checks, where most of them are only copied.
+    """The staged rows that the gate checks, if most of them are only copied.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
-        count: of the staged rows.
+        count: how many staged rows there are.
         rows: the staged rows.
         few: the run's slices, if they are few; windows of other keys are copies.
 
@@ -224,18 +224,18 @@ def _computed(
 def _late_events(
     context: Context, record: Record, late: Mapping[str, Dates]
 ) -> tuple[DataFrame, int | None]:
-    """The late events without those that were counted before, and how many all are.
+    """The late events without those that were counted before, and how many there are with them.
 
-    Without an id no event is known, and they are not counted here.
+    Without an id none can be recognized: all are returned, and are not counted here.
     """
     events = context.reader.events(late)
     return (events, None) if context.spec.id is None else _not_counted(context, events, record)
 
 
 def _not_counted(context: Context, events: DataFrame, record: Record) -> tuple[DataFrame, int]:
-    """Without redeliveries of events that are in the windows already.
+    """The events without redeliveries of those in the windows already, and how many with them.
 
-    Only key, time and id of the dates that late events fall in are looked up.
+    Only key, time and id are looked up, on the dates that late events fall in.
     """
     spec = context.spec
     assert spec.id is not None
@@ -289,7 +289,7 @@ def _window(
     starts = on_covered & kept
     wanted = (on_covered | bitmap.any()) & (kept | reaching)
     if definition.ruled:
-        # Before a window that starts on a covered date can lie some that are in no table.
+        # Windows that are in no table can lie before one that starts on a covered date.
         wanted = F.lit(True)
     whole, facts = computed_with(
         merged(sliced, known, rows, bitmap), *_facts(wanted, bitmap, reaching)

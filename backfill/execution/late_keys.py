@@ -1,7 +1,7 @@
 """Late events of windows by number or by offset: all events of their keys are read again.
 
-A late event moves every later window of its key; windows of the whole stream it moves all. Of pairs
-by number it changes those near it. Every input counts on every date here.
+A late event moves every later window of its key; if windows are of the whole stream, it moves all
+of them. Of pairs by number, it changes those near it. Here every input counts on every date.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def late_keys(
     """The rows that late events can affect, written with the other rows of their files.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         state: the table, of windows by number or by offset, or of pairs by number.
         late: the late events.
-        sums: of them.
+        sums: their totals.
         horizon: the largest event time, µs.
-        went: events that are counted no more.
+        went: events that are no longer counted.
 
     Raises:
         ConservationError: an event has no row.
@@ -91,7 +91,7 @@ def late_keys(
         extents = computed_once(reached_pairs(built.sliced, built.definition.window, touched))
         hull = hull_of_extents(extents) or (0, -1)
     else:
-        # Earlier rows of the key are as they were, where events are in order of time.
+        # If events are in order of time, earlier rows of the key stay as they were.
         first = F.lit(-FAR) if kind.reach.behind is None else F.col(START) - kind.reach.behind
         extents = few.select(*keys, first.alias(START), F.lit(FAR).alias(END))
         low = _first_row(kind, came["first"], seen["first"])
@@ -113,9 +113,10 @@ def late_keys(
 
 
 def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
-    """The keys of events that came or went, the times of the first and the last, their number.
+    """The keys of events that came or went, with START, END and _LATE.
 
-    START, END (µs), and how many more there are of a key.
+    These are the times of the first and the last such event (µs), and how many more events the
+    key has now.
     """
     assert late.events is not None
     keys = late.key.inner
@@ -126,29 +127,29 @@ def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
     found = rows.groupBy(*keys).agg(
         F.min(TIME).alias(START), F.max(TIME).alias(END), F.sum(_LATE).alias(_LATE)
     )
-    # Of no events, the whole stream is a row too.
+    # For the whole stream there is a row even if there are no events.
     return found.where(F.col(START).isNotNull())
 
 
 def _first_row(kind: Placed, first: int | None, least: int | None) -> int | None:
-    """Before this, µs, no row is replaced; None where no event came or went.
+    """The time (µs) before which no row is replaced; None if no event came or went.
 
     Args:
-        kind: of the rows.
-        first: when the first event came or went, µs.
-        least: the least time of an event that is there, µs.
+        kind: the kind of the rows.
+        first: the time of the first event that came or went, µs.
+        least: the least time of the events that are there now, µs.
     """
     if first is None or kind.reach.behind is not None:
         return first if first is None else first - (kind.reach.behind or 0)
-    # Rows of events that went can be before all that are left.
+    # Rows of events that went can lie before all events that are left.
     return first if least is None else min(first, least)
 
 
 def _checked(context: Context, state: State, built: Built, touched: DataFrame, held: int) -> int:
-    """How many events the rows have to hold as their own: as many as they do.
+    """How many events the rows must hold as their own; checks that they hold as many.
 
     Raises:
-        ConservationError: they are not.
+        ConservationError: the rows hold another number.
         SourceError: the source has fewer events than the published rows hold.
     """
     events = built.sliced.events

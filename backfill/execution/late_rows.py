@@ -1,7 +1,7 @@
-"""Late events of windows around single events, of metrics and joins: rows in reach are made again.
+"""Late events of windows around single events, of metrics and joins: recomputes the rows in reach.
 
-Of a key with a late event only these rows are computed, from the events that they need. Every
-input counts on every date here.
+Only these rows of a key with a late event are computed, from the events that they need. Here every
+input counts on every date.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def late_rows(
     """The rows that late events affect, written with the other rows of their files.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         state: the table, of windows around single events, of a metric or of a join.
         late: the late events.
-        sums: of them.
+        sums: their totals.
         horizon: the largest event time, µs.
-        went: events that are counted no more.
+        went: events that are no longer counted.
 
     Raises:
         ConservationError: a late event has no row.
@@ -105,7 +105,7 @@ def _computed(
     span: Span,
     went: Sliced | None,
 ) -> Built:
-    """The rows that stand in extents, from the events that they need and no others."""
+    """The rows that stand in extents, built from only the events that they need."""
     start, end = kind.needs(F.col(START), F.col(END))
     wanted = extents.withColumns({START: start, END: end})
     counted = dict.fromkeys(context.inputs, ALL)
@@ -125,18 +125,18 @@ def _gone(
     span: Span,
     went: Sliced | None,
 ) -> DataFrame | None:
-    """Where the source has fewer events than there are published rows of them: start and end, µs.
+    """Where the source has fewer events than the published rows hold: start and end, µs.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
-        built: has the events of these extents.
+        built: the rows, with the events of these extents.
         extents: key, start and end, µs.
-        span: that they are in.
-        went: events that are counted no more.
+        span: the span that they are in.
+        went: events that are no longer counted.
 
     Returns:
-        None where nothing is published of them.
+        None if no file can hold published rows of them.
     """
     window, sliced = built.definition.window, built.sliced
     assert sliced.events is not None
@@ -147,10 +147,10 @@ def _gone(
         return None
     rows = published(context, state, built, files)
     if isinstance(window, RollingWindow):
-        # The events of the row's own step begin a step before it.
+        # The events of a row's own step begin one step before the row.
         extents = extents.withColumn(START, F.col(START) + window.step.us)
     elif _clipped(window, sliced.engine):
-        # Events from before the extent have the first window in common with those in it.
+        # Events before the extent share the first window with events in it.
         assert isinstance(window, SlidingWindow)
         assert window.size is not None
         rows = rows.where(F.col(END) > window.size.us)
@@ -166,12 +166,12 @@ def _gone(
 
 
 def _clipped(window: AnyWindow, engine: Engine) -> bool:
-    """Whether the first windows begin at 1970, however long they would be."""
+    """Whether the first windows begin at 1970, however far back they would reach."""
     return is_distinct(window) and engine.rules.clips_at_epoch
 
 
 def _both(one: Sliced, other: Sliced) -> Sliced:
-    """The events of both, as far as key and time are looked at."""
+    """The events of both, with key and time only."""
     columns = [*one.key.inner, TIME]
     rows = _events(one).select(*columns).unionByName(_events(other).select(*columns))
     return replace(one, events=rows)

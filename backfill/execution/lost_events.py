@@ -32,7 +32,7 @@ _FEWER = f"{_NOW} < {_BEFORE}"
 
 
 def fewer(removed: DataFrame, written: Built) -> DataFrame:
-    """Where there are fewer events in the place of removed windows: key, start and end, µs.
+    """Where fewer events are now in the place of removed windows: key, start and end, µs.
 
     Events come and do not go, unless the source has changed.
 
@@ -44,9 +44,9 @@ def fewer(removed: DataFrame, written: Built) -> DataFrame:
 
 
 def _compared(removed: DataFrame, written: Built) -> DataFrame:
-    """How many events removed windows hold, and those in their place; NULL where there are none.
+    """How many events removed windows hold, and the windows in their place; NULL for no windows.
 
-    One row for each that is compared; start and end are those of what is removed.
+    There is one row for each window or key compared; start and end are the removed windows'.
     """
     same, held = _same(written), _held(written)
     before = removed.select(*written.sliced.key.inner, START, END, F.col(held).alias(_BEFORE))
@@ -61,8 +61,8 @@ def _compared(removed: DataFrame, written: Built) -> DataFrame:
 def _same(written: Built) -> list[str]:
     """What is compared: windows, or keys.
 
-    Sessions can be joined and split, and count windows are moved by more events: a key's are
-    compared as one.
+    Sessions can be joined and split, and more events move count windows. So these are compared
+    as a whole for each key.
     """
     keys = written.sliced.key.inner
     moved = isinstance(written.definition.window, SessionWindow | CountWindow)
@@ -77,8 +77,8 @@ def outside(slices: DataFrame, written: Built) -> DataFrame:
     """The slices that are in no window written, although all of them must be.
 
     Args:
-        slices: of sessions, where none is cut by the end of a session.
-        written: sessions.
+        slices: slices of sessions, none of which is cut by the end of a session.
+        written: the sessions.
     """
     keys = written.sliced.key.inner
     columns = (*keys, START, END)
@@ -92,7 +92,7 @@ def unlike(found: DataFrame, written: Built) -> DataFrame:
     """The expected windows that were not written as expected: key, start, end.
 
     Args:
-        found: key, start, end and number of events.
+        found: the expected windows: key, start, end and number of events.
         written: the windows that were computed.
     """
     same = [*written.sliced.key.inner, START, END]
@@ -122,14 +122,14 @@ def check_removed(
     old_windows: ReplacedWindows,
     between: Span,
 ) -> Sequence[str]:
-    """Checks that events of replaced windows that are in the source are in the windows written.
+    """Checks that the source's events of replaced windows are in the windows written.
 
-    Only where fewer events are in their place are events read again: those of these windows.
+    Events are read again only for windows that have fewer events in their place.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
-        part: that was computed.
+        part: the range that was computed.
         written: the windows that were computed in their place.
         old_windows: which windows are replaced.
         between: the first and the last instant of these, µs, inclusive.

@@ -43,17 +43,17 @@ def publish(
     """Checks what a run computed, and commits it: the windows' tables, then the quarantine.
 
     Args:
-        context: of the run.
-        staging: what it wrote.
+        context: the run's context.
+        staging: what the run wrote.
         computed: what it changes.
-        kind: of the run, for `history`.
-        began: when, by `time.monotonic`.
+        kind: the kind of run, for `history`.
+        began: when it began, by `time.monotonic`.
         facts: for `history`, in addition to those of the changes.
-        anyway: why to publish even what fails its checks.
+        anyway: the reason to publish even if checks fail.
 
     Raises:
         ChecksFailed: a check failed; the staged files are kept as evidence.
-        TableError: another run came between.
+        TableError: another run published meanwhile.
     """
     checks: tuple[Outcome, ...] = ()
     if computed.counted is not None:
@@ -61,7 +61,7 @@ def publish(
     if any(each.stops for each in checks):
         facts = {**facts, "published_anyway": anyway}
     known = {"run_id": context.run_id, "kind": kind, "user": author(), **facts}
-    # A restore goes back in all of these or in none.
+    # A restore takes back all of these tables or none.
     tables = [each.state.name for each in computed.tables]
     if not _quarantines_nothing(context, computed):
         tables.append(QUARANTINE)
@@ -95,7 +95,7 @@ def publish(
                 anew=each.closure is None,
             ),
         )
-    # The quarantine last: whatever was counted before it, a rerun finds what it lacks.
+    # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
     _publish_quarantine(context, computed, known)
     found = {each.state.name: each for each in computed.tables}
     return RunResult(
@@ -167,7 +167,7 @@ def _quarantines_nothing(context: Context, computed: Computed) -> bool:
 def _changed(context: Context, tables: Sequence[TableChange]) -> dict[str, int]:
     """How many changes a run makes to each table, as `backfill changes` counts them.
 
-    A table whose key or kind of window was another is left out.
+    A table whose key or kind of window has changed is left out.
     """
     found, looked_up = {}, []
     for each in tables:
@@ -193,7 +193,7 @@ def _changes(context: Context, change: TableChange, table: Table) -> DataFrame:
     """The changes that a run makes to what is published of a table.
 
     Raises:
-        ColumnError: that has another key or kind of window.
+        ColumnError: what is published has another key or kind of window.
     """
     state = change.state
     files = None if change.replaces == "all" else change.replaces
@@ -225,15 +225,16 @@ def _recorded(
     """Builds the record of a commit from the record of the version below it.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table as the run found it.
         counted: the dates on which the run counted all inputs.
         covered: the dates that it computed.
-        horizon: µs.
+        horizon: the largest event time, µs.
         times: the least and the largest event time that it counted, µs.
-        anew: whether it has counted everything.
-        inputs: what it looked at in addition; None: every file of the snapshot, and no other.
-        bots: of the quarantine, which counted events its bots are of.
+        anew: whether it counted everything again.
+        inputs: what it looked at, besides what is recorded; None: every input of the snapshot, and
+            no other.
+        bots: for the quarantine, a mark of the counted events that its bots are from.
     """
     own = settings(context.spec, state.name)
     snapshot, home = context.source.snapshot, context.spec.path.parent
@@ -282,10 +283,11 @@ def _wider(before: Record | None, times: tuple[int, int] | None) -> tuple[int, i
 
 
 def _check_further(state: State, newest: Record, after: Record, zone: str) -> None:
-    """Checks that of two runs at once not one covers further dates and the other counts there.
+    """Refuses two concurrent runs if one covers further dates and the other counts beyond its own.
 
-    What the other has counted on dates that nobody had covered is in windows that reach there from
-    covered ones, and not in those of the further dates, nor in those that reach there from these.
+    Events that the other counted on dates that were not covered are in windows that reach there
+    from covered dates. They are missing from windows of the further dates, and from windows that
+    reach there from these.
     """
     before = Record(settings={}) if state.record is None else state.record
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""New rows with the types that a table has: only where these hold every value."""
+"""Gives new rows the types of a table, if these can hold every value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def as_published(new: DataFrame, like: DataFrame, table: str) -> DataFrame:
     """The rows with the columns and types of a table.
 
     Args:
-        new: rows that come into it.
+        new: the rows to be added.
         like: the table's own rows.
         table: its name.
 
     Raises:
-        TableError: a value could not be kept as it is, since the source or an expression has
+        TableError: a column cannot hold every new value, since the source or an expression has
             another type than when the table was published.
     """
     own = {field.name: field.dataType for field in new.schema.fields}

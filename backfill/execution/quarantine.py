@@ -33,15 +33,15 @@ def unusable(
     closure: Dates,
     bots: BotRows | None,
 ) -> QuarantineChange:
-    """Writes what cannot be used, of a run over a part of the dates.
+    """Writes what a run over part of the dates cannot use.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         new: the inputs that no run has looked at.
-        past: events beyond retention, of any inputs.
+        past: events beyond retention, from any input.
         closure: the run's dates.
-        bots: what changes of the events of bots; None for a job without rules for bots.
+        bots: what changes for the events of bots; None for a job without rules for bots.
     """
     found: dict[str, int] = {}
     rows: list[DataFrame] = []
@@ -83,11 +83,11 @@ def all_unusable(
     events: DataFrame | None,
     past: Past | None,
 ) -> QuarantineChange:
-    """Writes what cannot be used, of a run over everything.
+    """Writes what a run over everything cannot use.
 
     Args:
         staging: where to write.
-        events: normalised; None where all of them can be used.
+        events: normalised; None if all of them can be used.
         past: events beyond retention.
     """
     staged = staging.quarantine(_bad(events, past))
@@ -114,11 +114,11 @@ def _bad(events: DataFrame | None, past: Past | None) -> DataFrame | None:
 def _quarantined(
     context: Context, new: Sequence[str], bots: BotRows | None
 ) -> tuple[DataFrame | None, list[str], DataFrame | None]:
-    """What stays in the quarantine: not rows of inputs that have changed, nor of bots that left.
+    """What stays in the quarantine: all but rows of changed inputs and of bots that leave.
 
     Returns:
-        The rows; the files to be rewritten, all of them if an input has changed; and of the rows
-        those that are in these, None if nothing is rewritten.
+        The rows that stay; the files to be rewritten, which are all files if an input has changed;
+        and those of the rows that are in these files, None if nothing is rewritten.
     """
     state = context.tables[QUARANTINE]
     if state.table is None:
@@ -128,7 +128,7 @@ def _quarantined(
     changed = [path for path in new if path in known]
     files: list[str] = []
     if changed:
-        # Behind the path an access log's rows have the line, and a topic's partition and offset.
+        # The path is followed by the line in an access log, by partition and offset in a topic.
         path = F.regexp_replace("source", r":\d+$", "")
         before = F.regexp_replace(path, r":\d+$", "")
         gone = reduce(or_, (each.isin(changed) for each in (F.col("source"), path, before)))
@@ -154,7 +154,7 @@ def _quarantined(
 
 
 def _left(context: Context, rows: DataFrame, leaving: DataFrame, how: str) -> DataFrame:
-    """The rows that are of these events by a reason that can be theirs no more, or the others."""
+    """The rows of these events with a reason that may no longer apply, or all other rows."""
     theirs = quarantine_rows(leaving.withColumn(REASON, F.lit(""))).select(
         F.col("raw").alias(f"{_GONE}raw"), F.col("source").alias(f"{_GONE}source")
     )

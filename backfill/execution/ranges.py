@@ -63,7 +63,7 @@ class _Computed:
         past: what is beyond retention.
         facts: for `history`.
         counted: the events, for the gate.
-        bots: what changes of bots in the quarantine.
+        bots: what changes about bots in the quarantine.
     """
 
     tables: list[TableChange]
@@ -76,10 +76,10 @@ class _Computed:
 def compute_range(
     context: Context, staging: Staging, dates: Dates, until: dt.date | None
 ) -> Computed:
-    """Computes the windows of a range of dates, whatever was published of them.
+    """Computes the windows of a range of dates, whatever is published there.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         dates: one range.
         until: the end of the selection that it is a part of, for the gate.
@@ -124,7 +124,7 @@ def compute_range(
 
 
 def _report_replaced(context: Context, dates: Dates) -> None:
-    """Reports the dates, outside the run's, whose windows are of inputs that have changed."""
+    """Reports dates outside the run's with windows of inputs that are gone or have changed."""
     found = [
         each for name in context.definitions for each in context.replaced(context.tables[name])
     ]
@@ -150,7 +150,7 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
         windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows computed")
         computed[state.name] = windows
-    # Events of bots count as well, for who is one.
+    # Events of bots are included: they count in judging who is a bot.
     times = [sums.first, sums.horizon]
     if found.bots is not None:
         times += found.bots.agg(F.min(TIME), F.max(TIME)).collect()[0]
@@ -240,17 +240,17 @@ def _window(
 def _needed_events(
     context: Context, name: str, sliced: Sliced, part: RangeInput, count: int
 ) -> tuple[Sliced, int]:
-    """The events that the rows need which an event of the range can affect.
+    """The events needed by the rows that an event of the range can affect.
 
     Args:
-        context: of the run.
-        name: of a table of windows around single events, by number or by offset, or of a metric.
+        context: the run's context.
+        name: a table of windows around single events, by number or by offset, or of a metric.
         sliced: the events of the run.
         part: the range.
         count: how many of these events are needed.
 
     Returns:
-        Them, and how many are assigned to rows.
+        These events, and how many are assigned to rows.
     """
     assert sliced.events is not None
     own = own_events(context, name, part.span, part.kept)

@@ -1,7 +1,7 @@
-"""Windows that merging cannot give, built from their events.
+"""Windows that merging cannot produce, built from their events.
 
-These are windows of an aggregate that needs all its events, and sessions that reach dates that are
-not covered, where no sessions are published. Every input counts on every date here.
+These are windows with an aggregate that needs all their events, and sessions that reach dates that
+are not covered, where no sessions are published. Here every input counts on every date.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from backfill.windows import SessionWindow
 def behind(context: Context, record: Record, definition: Definition) -> Column:
     """Whether something that is not published could belong to the window.
 
-    Sessions that start on a date that is not covered are in no table, however far they reach; so
-    every window behind such a date is looked at, if there can be events on it. And windows that
-    ended before a limit of retention were dropped.
+    Sessions that start on a date that is not covered are in no table, however far they reach. So
+    the test holds for every window that ends after the start of such a date, if the date can have
+    events. And windows that ended before a limit of retention were dropped.
 
     Args:
-        context: of the run.
+        context: the run's context.
         record: what was counted and covered before.
-        definition: of the window.
+        definition: the window's definition.
     """
     window = definition.window
     if definition.ruled:
-        # What a late event moves is a cut anywhere between two gaps.
+        # A late event can move any cut between two gaps.
         return F.lit(True)
     if not isinstance(window, SessionWindow):
-        # What had ended was dropped; should it be kept after all, its events are needed.
+        # Windows that had ended were dropped. To keep one after all, its events are needed.
         return F.lit(False) if record.expired is None else F.col(END) < record.expired
     least, most = context.reader.limits(list(context.inputs))
     tests = [F.lit(False)]
@@ -73,7 +73,7 @@ class Rebuild:
     """Which table's windows are built from events, and with which slices.
 
     Attributes:
-        context: of the run.
+        context: the run's context.
         state: the table.
         names: the tables whose slices are made.
         sliced: slices of the same key.
@@ -126,10 +126,10 @@ def rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def check_none_gone(context: Context, lost: DataFrame) -> None:
-    """Checks that the source holds what was counted.
+    """Checks that the source still holds what was counted.
 
     Args:
-        context: of the run.
+        context: the run's context.
         lost: start and end (µs) of windows that now lack events.
 
     Raises:
@@ -168,7 +168,7 @@ def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
-    """These windows, whose bounds are known, from their events and no others."""
+    """Builds windows with known bounds from their own events only."""
     key = of.sliced.key
     wanted, bounds = computed_extents(windows.select(*key.inner, START, END))
     low, high = bounds if bounds is not None else (0, -1)
@@ -178,7 +178,7 @@ def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
 
 
 def followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The sessions of these extents, from events, followed outward until they close.
+    """Builds the sessions of these extents from events, following them outward until they close.
 
     Returns:
         The sessions, and the extents of the sessions that they replace.

@@ -1,7 +1,7 @@
-"""Retention: what ended too long before the horizon is not published, and its events are not lost.
+"""Retention: windows that ended too long before the horizon aren't published; no event is lost.
 
-An event is beyond retention only where every window that it belongs to, whole, has ended before
-the limit; so an old event of a session that goes on behind the limit counts.
+An event is beyond retention only if every window that it belongs to has wholly ended before the
+limit. So an old event of a session that goes on after the limit counts.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
     """The events that are beyond retention.
 
     Args:
-        context: of the run.
+        context: the run's context.
         events: normalised and usable.
-        windows: of each table, the windows that have ended before the limit; and, of sessions,
-            perhaps others.
+        windows: for each table, the windows that have ended before the limit; if they are
+            sessions, perhaps others too.
         limit: µs.
     """
     kept, held = {}, {}
@@ -102,11 +102,11 @@ def past_if_any(
     """As `past`; None if retention is unlimited or no event is that old.
 
     Args:
-        context: of the run.
+        context: the run's context.
         events: normalised and usable.
-        windows: of each table, all windows of these events.
-        sums: of the events.
-        horizon: µs.
+        windows: for each table, all windows of these events.
+        sums: the totals of the events.
+        horizon: the largest event time, µs.
     """
     limit = context.limit(horizon)
     if limit is None or sums.first is None or sums.first >= limit:

@@ -1,4 +1,4 @@
-"""New windows in the place of published ones: only the files that held these are rewritten."""
+"""Puts new windows in the place of published ones; rewrites only the files that held these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backfill.rows.compute import Built
 from backfill.runtimes.differences import observed
 from backfill.store import Staged
 
-#: A rewritten part is often of one date, which one task would write at Spark's setting, 64 MiB.
+#: A rewritten part often has one date, which one task would write at Spark's setting, 64 MiB.
 _TASK = 8 * 1024 * 1024
 
 
@@ -52,14 +52,14 @@ def rewrite_files(
     """Writes the new windows, and the other rows of the files that are replaced.
 
     Args:
-        context: of the run.
+        context: the run's context.
         staging: where to write.
         state: the table.
         built: the new windows.
         old_windows: what they replace.
         hull: the first and the last instant of these, µs, inclusive; None: nothing is replaced.
-        horizon: µs.
-        replaced: the files that hold these; None: they are looked up, of extents and no span.
+        horizon: the largest event time, µs.
+        replaced: the files that hold these; None: look up those of the extents, not of the span.
     """
     sums = F.count(F.lit(1)).alias("rows"), F.sum(EVENTS).alias("events")
     new, counted = observed(built.table(horizon), *sums, hold=True)

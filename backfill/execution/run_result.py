@@ -94,9 +94,9 @@ class Past:
 
     Attributes:
         frame: their rows, normalised, with the reason.
-        rows: the number of these; copies of one event among them.
+        rows: the number of these rows, including copies of an event.
         events: the number of events.
-        held: by window, how many events the windows hold that are not kept.
+        held: for each window, how many events are in the windows that are not kept.
     """
 
     frame: DataFrame

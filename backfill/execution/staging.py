@@ -1,4 +1,4 @@
-"""What a run has written and not published: deleted at its end, unless it is kept as evidence."""
+"""What a run has written but not published: deleted at its end, unless it is kept as evidence."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _QUARANTINE = T.StructType([T.StructField(each, T.StringType()) for each in (*_P
 
 
 class Staging:
-    """The files of one run. Leaving it discards what was not published.
+    """The files of one run. Leaving the `with` block discards what was not published.
 
     Args:
-        context: of the run.
+        context: the run's context.
     """
 
     def __init__(self, context: Context) -> None:
@@ -52,13 +52,13 @@ class Staging:
         self._evidence = True
 
     def persisted(self, frame: DataFrame) -> DataFrame:
-        """The frame, whose rows are computed once and kept until the end."""
+        """The frame, with its rows computed once and kept until the end of the run."""
         held, release = kept(frame)
         self._stack.callback(release)
         return held
 
     def windows(self, name: str, rows: DataFrame, *, task_bytes: int | None = None) -> Staged:
-        """Writes rows of a window's table; a task takes about this many bytes."""
+        """Writes rows of a window's table; each task takes about `task_bytes`."""
         spec = self._context.spec
         window = spec.windows[name].window
         order = row_order(window, spec.key)
@@ -76,8 +76,8 @@ class Staging:
 
         Args:
             rows: normalised; None: no rows.
-            known: rows of the quarantine that are not to be added again.
-            kept: rows of the quarantine to be written as well.
+            known: rows of the quarantine that must not be added again.
+            kept: rows of the quarantine to write as well.
         """
         if rows is None:
             return self._stage(QUARANTINE, _QUARANTINE if kept is None else kept, (), ("source",))

@@ -1,4 +1,4 @@
-"""Checks of what is published already, without a run."""
+"""Checks what is already published, without a run."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def validate(context: Context, names: Collection[str], dates: Dates | None) -> t
     """Checks published tables, and the events that they were made from; publishes nothing.
 
     Args:
-        context: of the job.
+        context: the job's context.
         names: the windows whose tables to check.
-        dates: only windows that start on these; then neither events are checked, nor whether the
-            windows hold them all: a window reaches beyond a date.
+        dates: check only windows that start on these dates. Then the events are not checked, nor
+            whether the windows hold them all, since a window can reach beyond a date.
 
     Returns:
         The outcome of each check.
@@ -57,9 +57,9 @@ def validate(context: Context, names: Collection[str], dates: Dates | None) -> t
 def _counted(
     context: Context, staging: Staging, records: Mapping[str, Record]
 ) -> tuple[Counted | None, Mapping[str, int] | None]:
-    """The events that the tables were made from, and how many each is assigned.
+    """The events that the tables were made from, and how many each table is assigned.
 
-    The latter only where the tables hold every window of these events.
+    The latter is None unless the tables hold every window of these events.
     """
     record = next(iter(records.values()))
     alike = all(_same_inputs(record, each) for each in records.values())
@@ -108,7 +108,7 @@ def _counted(
 
 
 def _same_inputs(one: Record, other: Record) -> bool:
-    """Whether two tables have counted the same, whenever files with this content were written."""
+    """Whether two tables have counted the same content, whenever its files were written."""
     return one.inputs.keys() == other.inputs.keys() and all(
         each.same_content(other.inputs[path]) and each.counted == other.inputs[path].counted
         for path, each in one.inputs.items()
@@ -129,13 +129,13 @@ def _rows(
         for low, high in dates.ranges:
             inside |= (F.col("date") >= low) & (F.col("date") < high)
         rows = rows.where(inside)
-        # Their rows are looked at anyway.
+        # The rows of these files are looked at anyway.
         without = tuple(each.path for each in state.files if each.minimum["date"] in dates)
     return Rows(
         frame=rows,
         dates=dates_over(wanted, record.horizon, context.spec.timezone),
         table=None if dates is None else state.table,
         without=without,
-        # How many events are in rows that are not published, no table says.
+        # No table says how many events are in rows that are not published.
         assigned=None if assigned is None or definition.hides else assigned[state.name],
     )
