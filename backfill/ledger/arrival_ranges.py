@@ -1,4 +1,4 @@
-"""What has arrived since, in a source without files: a catalog's table, by its arrival column."""
+"""What has newly arrived in a source without files: a catalog's table, by its arrival column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backfill.errors import SourceError
 from backfill.events import Source
 from backfill.ledger.record import Input
 
-#: Of arrivals, (after, up to], as whole numbers: µs for times. After None: from the beginning.
+#: A span of arrivals, (after, up to], as whole numbers: µs for times. None: from the beginning.
 ArrivalRange = tuple[int | None, int]
 
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -26,17 +26,17 @@ def arrived(
 ) -> dict[str, Input]:
     """The inputs of a table: what was looked at before, and what has arrived since.
 
-    Rows are identified by their arrival alone, so one whose arrival is not later than all that was
-    seen before is not found, and a change of an old row is not noticed.
+    Rows are identified by their arrival alone. So a row whose arrival is not later than all that
+    was seen before is not found, and a change of an old row is not noticed.
 
     Args:
-        source: of the table.
+        source: the table as a source.
         table: its name.
-        arrival: the columns of the order of arrival.
+        arrival: the columns that give the order of arrival.
         known: inputs that were recorded.
 
     Returns:
-        Inputs by name, each a span of arrivals; one without a span where there is no such column.
+        Inputs by name, each a span of arrivals; one without a span if there is no such column.
 
     Raises:
         SourceError: rows have no arrival.

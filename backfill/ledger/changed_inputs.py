@@ -1,4 +1,4 @@
-"""Inputs that were counted, and are gone or different now."""
+"""Inputs that were counted, but are gone or different now."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Replaced:
     """An input whose events, as they were, are still in windows.
 
     Attributes:
-        path: of the file.
+        path: the file's path.
         gone: the file does not exist now; otherwise it has changed.
-        dates: on which its events can be in windows. To run these dates puts it right.
-        bounds: between which times those lie that count, µs, inclusive; None where that is not
+        dates: the dates on which its events can be in windows. Running these dates puts it right.
+        bounds: the times between which its counted events lie, µs, inclusive; None if they are not
             known.
     """
 
@@ -31,9 +31,9 @@ def replaced(record: Record | None, inputs: Mapping[str, Input], zone: str) -> l
     """The inputs of a record that are gone or have changed.
 
     Args:
-        record: of a table; None where nothing is published.
-        inputs: as they are now.
-        zone: of dates.
+        record: a table's record; None if nothing is published.
+        inputs: the inputs as they are now.
+        zone: the time zone of dates.
     """
     found: list[Replaced] = []
     if record is None:
@@ -69,9 +69,9 @@ def counted_by(
 ) -> dict[str, Dates]:
     """The dates on which each input counts, for a run of some dates.
 
-    All inputs count on the run's dates, and each where it was counted before. On dates of replaced
-    inputs every input counts: a window that reaches there is written from what the source holds
-    now, for nothing else is left to write it from.
+    All inputs count on the run's dates, and each one where it was counted before. On dates of
+    replaced inputs every input counts: a window that reaches there is written from what the source
+    holds now, since nothing else is left to write it from.
     """
     if record is None:
         return dict.fromkeys(inputs, ALL)
@@ -80,7 +80,7 @@ def counted_by(
 
 
 def uncounted(record: Record | None, inputs: Mapping[str, Input]) -> dict[str, Dates]:
-    """The dates on which each input is not counted yet, without those that are counted wholly."""
+    """The dates on which each input is not counted yet; fully counted inputs are left out."""
     found = {path: counted_before(record, path, each).rest() for path, each in inputs.items()}
     return {path: dates for path, dates in found.items() if dates}
 

@@ -21,13 +21,13 @@ from backfill.operators.session import last_event
 from backfill.runtimes.differences import observed, optional, stacked
 from backfill.windows import AnyWindow, CountWindow, JoinWindow, SessionWindow, by_place
 
-#: What `change` says.
+#: The values of `change`.
 KINDS = ("inserted", "updated", "deleted", "merged", "split")
 
 _OLD, _NEW = "_old", "_new"
 _IS_NEW = "_is_new"
 _ID, _BIN, _ROW, _FIRST, _NUMBER = "_id", "_bin", "_row", "_first", "_number"
-#: Bins are of so many bits of what rows start with: times, 2.4 hours; numbers of events.
+#: The width of bins, in bits of what rows start with: times (2.4 hours), or numbers of events.
 _TIME_BITS, _NUMBER_BITS = 33, 13
 _OLD_BEFORE, _NEW_BEFORE, _NEXT = "_old_before", "_new_before", "_next"
 
@@ -43,35 +43,35 @@ def changes(
 ) -> DataFrame:
     """Compares two versions of a window's table.
 
-    Aligned windows are the same window where key, start and end are equal, and so are the distinct
-    windows that events share. Count windows are the same window where they have the same place in
-    the order of their key's windows, or are of the same period; sessions by messages where their
-    ids are equal. Rows of single events are the same row where key, time and id are
-    equal; without an id, where they have the same place among the rows of that time, in the order
-    of their values. Rows of joins are the same where key, times and ids of their events are equal.
-    Sessions can't be matched like this, since a late event can move their start and with it their
-    id: an old and a new session of one key are linked where their spans, from the first to the last
-    event, meet. There is one row for each link that shows a difference, and
-    one for each window without a link:
+    Aligned windows, and the distinct windows that events share, are the same window if key, start
+    and end are equal. Count windows are the same if they have the same place in the order of their
+    key's windows, or belong to the same period; sessions by messages, if their ids are equal. Rows
+    of single events are the same row if key, time and id are equal; without an id, if they have
+    the same place among the rows of that time, in the order of their values. Rows of joins are the
+    same if key, times and ids of their events are equal.
+    Other sessions can't be matched like this, since a late event can move their start and with it
+    their id: an old and a new session of one key are linked if their spans, from the first to the
+    last event, meet. There is one row for each link that shows a difference, and one for each
+    window without a link:
 
     - `inserted`, `deleted`: linked to nothing; `old` or `new` is NULL.
-    - `updated`: linked to each other and to nothing else, and something visible differs; the id,
-      where the start moved.
+    - `updated`: linked to each other and to nothing else, and something visible differs, such as
+      the id if the start moved.
     - `merged`: the new session is linked to several old ones; a row for each of these.
     - `split`: the old session is linked to several new ones; a row for each of these.
 
-    Where a session was cut and its parts joined others, a link is `merged` if its new session is
+    If a session was cut and its parts joined others, a link is `merged` if its new session is
     linked to several old ones, whatever else happened to the old one, and `split` otherwise.
 
     Values are compared as Spark orders them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. A
     column that only one version has, or has in another type, counts as changed.
 
     Args:
-        old: rows of a published table that only the old version has, or more of them.
-        new: those of the new version. Rows that are in both are no change.
+        old: the rows of a published table that only the old version has, or more of its rows.
+        new: the same for the new version. Rows that are in both are no change.
         key: the key's columns.
         window: the definition; whether it is a session decides how windows are linked.
-        rules: the engine's, for this window.
+        rules: the engine's rules for this window.
         id: the column of the events' id.
 
     Returns:
@@ -94,7 +94,7 @@ def changes(
     before = _side(old, _OLD, key, window, rules)
     after = _side(new, _NEW, key, window, rules)
     if isinstance(window, SessionWindow) and by_place(window):
-        # Sessions in several partitions can meet, so they are known by their ids.
+        # Sessions in several partitions can meet, so they are identified by their ids.
         linked = _paired(before, after, keys, [], ids)
     elif isinstance(window, SessionWindow):
         linked = _linked(stacked(before, after), keys)
@@ -102,7 +102,7 @@ def changes(
         own = [each for each in own if each not in key]
         bits = None
         if isinstance(window, CountWindow):
-            # With the advance of another version several can be in one place.
+            # If the other version has another advance, several can be in one place.
             bits = _NUMBER_BITS if isinstance(window.advance, int) else _TIME_BITS
         elif of_each_event(window) or isinstance(window, JoinWindow):
             bits = _TIME_BITS
@@ -127,7 +127,7 @@ def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], d
 
     Args:
         found: what `changes` gives; it is computed once.
-        limit: at most so many.
+        limit: the most changes to return.
 
     Returns:
         The rows as nested dicts, instants with their zone, and the number of rows by kind.
@@ -167,7 +167,7 @@ def _values(frame: DataFrame, key: Sequence[str]) -> list[str]:
 def _side(
     frame: DataFrame, name: str, key: Sequence[str], window: AnyWindow, rules: Rules
 ) -> DataFrame:
-    """A version's rows: key, whether it is the new one, span in µs, the values under this name."""
+    """A version's rows: key, whether it is the new one, span in µs, the values as `name`."""
     start, last = map(F.unix_micros, times_of(window))
     if isinstance(window, CountWindow):
         start = last = _number(window, rules, last)
@@ -175,7 +175,7 @@ def _side(
         # An older version may have had a smaller gap than is taken off here.
         last = F.greatest(start, last_event(last, window, rules))
     if isinstance(window, SessionWindow) and window.has_rules:
-        # A rule can cut events of one instant; spans of one side must not meet there.
+        # A rule can cut between events of one instant; spans of one side must not meet there.
         sessions = Over.partitionBy(*map(column, key)).orderBy(start, last, "session_id")
         meets = F.coalesce(F.lag(last).over(sessions) == start, F.lit(False))
         start = start + meets.cast("bigint")
@@ -190,7 +190,7 @@ def _side(
 
 
 def _number(window: CountWindow, rules: Rules, last: Column) -> Column:
-    """The number of the last event before its own ones; or the period that it is of, µs."""
+    """The number of the last event before the window's own; or the window's period, µs."""
     advance = window.advance
     if isinstance(advance, int):
         return floor_to(F.col(LAST_EVENT) - 1, advance, 0)
@@ -209,16 +209,16 @@ def _paired(
     """Links the rows of the two versions that are in the same place.
 
     Args:
-        old: the rows of one.
-        new: those of the other.
+        old: the rows of the old version.
+        new: the rows of the new version.
         keys: the key columns.
         place: columns that identify a row within a key.
-        own: fields of the values that do too.
-        bits: given where a version can have several rows in one place: of the bins in which these
+        own: fields of the values that also do so.
+        bits: if a version can have several rows in one place, the width of the bins in which these
             are numbered.
 
     Returns:
-        As `_linked`.
+        The same as `_linked`.
     """
     ids = [f"{_ID}{i}" for i in range(len(own))]
     known_by = [*keys, *place, *ids]
@@ -247,7 +247,7 @@ def _numbered(
 ) -> DataFrame:
     """Rows with their numbers among those in the same place, in order of their values."""
     values = [F.col(side)[name] for name in _sorted_by(rows, side)]
-    # So that a hot key is spread over several tasks, and few groups are of a row or two.
+    # Bins spread a hot key over several tasks, and leave few groups of only a row or two.
     binned = rows.withColumn(_BIN, F.shiftright(START, bits))
     in_order = Over.partitionBy(*keys, _BIN).orderBy(*place, *values)
     same = reduce(and_, (F.lag(each).over(in_order).eqNullSafe(F.col(each)) for each in place))
@@ -267,15 +267,15 @@ def _sorted_by(rows: DataFrame, side: str) -> list[str]:
 def _linked(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Links the rows of the two sides whose spans meet, within a key.
 
-    The spans of one side are disjoint. So of all the rows of the other side that start before a
-    row, or with it, only the last can reach it; and each link is found once, at the later of its
-    two rows. Whether one of the two has a further link follows from the row before and the one
-    after. One sort is enough, however many windows a key has.
+    The spans of one side are disjoint. So of all rows of the other side that start before or with
+    a row, only the last can reach it, and each link is found once, at the later of its two rows.
+    Whether one of the two has a further link follows from the row before and the row after. One
+    sort is enough, however many windows a key has.
 
     Returns:
         A row for each link and each row without one: `change`, and what is linked.
     """
-    # Of two that start together the old one comes first.
+    # If two start together, the old one comes first.
     in_time = Over.partitionBy(*keys).orderBy(START, _IS_NEW)
     before = in_time.rowsBetween(Over.unboundedPreceding, -1)
     is_new = F.col(_IS_NEW)
@@ -300,7 +300,7 @@ def _linked(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     linked = _true(other(LAST) >= start)
     # This row has a link to a later one.
     leads = _true(~next_is_fellow & (next_[START] <= last))
-    # The row that this one is linked to has another link, to this row's fellow before or after it.
+    # The row that this one is linked to has another link, to the row before or after on this side.
     shared = _true(fellow_last >= other(START)) | _true(
         next_is_fellow & (next_[START] <= other(LAST))
     )
@@ -323,7 +323,7 @@ def _linked(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _true(condition: Column) -> Column:
-    """Whether it holds, where NULL means that there is no such row."""
+    """Whether the condition holds; NULL, which means that there is no such row, is false."""
     return F.coalesce(condition, F.lit(False))
 
 

@@ -1,4 +1,4 @@
-"""Files of a source's table that were only rewritten, by compaction, count as the old ones."""
+"""Files of a source's table that compaction only rewrote count as the old ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def carried_over(
 ) -> Record:
     """The record as if the files that are there now had always been there.
 
-    A rewrite is followed where all of its old files were counted on the same dates. Where they
-    were not, it is unknown which rows of the new files were: the old ones stay recorded, and
-    are missed by name.
+    A rewrite is followed if all of its old files were counted on the same dates. Otherwise it is
+    unknown which rows of the new files were counted: the old files stay recorded, and are missed
+    by name.
 
     Args:
-        record: of a table.
-        rewrites: since the version that it names, oldest first.
+        record: a table's record.
+        rewrites: those since the version that the record names, oldest first.
         current: the source's files as they are now.
     """
     inputs = dict(record.inputs)
@@ -31,8 +31,8 @@ def carried_over(
         for path in rewrite.removed:
             del inputs[path]
         for path in rewrite.added:
-            # One that is gone again held what the old ones did.
+            # A new file that is gone again held what the old ones did.
             now = current.get(path, Input(0, 0, None, bounds_of(old)))
-            # What has been deleted of it since is a change.
+            # Rows of it that have been deleted since are a change.
             inputs[path] = replace(now, counted=old[0].counted, deletions=None)
     return replace(record, inputs=inputs)

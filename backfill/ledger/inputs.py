@@ -18,7 +18,7 @@ from backfill.spec import JobSpec
 def inputs_of(
     source: Source, spec: JobSpec, rules: EventRules, records: Iterable[Record]
 ) -> dict[str, Input]:
-    """The snapshot's inputs; of those that have not changed, what was found out before."""
+    """The snapshot's inputs; those that have not changed, with what was found out before."""
     known: dict[str, Input] = {}
     for record in records:
         known |= record.inputs
@@ -26,7 +26,7 @@ def inputs_of(
     if not files:
         return arrived(source, spec.source.path, spec.arrival, known)
     same = {
-        # What was found out of the file holds, whatever is deleted beside it.
+        # What was found out about the file still holds, whatever is deleted beside it.
         file.path: replace(known[file.path], deletions=file.deletions)
         for file in files
         if file.path in known
@@ -52,7 +52,7 @@ def inputs_of(
 
 
 def check_types(source: Source, spec: JobSpec, records: Sequence[Record]) -> None:
-    """Types that were found by looking at the values must stay what they were.
+    """Checks that types that were inferred from the values are still what they were.
 
     Raises:
         SourceError: a column has another type now, or is gone.

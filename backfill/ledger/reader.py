@@ -1,4 +1,4 @@
-"""Events of a source by date and input: each file's on the dates for which it counts."""
+"""Events of a source by date and input: those of each file on the dates on which it counts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Reader:
     """Reads usable events.
 
     Attributes:
-        source: opened.
+        source: the opened source.
         rules: what is an event.
-        zone: the job's.
-        bounds: the least and largest event time of each input, µs, where that is known.
-        arrival_ranges: of a table whose inputs are spans of arrivals, these.
-        arrival: its column.
+        zone: the job's time zone.
+        bounds: the least and largest event time of each input, µs, if known.
+        arrival_ranges: for a table whose inputs are spans of arrivals, these spans.
+        arrival: the column of arrival.
     """
 
     source: Source
@@ -39,7 +39,7 @@ class Reader:
     arrival: tuple[str, ...]
 
     def events(self, counted: Mapping[str, Dates], span: Span = EVERYTHING) -> DataFrame:
-        """The usable events of a span of time, of each input those of its counted dates.
+        """The usable events of a span of time, from each input those on its counted dates.
 
         Args:
             counted: dates by path; a catalog's table has its name as the path.
@@ -98,7 +98,7 @@ class Reader:
             known = max((each for each in (known, latest) if each is not None), default=None)
 
     def limits(self, paths: list[str]) -> Span:
-        """The least and the largest event time of these inputs, µs; None where it is not known."""
+        """The least and the largest event time of these inputs, µs; None if not known."""
         each = [self.bounds.get(path) for path in paths]
         known = [pair for pair in each if pair is not None]
         if len(known) < len(each) or not known:
@@ -141,7 +141,7 @@ def events_of(
 
     Args:
         events: normalised.
-        key: theirs.
+        key: the events' key.
         wanted: the inner key columns, with or without start and end.
         condition: a further condition, on the event and `_wanted` columns.
     """
@@ -159,7 +159,7 @@ def events_within(events: DataFrame, key: Key, windows: DataFrame) -> DataFrame:
 
     Args:
         events: normalised.
-        key: theirs.
+        key: the events' key.
         windows: the inner key columns, start and end.
     """
     inside = (F.col(TIME) >= F.col(f"_wanted{START}")) & (F.col(TIME) <= F.col(f"_wanted{END}"))

@@ -21,12 +21,12 @@ class Input:
     """A file of the source as it was counted, or the rows of a table that arrived in a span.
 
     Attributes:
-        size: bytes; of a span the number of its rows.
+        size: bytes; for a span, the number of its rows.
         modified_ms: its last change, ms since the epoch.
-        digest: of its content; None where the file system is not local.
-        bounds: its least and largest event time, µs, where they are known.
+        digest: a hash of its content; None if the file system is not local.
+        bounds: its least and largest event time, µs, if they are known.
         counted: the dates whose events in this file are in the windows.
-        arrived: of a span, (after, up to] as whole numbers; None for a file.
+        arrived: for a span, (after, up to] as whole numbers; None for a file.
         deletions: as in InputFile.
     """
 
@@ -41,8 +41,8 @@ class Input:
     def same_content(self, other: Input) -> bool:
         """Whether another look at this path found the content that was counted.
 
-        Without a digest, of files that are not local, a file that was written again has changed. So
-        has one of whose rows others are deleted than were.
+        Without a digest (the file is not local), a file that was written again has changed. So has
+        a file if the deletions of its rows are not the same as before.
         """
         if self.deletions != other.deletions:
             return False
@@ -64,22 +64,22 @@ class Record:
 
     The table is what a full rebuild gives from the events that are counted (each input's, on its
     counted dates), restricted to the windows that start on covered dates. An input that is gone
-    stays recorded with the dates on which what it held is still in windows; so does what a file
-    held that has changed since (under `former`). Windows that a later run wrote and that reach
-    to such dates hold what the source had there at that run.
+    stays recorded with the dates on which its events are still in windows; so does the old content
+    of a file that has changed since (under `former`). Windows that a later run wrote and that reach
+    such dates hold what the source had there at that run.
 
     Attributes:
-        settings: of the job file, those that decide about the windows; by name, as text.
+        settings: the settings of the job file that decide about the windows; by name, as text.
         covered: dates that a run computed.
         inputs: files by path.
-        late: paths that `recompute --late` was given: inputs ever since.
+        late: paths that `recompute --late` was given; they have been inputs ever since.
         horizon: the largest event time of all inputs, µs; None before the first event.
-        bounds: the least and the largest event time that was ever counted, µs; None where they are
+        bounds: the least and the largest event time that was ever counted, µs; None if they are
             not known.
         schema: DDL of the source.
-        version: of a Delta source.
-        expired: windows that ended before this instant (µs) are not held any more.
-        bots: of the quarantine: which counted events its bots are of; None: it has none.
+        version: the version of a Delta or an Iceberg source.
+        expired: windows that ended before this instant (µs) are no longer held.
+        bots: for the quarantine, a mark of the counted events that its bots are from; else None.
     """
 
     settings: Mapping[str, str]
@@ -127,10 +127,10 @@ class Record:
 
     @staticmethod
     def from_json(value: Mapping[str, Any], home: Path) -> Record:
-        """What `json` gave, in the folder where the job file is now.
+        """The record from what `json` gave; `home` is the folder where the job file is now.
 
         Raises:
-            TableError: another version of this library wrote it, in a form that is not known.
+            TableError: another version of this library wrote it, in an unknown form.
         """
         if value.get("form") != _FORM:
             raise TableError(
@@ -190,25 +190,25 @@ class Record:
     ) -> Record:
         """This record after a run that counted these inputs on these dates.
 
-        Applied again to the newest record if another run has published in between; so it says
-        only what this run did. An input that is gone is left out once no date is left on which
-        its events are still in windows.
+        If another run has published in between, this is applied again to the newest record; so the
+        arguments say only what this run did. An input that is gone is left out once no date is
+        left on which its events are still in windows.
 
         Args:
-            inputs: of the source as the run found it.
+            inputs: the inputs of the source as the run found it.
             on: the dates on which they are counted.
             covered: the dates that the run computed.
             late: as in Record, and so are the following.
-            horizon: µs.
+            horizon: the largest event time, µs.
             bounds: as in Record.
             schema: DDL.
-            version: of the source.
-            settings: of the job file.
+            version: the version of the source.
+            settings: those of the job file.
             expired: µs.
-            bots: of the quarantine.
-            zone: the job's.
-            known: the record that the run began from, None where there was none: inputs that
-                others have recorded since are not gone.
+            bots: for the quarantine.
+            zone: the job's time zone.
+            known: the record that the run began from, None if there was none: inputs that others
+                have recorded since are not gone.
         """
         seen: dict[str, Input] = {}
         absent = {path: each for path, each in self.inputs.items() if path not in inputs}
@@ -246,7 +246,7 @@ class Record:
     def held(self, input: Input, zone: str) -> Dates:
         """The counted dates on which one of the inputs can have events.
 
-        If its own bounds are not known, nothing was counted beyond those of all inputs.
+        If its own bounds are not known, those of all inputs apply: nothing was counted beyond them.
         """
         return replace(input, bounds=input.bounds or self.bounds).held(zone)
 
@@ -259,7 +259,7 @@ def _pair(value: list[Any] | None) -> tuple[Any, Any] | None:
 
 
 def unlike(inputs: Mapping[str, Input], others: Mapping[str, Input]) -> list[str]:
-    """The files among inputs that others lack, or have with another content."""
+    """The files among inputs that others lack, or have with other content."""
     return [
         path
         for path, each in inputs.items()
@@ -268,7 +268,7 @@ def unlike(inputs: Mapping[str, Input], others: Mapping[str, Input]) -> list[str
 
 
 def counted_beyond(after: Record, before: Record, covered: Dates, zone: str) -> list[str]:
-    """The files of whose events more count than before, on other dates than these."""
+    """The files with events that count only now, on dates other than the covered ones."""
     found = []
     for path, each in after.inputs.items():
         known = before.inputs.get(path)
@@ -279,12 +279,12 @@ def counted_beyond(after: Record, before: Record, covered: Dates, zone: str) -> 
 
 
 def former(path: str) -> str:
-    """Under which name a record has what a file held that has changed since."""
+    """The name under which a record has the old content of a file that has changed since."""
     return f"{path}{_FORMER}"
 
 
 def known_as(path: str) -> str:
-    """The file's path, of a path of a record."""
+    """The path of the file that a record's path is about."""
     return path.removesuffix(_FORMER)
 
 
@@ -302,13 +302,13 @@ def between(times: Iterable[int | None]) -> tuple[int, int] | None:
 
 
 def bounds_of(inputs: Collection[Input]) -> tuple[int, int] | None:
-    """The least and the largest event time of some inputs; None where one's are not known."""
+    """The least and the largest event time of some inputs; None if those of one are not known."""
     known = [each.bounds for each in inputs if each.bounds is not None]
     return between(chain(*known)) if len(known) == len(inputs) else None
 
 
 def late_of(value: Mapping[str, Any], home: Path) -> tuple[str, ...]:
-    """The late inputs of what `Record.json` gave; none in what others recorded."""
+    """The late inputs in what `Record.json` gave; what others recorded has none."""
     return tuple(_far(path, home) for path in value.get("late", ()))
 
 

@@ -12,7 +12,7 @@ from backfill.spec import JobSpec
 from backfill.store import DataFile, Store, Table
 from backfill.windows import JoinWindow, MetricSlices, RollingWindow
 
-#: The table of rows that are no events.
+#: The table of rows that are not events.
 QUARANTINE = "quarantine"
 
 
@@ -33,12 +33,12 @@ class State:
 
     @property
     def version(self) -> int | None:
-        """Of the table."""
+        """The table's version."""
         return None if self.table is None else self.table.version
 
     @property
     def files(self) -> Sequence[DataFile]:
-        """Of the table; none where there is no table."""
+        """The table's files; none if there is no table."""
         return () if self.table is None else self.table.files
 
     @property
@@ -110,9 +110,9 @@ def _state(spec: JobSpec, store: Store, name: str) -> State:
 
 
 def grouped(tables: Iterable[State]) -> list[list[State]]:
-    """The tables, those together that have counted the same.
+    """The tables, in groups that have counted the same.
 
-    They differ only where a run was killed between its commits.
+    Tables differ only if a run was killed between its commits.
     """
 
     def counted(state: State) -> str:

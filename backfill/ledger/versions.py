@@ -43,7 +43,7 @@ class Restored:
     """The result of a restore.
 
     Attributes:
-        run_id: of the restore.
+        run_id: the run id of the restore.
         tables: the restored tables.
         untouched: tables in which the run published nothing; they are unchanged.
         forgotten: paths of late events that were added since; they are no longer inputs of the job.
@@ -87,9 +87,9 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
 def changes_since(
     spark: SparkSession, store: Store, spec: JobSpec, name: str, run: str | None = None
 ) -> DataFrame:
-    """What became of each window since before a run published, until now.
+    """What became of each window, from before a run published until now.
 
-    Only the files are read that the table had before the run or has now, and not both.
+    Only files are read that the table had before the run or has now, but not both.
 
     Args:
         spark: the session.
@@ -151,14 +151,14 @@ def restore(
     Args:
         store: the job's tables.
         names: the tables.
-        run: a run, or the common id of a run in chunks: what its last chunk published.
-        run_id: of the restore.
-        metadata: kept with each commit.
+        run: a run, or the common id of a run in chunks, which means what its last chunk published.
+        run_id: the run id of the restore.
+        metadata: stored with each commit.
 
     Raises:
         JobFileError: no such run.
         TableError: what the run published in one of the tables has expired, or files of it are
-            gone; then nothing is restored. Or another run came between.
+            gone; then nothing is restored. Or another run published meanwhile.
     """
     opened = {name: store.open(name) for name in names}
     histories = {name: () if table is None else table.commits for name, table in opened.items()}
@@ -186,10 +186,10 @@ def restore(
 def _check_whole(
     histories: Mapping[str, Sequence[Commit]], found: Mapping[str, Commit], run: str
 ) -> None:
-    """Refuses a run of which a table has lost what it published there.
+    """Refuses a run if a table has lost what the run published there.
 
-    Each commit names the tables in which its run published. Of a run in chunks the last one counts
-    in each table.
+    Each commit names the tables in which its run published. For a run in chunks, the last chunk in
+    each table counts.
     """
     held = {
         name: {commit.metadata.get("run_id") for commit in history}
@@ -210,7 +210,7 @@ def _check_whole(
 
 
 def _lacks_chunks(history: Sequence[Commit], first: int, run: str) -> bool:
-    """Whether chunks of a run may have expired that came before the first that is there."""
+    """Whether chunks of a run that came before the first one still there may have expired."""
     chunk = next(each.metadata for each in history if each.version == first)
     return chunk.get("chunk_of") == run and int(chunk.get("chunk", "1")) > 1
 
@@ -220,7 +220,7 @@ def _have_expired(history: Sequence[Commit]) -> bool:
 
 
 def _last_run(history: Sequence[Commit], name: str) -> str:
-    """The last run that published, or what its chunks have in common."""
+    """The last run that published, or the common id of its chunks."""
     last = next((each for each in history if _is_run(each)), None)
     if last is None:
         still = " that is still known" if _have_expired(history) else ""
@@ -250,7 +250,7 @@ def _unknown(run: str, histories: Iterable[Sequence[Commit]]) -> JobFileError:
     histories = list(histories)
     problem = "no run with this id has published to these tables"
     if any(map(_have_expired, histories)):
-        # One with a similar name is none that was meant.
+        # A run with a similar id is not the one that was meant.
         problem, way_out = f"{problem}, or its versions have expired", "See: backfill history"
     else:
         known = {each for one in histories for c in one for each in _ids(c)}
