@@ -1,8 +1,8 @@
-"""Bots in jobs: whose events are no person's, and so are quarantined instead of counted.
+"""Bots in jobs: their events are not a person's, so they are quarantined instead of counted.
 
-What is judged is a session, by the gap of the rules, or a day of a key. So whether an event is a
-bot's follows from its key, its time and the events of the same session and of the sessions of the
-same day, and from nothing else.
+The rules judge a session, by their own gap, or a day of a key. So whether an event is a bot's
+depends only on its key, its time, and the events of the same session and of the sessions of the
+same day.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def judged(context: Context, rows: DataFrame, name: str = REASON) -> DataFrame:
     """The rows, with the rule's name as the reason of bots' events.
 
     Args:
-        context: of the run.
-        rows: normalised; all of the sessions and days that they are of, for on these depends what
-            is a bot's.
-        name: another column for the rule's name, which is NULL where an event is a person's.
+        context: the run's context.
+        rows: normalised; all rows of the sessions and days that they belong to, since these decide
+            what is a bot's.
+        name: another column for the rule's name, which is NULL if an event is a person's.
     """
     spec = context.spec
     if spec.bots is None:
@@ -95,7 +95,7 @@ def people(
     """The events of a span, as `Reader.events` gives them, without those of bots.
 
     Args:
-        context: of the run.
+        context: the run's context.
         counted: the dates on which each input counts.
         span: [low, high), µs.
         wanted: only the events of these keys; bots' sessions have the same key, or a longer one.
@@ -133,10 +133,10 @@ def people_within(
     """The events from the start to the end of some windows, without those of bots.
 
     Args:
-        context: of the run.
+        context: the run's context.
         counted: the dates on which each input counts.
-        span: that the windows are in, [low, high) in µs.
-        key: the windows'.
+        span: the span that the windows are in, [low, high) in µs.
+        key: the windows' key.
         windows: the inner key columns, start and end, both inclusive.
     """
     if context.spec.bots is None:
@@ -149,7 +149,7 @@ def near_edges(context: Context, counted: Mapping[str, Dates], dates: Dates) -> 
     """The dates of sessions that come near one of the edges of a range of dates, from outside.
 
     Args:
-        context: of the run.
+        context: the run's context.
         counted: the dates on which each input counts.
         dates: one range.
     """
@@ -169,7 +169,7 @@ def near_edges(context: Context, counted: Mapping[str, Dates], dates: Dates) -> 
 
 
 def _beyond(context: Context, read: _Read, dates: Dates) -> DataFrame:
-    """The events outside some dates of the sessions that reach over their edges."""
+    """The events outside some dates, of sessions that reach over the edges of these dates."""
     assert context.spec.bots is not None
     zone, gap, key = context.spec.timezone, context.spec.bots.gap.us, bots_key(context)
     ((low, high),) = dates.spans(zone)
@@ -216,16 +216,16 @@ def reasons(spec: JobSpec) -> list[str]:
 
 
 def on_dates(counted: Mapping[str, Dates], dates: Dates) -> dict[str, Dates]:
-    """Where inputs count, on these dates only."""
+    """The dates on which inputs count, restricted to these dates."""
     return {path: each & dates for path, each in counted.items()}
 
 
 def mark(spec: JobSpec, records: Iterable[dict[str, object] | None]) -> str | None:
-    """Of which counted events the quarantine's bots are: what it has to be in step with.
+    """A digest of what the tables have counted, which the quarantine's bots must be in step with.
 
     Args:
         spec: the job.
-        records: those of the windows' tables, as they are kept.
+        records: the records of the windows' tables, as they are stored.
 
     Returns:
         None for a job without rules for bots.
@@ -247,8 +247,8 @@ def _counted(record: dict[str, object] | None) -> object:
 def in_step(context: Context) -> bool:
     """Whether the quarantine has the bots of what the tables have counted.
 
-    It has not where a run was killed before it published the quarantine, as the last of its
-    tables, or where some tables were restored and others not.
+    It does not if a run was killed before it published the quarantine, the last of its tables, or
+    if some tables were restored and others were not.
     """
     state = context.tables[QUARANTINE]
     known = None if state.record is None else state.record.bots
@@ -265,14 +265,14 @@ def _record(state: State) -> dict[str, object] | None:
 
 
 def check_not_streamed(spec: JobSpec, what: str) -> None:
-    """Refuses what would need to judge bots as a stream does.
+    """Refuses what would need to judge bots the way a stream does.
 
     Whether an event is a bot's can depend on events that come after it; a streaming operator has
     emitted windows with it by then.
 
     Args:
         spec: the job.
-        what: is asked for.
+        what: what is asked for.
 
     Raises:
         TableError: the job has rules for bots.

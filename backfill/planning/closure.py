@@ -31,11 +31,11 @@ _OPEN = "_open"
 
 @dataclass(frozen=True)
 class Step:
-    """One look beyond what had been read.
+    """One step beyond what had been read.
 
     Attributes:
-        keys: how many keys' sessions were open at an edge.
-        low, high: what was read then, in both directions; µs, None is no bound.
+        keys: how many keys had sessions that were open at an edge.
+        low, high: how far the step read, in both directions; µs, None is no bound.
     """
 
     keys: int
@@ -49,10 +49,10 @@ class Followed:
 
     Attributes:
         extents: key, start and end (µs) of what came out whole.
-        slices: of the keys that were followed, beyond the span; one for each step and side.
+        slices: those of the followed keys, beyond the span; one for each step and side.
         steps: what was read, for the plan to report.
-        low, high: how far it was read.
-        hull: from the first start to the last end of the extents, µs; None where there are none.
+        low, high: how far was read.
+        hull: from the first start to the last end of the extents, µs; None if there are none.
     """
 
     low: int | None
@@ -76,9 +76,9 @@ def follow(
 ) -> Followed:
     """Reads, beyond a span of time, what belongs to sessions that reach over its edges.
 
-    Published sessions are followed as events are. So where the source has changed since they were
-    written, nothing is left beyond that was published as one session, or is one now, with what is
-    followed: all of it can be rewritten, and nothing else has to be.
+    Published sessions are followed just as events are. So even if the source has changed since
+    they were written, nothing is left out that was published as one session, or now is one, with
+    what is followed: all of it can be rewritten, and nothing else needs to be.
 
     Args:
         extents: key, start and end (µs, inclusive) of what must come out whole: sessions as far
@@ -87,7 +87,7 @@ def follow(
         rules: the engine's.
         keys: the key columns.
         span: [low, high), µs, in which all events and published sessions of these keys are
-            known, but for published ones that nothing beyond the span depends on.
+            known, except published ones that nothing beyond the span depends on.
         limits: the least and the largest time of an event or a published session, where known.
         read: reads slices, and computes them once.
         published: reads what is published, and computes it once.
@@ -103,7 +103,7 @@ def follow(
         now, seen = computed_with(marked, F.count_if(_OPEN).alias("open"), *ends())
         whole = now.where(~F.col(_OPEN)).drop(_OPEN)
         found.extents = found.extents.unionByName(whole) if found.steps else whole
-        # Of open extents too: they only grow.
+        # The hull includes open extents: they only grow.
         found.hull = _joined(found.hull, hull_of(seen))
         if not seen["open"]:
             return found
@@ -147,7 +147,7 @@ def _open(found: Followed, gap: int, limits: tuple[int | None, int | None]) -> C
 
 
 def _step(found: Followed, width: int, limits: tuple[int | None, int | None]) -> Step:
-    """One step further; where limits are unknown, as in files of text, all at once."""
+    """One step further; if limits are unknown, as for text files, all at once."""
     least, most = limits
     low = high = None
     if found.low is not None and least is not None:
@@ -158,7 +158,7 @@ def _step(found: Followed, width: int, limits: tuple[int | None, int | None]) ->
 
 
 def as_span(extents: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Key, start and end as a slice has them."""
+    """Key, start and end in the columns of a slice."""
     return extents.select(*keys, F.col(START).alias(FIRST), F.col(END).alias(LAST))
 
 

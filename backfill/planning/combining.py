@@ -1,7 +1,7 @@
 """Whether a job's events are combined into slices before they are exchanged: a sample decides.
 
-Combining pays by what it saves of the exchange and the sort behind it. Where a slice holds hardly
-more than one event it saves nothing, and every event is hashed and exchanged twice.
+Combining pays by what it saves of the exchange and of the sort after it. If a slice holds hardly
+more than one event, it saves nothing, and every event is hashed and exchanged twice.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from backfill.rows.compute import Sliced
 from backfill.rows.definition import Definition
 from backfill.spec import JobSpec
 
-#: With fewer events to a slice they are exchanged as they are. Both ways take as long at about 2;
-#: at 1 combining takes 1.7 times as long, at 5 exchanging every event does 1.5 times.
+#: With fewer events per slice than this, they are exchanged as they are. At about 2, both ways take
+#: equally long; at 1, combining takes 1.7 times as long; at 5, exchanging every event 1.5 times.
 FEWEST = 1.5
-#: What is sampled, and how much must be read for a sample of it to pay.
+#: How much is sampled, and how much must be read for a sample to pay.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 64 * 2**20, 2_000_000
 _LARGE = 4 * _SAMPLE_BYTES
-#: Of the sampled events those of every so many slices are counted, all that a slice has.
+#: One in this many slices is counted, with all of its sampled events.
 _ONE_OF = 8
 
 
@@ -37,7 +37,7 @@ class Combining:
     Attributes:
         combined: events are combined into slices before they are exchanged.
         why: in words.
-        per_slice: events to a slice in a sample; None where none was taken.
+        per_slice: events per slice in a sample; None if no sample was taken.
         sampled: how many events were looked at.
     """
 
@@ -62,10 +62,10 @@ def choose(
 
     Args:
         spec: the job.
-        reader: of its source.
-        paths: the inputs. A sample of them is read only where they are large.
+        reader: the reader of its source.
+        paths: the inputs. A sample of them is read only if they are large.
         definitions: the windows that are built from the same slices.
-        slices: makes these of usable events; lazy.
+        slices: makes these slices from usable events; lazy.
     """
     files = reader.source.inputs(set(paths)) if reader.source.snapshot.inputs else ()
     if not files:

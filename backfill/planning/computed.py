@@ -1,7 +1,7 @@
 """Frames that are computed once, and sums over them in the same pass.
 
-A run over little data spends most of its time on planning and starting Spark jobs, so a sum has no
-job of its own where it can be had on the way.
+A run over little data spends most of its time on planning and starting Spark jobs. So a sum has no
+job of its own if it can be computed along the way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def computed_extents(extents: DataFrame) -> tuple[DataFrame, tuple[int, int] | N
 
 
 def hull(extents: DataFrame) -> tuple[int, int] | None:
-    """From the first start to the last end, µs; None where there is nothing."""
+    """From the first start to the last end, µs; None if there are no extents."""
     return hull_of(extents.agg(*ends()).collect()[0].asDict())
 
 

@@ -1,6 +1,6 @@
 """The basis of a run: one snapshot of the source, one version of each table, one reference time.
 
-A context is opened once, for whatever is planned, explained or executed; it never changes.
+A context is opened once for all that is planned, explained or executed; it never changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from backfill.spec import JobSpec
 from backfill.store import Store
 from backfill.time.spans import Span
 
-#: Is given a line for each thing that is done.
+#: Is called with a line of text for each thing that is done.
 Progress = Callable[[str], None]
 
 
@@ -41,12 +41,12 @@ class Context:
         store: its tables.
         spark: the session.
         progress: called with one line of text per step.
-        run_id: of what is committed.
+        run_id: the run id of what is committed.
         now_us: the reference time, µs.
         late: the paths of late events that are inputs of the job.
-        source: opened; its snapshot is listed once.
-        inputs: by path.
-        reader: of their events.
+        source: the opened source; its snapshot is listed once.
+        inputs: the inputs, by path.
+        reader: the reader of their events.
         tables: the windows' tables and the quarantine.
         combining: how events become slices.
     """
@@ -84,14 +84,14 @@ class Context:
         return low, None if high is None else high + 1
 
     def limit(self, horizon: int | None) -> int | None:
-        """What ended before it is beyond retention, µs; None where all is kept."""
+        """The time (µs) before which what ended is beyond retention; None if all is kept."""
         if self.spec.retention_us is None or horizon is None:
             return None
         return horizon - self.spec.retention_us
 
     @cached_property
     def latest_event(self) -> int | None:
-        """The largest event time in the snapshot, µs; only new inputs are looked at if they can."""
+        """The largest event time in the snapshot, µs; reads only new inputs if that is enough."""
         known, seen = None, set()
         for name in self.definitions:
             record = self.tables[name].record
@@ -111,7 +111,7 @@ class Context:
         )
 
     def _was_future(self, input: Input, horizon: int | None) -> bool:
-        """Whether an input that is known can have events that were too late in the future then."""
+        """Whether a known input can have events that were too far in the future before."""
         if self.spec.max_future_us is None or horizon is None:
             return False
         return input.bounds is None or input.bounds[1] > horizon
@@ -121,7 +121,7 @@ class Context:
         return replaced(state.record, self.inputs, self.spec.timezone)
 
     def carried(self, record: Record) -> Record:
-        """The record, in which the files of a table that were only rewritten count as known."""
+        """The record, with files of a source's table that were only rewritten counted as known."""
         return _carried(record, self.source, self.inputs)
 
     def after_commits(self) -> Context:
@@ -162,14 +162,14 @@ def open_context(
     *,
     late: Sequence[str] = (),
 ) -> Context:
-    """Looks at the tables and the source.
+    """Opens the tables and the source as they are now.
 
     Args:
         spec: the job.
         store: its tables.
         spark: the session.
         progress: called with one line of text per step.
-        late: paths of late events, inputs from now on.
+        late: paths of late events; they are inputs from now on.
 
     Raises:
         SourceError: the source can't be read, or its columns have other types than before.
@@ -181,7 +181,7 @@ def open_context(
     records = [each.record for each in found if each.record is not None]
     before = [path for each in records for path in each.late]
     if spec.source.parts:
-        # Of a time when the job had one source: they are inputs that are gone now.
+        # They are from a time when the job had one source: inputs that are gone now.
         before = []
     paths = tuple(dict.fromkeys([*before, *late]))
     progress(f"opening {shown(spec.source.path)}")

@@ -1,4 +1,4 @@
-"""What is known of each date: computed or not, and whether it still holds."""
+"""What is known about each date: whether it is computed, and whether that still holds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def date_states(
 
     Args:
         state: the table.
-        dates: to look at.
-        with_events: those that have events, or rows without any.
-        kept: those within retention.
+        dates: the dates to look at.
+        with_events: dates that have events, or rows without events.
+        kept: dates within retention.
         counts: events by date.
         late: events that are not in the windows yet, by date.
-        inputs: that are gone or have changed.
+        inputs: inputs that are gone or have changed.
     """
     covered = NONE if state.record is None else state.record.covered
     changed = ", ".join(f"{name} (was {old})" for name, old in state.stale.items()) or None

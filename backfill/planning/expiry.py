@@ -19,7 +19,7 @@ def plan_expiry(spec: JobSpec, tables: Iterable[State]) -> list[ExpireStage]:
 
     Args:
         spec: the job.
-        tables: those of its windows.
+        tables: the tables of its windows.
 
     Raises:
         JobFileError: the job has no retention.

@@ -21,7 +21,7 @@ class Explained:
         reads: which events, or which rows of a table.
         computes: the windows' tables that get rows.
         replaces: which of their rows are replaced.
-        checks: the checks that have to pass before anything is committed, by table.
+        checks: the checks that must pass before anything is committed, by table.
         commits: the tables, in the order in which they are committed.
     """
 
@@ -37,7 +37,7 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
     """A stage in words.
 
     Args:
-        stage: of a plan.
+        stage: a stage of a plan.
         spec: the job that was planned.
     """
     if isinstance(stage, ExpireStage):

@@ -25,14 +25,14 @@ def extents_of(
     beside: DataFrame | None,
     span: tuple[int, int] | None = None,
 ) -> DataFrame:
-    """What of sessions must come out whole: key, start and end, µs.
+    """The parts of sessions that must come out whole: key, start and end, µs.
 
     Args:
         sliced: slices of all events of a region.
         definition: a session window.
-        whole: key, start and end of what is to be followed, though it is not all in slices.
-        beside: the same of published sessions that are followed if they touch what is.
-        span: every session that overlaps it, besides.
+        whole: key, start and end of what must be followed, though not all of it is in slices.
+        beside: the same for published sessions that are followed if they touch `whole`.
+        span: every session that overlaps it must come out whole, too.
     """
     window, keys = definition.window, sliced.key.inner
     assert isinstance(window, SessionWindow)
@@ -52,9 +52,9 @@ def extents_of(
 
 
 def limits(context: Context, state: State) -> tuple[int | None, int | None]:
-    """The least and the largest time of an event, of now or of what was counted before, µs.
+    """The least and the largest time of events that are there now or were counted before, µs.
 
-    None where it is not known.
+    None if they are not known.
     """
     before = [each.bounds for each in context.replaced(state)]
     low, high = context.reader.limits(list(context.inputs))

@@ -1,4 +1,4 @@
-"""Who is a bot once further events count: of these, and of events that were counted before."""
+"""Who is a bot once further events count: among these, and among events counted before."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _COUNTED, _BEFORE, _NOW, _ON = "_counted", "_before", "_now", "_on"
 
 @dataclass(frozen=True)
 class JudgedAnew:
-    """The new events, and of those counted before the ones that they cause to be judged otherwise.
+    """The new events, and the events counted before that they cause to be judged differently.
 
     Attributes:
         frame: rows as they were read, whether they were counted before, and the rules by which they
-            were and are bots'; NULL where they are a person's.
+            were and are bots'; NULL if they are a person's.
         late: how many rows are new.
         late_bots: how many of these are of bots.
-        became: how many rows that were counted before are of bots now, and were not.
-        ceased: how many were, and are not.
+        became: how many rows that were counted before are of bots now, but were not then.
+        ceased: how many were of bots then, but are not now.
         gone: how many rows cannot stay in the quarantine as they are.
-        first: the least time of a new event, µs; None where there is none.
+        first: the least time of a new event, µs; None if there is none.
         last: the largest one.
     """
 
@@ -96,15 +96,15 @@ class JudgedAnew:
 def judged_anew(
     context: Context, before: Mapping[str, Dates], new: Mapping[str, Dates]
 ) -> JudgedAnew:
-    """Judges the sessions that new events are of, and the days of these if a rule removes days.
+    """Judges the sessions that new events belong to, and their days if a rule removes days.
 
-    Nothing else can be judged otherwise than before: a session without a new event is what it was,
-    and a day is judged by the sessions that have events on it.
+    Nothing else can be judged differently than before: a session without a new event is what it
+    was, and a day is judged by the sessions that have events on it.
 
     Args:
-        context: of the run.
+        context: the run's context.
         before: the dates on which each input counted before.
-        new: those on which it counts besides.
+        new: the further dates on which it counts now.
     """
     spec, key = context.spec, bots_key(context)
     assert spec.bots is not None
@@ -136,7 +136,7 @@ def judged_anew(
     )
     changed = every.where(~F.col(_COUNTED) | _otherwise())
     if by_day:
-        # What else such a session has was read without its days.
+        # Other events of such a session were read, but the rest of their days was not.
         on = (day_number(F.col(each), spec.timezone).alias(each) for each in (START, END))
         inside = F.col(_ON).between(F.col(f"_wanted{START}"), F.col(f"_wanted{END}"))
         placed = changed.withColumn(_ON, day_number(F.col(TIME), spec.timezone))

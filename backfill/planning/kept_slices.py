@@ -32,15 +32,15 @@ from backfill.windows import MetricSlices, RollingWindow
 def kept_slices(
     context: Context, group: Sequence[State], counted: Mapping[str, Dates], span: tuple[int, int]
 ) -> dict[str, State]:
-    """For each metric the table of its slices, where its rows can be merged from these.
+    """For each metric the table of its slices, if its rows can be merged from these.
 
-    They can if the slices hold all events outside the span that count, and that the rows need.
+    They can if the slices hold all events outside the span that count and that the rows need.
 
     Args:
-        context: of the run.
+        context: the run's context.
         group: the tables that have counted the same.
         counted: the dates on which each input counts.
-        span: of which all events are read, µs.
+        span: the span of which all events are read, µs.
     """
     names = {state.name for state in group}
     found = {}
@@ -71,7 +71,7 @@ def _holds_all(
     known = record.covered | dates_of_span(span, zone)
     # No row stands after the last covered date, and so none needs an event after it.
     within = dates_of_span(read, zone) & Dates.between(dt.date.min, known.ranges[-1][1])
-    # A slice can stand on a later date than its events, which is not covered before a hole.
+    # A slice can stand on a later date than its events; before a hole, that date is not covered.
     if len((known & within).ranges) > 1:
         return False
     return not any(
@@ -84,7 +84,7 @@ def _holds_all(
 def definitions_read(
     context: Context, names: Iterable[str], kept: Mapping[str, State]
 ) -> list[Definition]:
-    """The definitions whose events are read: of slices, for metrics that are merged from them."""
+    """The definitions whose events are read: those of slices, for metrics merged from slices."""
     return [context.definitions[kept[name].name if name in kept else name] for name in names]
 
 
@@ -94,9 +94,9 @@ def own_events(
     """Whether an event is one of those that the rows of a table are computed from.
 
     Args:
-        context: of the run.
-        name: of a table of windows around single events, by number or by offset, or of a metric.
-        span: whose events the run is about, µs.
+        context: the run's context.
+        name: a table of windows around single events, by number or by offset, or of a metric.
+        span: the span whose events the run is about, µs.
         kept: the published slices of metrics.
     """
     [definition] = definitions_read(context, [name], kept)
@@ -110,7 +110,7 @@ def own_events(
 def files_outside(
     context: Context, metric: str, kept: State, sliced: Sliced, span: tuple[int, int]
 ) -> list[DataFile]:
-    """The files of slices that `slices_outside` reads, which has the same arguments."""
+    """The files of slices that `slices_outside` reads; it has the same arguments."""
     [before, after] = _outside(context, metric, kept, span)
     built = _built(context, kept, sliced)
     found = [each for span in (before, after) for each in candidates(context, kept, built, *span)]
@@ -125,21 +125,21 @@ def slices_outside(
     span: tuple[int, int],
     rows: Span,
 ) -> DataFrame | None:
-    """The published slices that a metric's rows need and no event of the span is in.
+    """The published slices that a metric's rows need, and that hold no event of the span.
 
-    Only those of dimensions with an event that begins or ceases to count in these rows: for others
-    no value changes there.
+    These are only slices of dimensions with an event that begins or ceases to count in these rows:
+    for others no value changes there.
 
     Args:
-        context: of the run.
+        context: the run's context.
         metric: the metric's table.
-        kept: that of its slices.
+        kept: the table of its slices.
         sliced: the events of a run.
-        span: whose events the run is about, µs.
-        rows: where the rows are that are wanted, µs.
+        span: the span whose events the run is about, µs.
+        rows: where the wanted rows are, µs.
 
     Returns:
-        Key, END, and what is packed in a slice, as STATES; None where there can be none.
+        Key, END, and what is packed in a slice, as STATES; None if there can be no slices.
     """
     files = files_outside(context, metric, kept, sliced, span)
     if not files:
@@ -163,7 +163,7 @@ def slices_outside(
 
 
 def _outside(context: Context, metric: str, kept: State, span: tuple[int, int]) -> list[Span]:
-    """Where slices stand that a metric needs, before and after those that are computed anew."""
+    """Where the slices stand that a metric needs, before and after those computed anew."""
     low, high = needed(context, span, [context.definitions[metric]])
     first, last = touched(context, span, context.definitions[kept.name])
     return [(low, first), (last, high)]

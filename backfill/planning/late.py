@@ -1,4 +1,4 @@
-"""What late events there are, and into which tables they are to be merged."""
+"""Which late events there are, and into which tables they must be merged."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from backfill.windows import by_place
 
 
 def plan_late(context: Context, *, explain: bool) -> Plan:
-    """The plan for what arrived since the tables were published; no stage where nothing did.
+    """The plan for what arrived since the tables were published; no stage if nothing did.
 
     Args:
-        context: of the job.
+        context: the job's context.
         explain: also count the events.
 
     Raises:
         TableError: nothing is published, or a table is stale.
         SourceError: an input that was counted is gone, or has changed: what it held can't be
-            taken out of the windows again. Or it can't be known what arrived.
+            taken out of the windows again. Or it is impossible to know what arrived.
     """
     spec = context.spec
     if not context.source.snapshot.inputs and not can_tell(context.source, spec.arrival):
@@ -83,8 +83,8 @@ def judged_late(context: Context, record: Record, late: Mapping[str, Dates]) -> 
     """Who is a bot once late events count; None for a job without rules for bots.
 
     Args:
-        context: of the run.
-        record: of tables that have not counted them.
+        context: the run's context.
+        record: the record of tables that have not counted them.
         late: the dates on which each input is late.
     """
     if context.spec.bots is None:
@@ -94,12 +94,12 @@ def judged_late(context: Context, record: Record, late: Mapping[str, Dates]) -> 
 
 
 def _counted(context: Context, late: LateInputs) -> LateInputs:
-    """With the number of late events, and what they change of what is published."""
+    """The late inputs, with the number of their events and what these change in the tables."""
     events = context.reader.events(late.inputs)
     record = context.tables[late.tables[0]].settled
     anew = judged_late(context, record, late.inputs)
     if anew is not None:
-        # All whose windows change.
+        # All events whose windows change.
         people = without(events, anew.bots(context), bots_key(context))
         events = people.unionByName(anew.moved)
         judged = Judged(late=anew.late_bots, became=anew.became, ceased=anew.ceased)

@@ -1,4 +1,4 @@
-"""What late events cost where they move other events to other windows."""
+"""What late events cost if they move other events to other windows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def moved(context: Context, state: State, events: DataFrame) -> tuple[Moved, dic
     """How many events are read again, and how many rows are replaced, for late events.
 
     Args:
-        context: of the job.
+        context: the job's context.
         state: a table of windows by number or by offset.
-        events: those that come to count, or do no more.
+        events: those that begin to count, or no longer do.
 
     Returns:
-        Also how many rows of each file are replaced, by path.
+        These numbers, and how many rows of each file are replaced, by path.
     """
     spec, window = context.spec, context.definitions[state.name].window
     key = key_of(window, spec.key)

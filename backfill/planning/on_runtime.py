@@ -27,7 +27,7 @@ def check_job(spec: JobSpec, spark: SparkSession, paths: Iterable[str]) -> None:
         paths: what is read and written.
 
     Raises:
-        SetupError: it has not.
+        SetupError: it does not.
     """
     if runtime_of(spark).is_spark:
         return

@@ -32,7 +32,7 @@ _Counts = dict[dt.date, int]
 
 
 def plan_everything(selection: Selection) -> Plan:
-    """The plan of a full run, for which nothing has to be looked up."""
+    """The plan of a full run, for which nothing needs to be looked up."""
     return Plan(selection, (FullStage(),))
 
 
@@ -42,14 +42,14 @@ def plan_selection(
     """The plan for a selection.
 
     Args:
-        context: of the job.
+        context: the job's context.
         selection: what was asked for.
         explain: also find out how events become slices and what is read beyond the ranges; and
             plan even for a stale table.
-        shown: also find out the states of dates, which execution does not look at.
+        shown: also find out the states of dates, which execution does not need.
 
     Raises:
-        TableError: a part is asked for of a table that is stale, and not to explain.
+        TableError: a part of a stale table is asked for, and not just explained.
         SourceError: an input can't be read.
     """
     with spark_errors(context.source.snapshot):
@@ -59,7 +59,7 @@ def plan_selection(
 def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool) -> Plan:
     states = [context.tables[name] for name in context.definitions]
     covered = _common(states)
-    # What is covered is not missing, whatever events it has: a year of them is not counted.
+    # Covered dates are not missing, whatever events they have: so a year of them is not counted.
     known = covered if selection.missing else NONE
     span: Span = EVERYTHING
     if selection.dates is not None:
@@ -70,18 +70,18 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     wanted = ALL if selection.dates is None else Dates.between(*selection.dates)
     further = metrics_reach(context)
     if selection.dates is not None and further is not None and wanted - (with_rows | covered):
-        # What is before the range can have rows on dates in it.
+        # Events before the range can have rows on dates in it.
         start = selection.dates[0]
         before = last_date(context, start, start, further=further)
         with_rows = _with_rows(context, with_events | before, covered)
-    # A run of given dates does not ask which others are within retention.
+    # A run of given dates does not need to know which others are within retention.
     followed = selection.missing or shown
     kept = _kept(context, with_events, covered, followed=followed)
     if selection.missing:
         wanted = (wanted & with_rows & kept) - covered
     changed = NONE
     if selection.dates is not None:
-        # What a replaced input held there may be nowhere now, and is still in windows.
+        # What a replaced input held there may be nowhere now, but is still in windows.
         changed = dates_of(each for state in states for each in context.replaced(state))
     todo = wanted if selection.everything else wanted & (with_rows | covered | changed)
     refusal = None if selection.everything else _refusal(states)
@@ -96,7 +96,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     if explain:
         plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
     holes = _hull(with_events | known) if selection.dates is None else wanted
-    # A covered date is computed also where it has rows of windows only, without events.
+    # A covered date is computed even if it has only rows of windows, without events.
     computed = NONE if selection.everything else todo
     plan = replace(plan, without_input=(holes & kept) - with_rows - known - changed - computed)
     if not shown:
@@ -135,7 +135,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
 
 
 def _explained(context: Context, stage: object) -> FullStage | RangeStage:
-    """The stage with how its events become slices, and what it reads beyond its range."""
+    """The stage, with how its events become slices and what it reads beyond its range."""
     if isinstance(stage, FullStage):
         chosen = with_combining(context, context.inputs, list(context.definitions))
         return replace(stage, combining=chosen.combining)
@@ -146,8 +146,8 @@ def _explained(context: Context, stage: object) -> FullStage | RangeStage:
 def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     """The dates on which rows can stand: a metric's values change on dates without events, too.
 
-    So dates without events are computed as far as they reach that have some, or had; but not
-    beyond the last event, as in a run of everything.
+    So dates without events are computed as far as dates reach that have, or had, events; but not
+    beyond the last event, as in a run over everything.
     """
     further = metrics_reach(context)
     known = with_events | covered
@@ -164,9 +164,9 @@ def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
 
 
 def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: bool) -> Dates:
-    """The dates on which windows can start that are within retention, as they end later.
+    """The dates on which windows can start that end late enough to be within retention.
 
-    `followed`: those of sessions, too, which are followed back from the limit.
+    `followed`: include those of sessions, which are followed back from the limit.
     """
     if context.spec.retention_us is None or not with_events:
         return ALL
@@ -176,13 +176,13 @@ def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: boo
     definitions = list(context.definitions.values())
     sessions = [each.window for each in definitions if isinstance(each.window, SessionWindow)]
     if any(by_place(each) for each in sessions):
-        # Of messages nobody knows how long they are apart.
+        # How far apart messages are in time is unknown.
         return ALL
     aligned = first_start(context, (limit - tick, limit + 1), definitions)
     first = date_of(min([aligned, *(limit - tick - each.gap.us for each in sessions)]), zone)
     near = Dates.between(first, date_of(limit, zone) + DAY) & with_events
     before = with_events - Dates.between(first, dt.date.max)
-    # Where the last date before is covered, an earlier run has found where they start.
+    # If the last date before is covered, an earlier run has found where sessions start.
     uncovered = bool(before) and before.ranges[-1][1] - DAY not in covered
     if followed and sessions and near and uncovered:
         began = first_reaching(context, _hull(near))
@@ -191,7 +191,7 @@ def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: boo
 
 
 def _late(context: Context, span: Span) -> dict[str, _Counts]:
-    """For each window the events of a span that are not in it yet, by date."""
+    """For each window, the number of events of a span that are not in it yet, by date."""
     late: dict[str, _Counts] = {}
     known: dict[str, _Counts] = {}
     for name in context.definitions:
@@ -227,7 +227,7 @@ def _ranges(
 ) -> Iterable[RangeStage]:
     parts = [part for each in todo.ranges for part in _chunks(each, selection.chunk)]
     for number, part in enumerate(parts, 1):
-        # Dates without events are no stage; the end that was asked for is the last one's.
+        # Dates without events get no stage; the end that was asked for is that of the last stage.
         asked = selection.dates if number == len(parts) else None
         key = _key(context, part)
         yield RangeStage(
@@ -257,9 +257,9 @@ def _key(context: Context, part: Range) -> str:
 
 
 def _done(part: Range, key: str, states: Iterable[State]) -> str | None:
-    """The run that committed the same stage in every table, of whose dates none has changed since.
+    """The run that committed the same stage in every table, if no date of it has changed since.
 
-    Stages of the same snapshot, whose sessions can reach into these dates, change nothing there.
+    Stages of the same snapshot change nothing there, though their sessions can reach these dates.
     """
     of_snapshot, dates = key.partition(" ")[2], Dates.between(*part)
     found: set[str] = set()
@@ -279,7 +279,7 @@ def _done(part: Range, key: str, states: Iterable[State]) -> str | None:
 
 
 def _replaced(commit: Commit) -> Dates:
-    """The dates that a commit may have changed; all, of another writer's."""
+    """The dates that a commit may have changed; all dates for a commit of another writer."""
     ranges = json.loads(commit.metadata.get("closure", "null"))
     return ALL if ranges is None else Dates.from_json(ranges)
 

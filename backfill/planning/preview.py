@@ -1,4 +1,4 @@
-"""What a stage would read beyond its range, found out as the run itself does."""
+"""What a stage would read beyond its range, found out in the same way as by the run itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backfill.windows import SessionWindow
 
 
 def previewed(context: Context, stage: RangeStage) -> RangeStage:
-    """The stage with how its events become slices, and what it reads beyond its range.
+    """The stage, with how its events become slices and what it reads beyond its range.
 
     Raises:
         SourceError: an input can't be read.
@@ -76,10 +76,10 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
 
 
 def first_reaching(context: Context, dates: Dates) -> int | None:
-    """Where the first session starts that has an event on one of the dates; None without one, µs.
+    """The start (µs) of the first session that has an event on one of the dates; None without one.
 
     Args:
-        context: of the job.
+        context: the job's context.
         dates: one range.
     """
     starts = []
@@ -107,7 +107,7 @@ def _slices(
 def _affected(
     context: Context, state: State, built: Built, part: RangeInput, files: Sequence[DataFile]
 ) -> int:
-    """How many published rows outside the range an event of it can affect."""
+    """How many published rows outside the range an event in it can affect."""
     if not files:
         return 0
     outside = ~inside_span(F.col(END), part.span)

@@ -1,4 +1,4 @@
-"""Published windows as what they were built from: bounds in µs, and states."""
+"""Published windows in the form that they were built from: bounds in µs, and states."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def published(
     """Rows of a table with their bounds.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
         built: windows of the same definition.
-        files: those to read.
-        options: of `Table.read`.
+        files: the files to read.
+        options: options of `Table.read`.
     """
     assert state.table is not None
     rows = state.table.read(context.spark, [each.path for each in files], **options)
@@ -98,14 +98,14 @@ def rows_to_replace(
     """The published windows to be replaced: key, start, end, numbers of events, file.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
-        built: windows of it.
+        built: windows of the table.
         old_windows: which windows are replaced.
         hull: the first and the last instant of these, µs, inclusive.
 
     Returns:
-        None where there can be none.
+        None if there can be none.
     """
     files = candidates(context, state, built, *hull)
     if not files:
@@ -131,7 +131,7 @@ def published_extents(
     """Key, start and end (µs) of published sessions of some keys that overlap [low, high).
 
     Returns:
-        None where there can be none.
+        None if there can be none.
     """
     low, high = span
     built = Built(sliced.frame, context.definitions[state.name], sliced)

@@ -32,26 +32,27 @@ from backfill.time.dates import DAY, Dates, date_of, midnight
 from backfill.time.spans import Span
 from backfill.windows import SessionWindow
 
-#: The dates of slices, of each from its first event to its last one.
+#: The dates of slices, each from its first event to its last one.
 _DATES = "_dates"
 
 
 @dataclass(frozen=True)
 class RangeInput:
-    """What a range run reads for every key, of the tables that have counted the same.
+    """What a range run reads for every key, for the tables that have counted the same.
 
     Attributes:
         states: the tables.
         dates: the range.
         counted: the dates on which each input counts.
-        span: the range itself, µs, [low, high); longer where events beyond it are judged otherwise
+        span: the range itself, µs, [low, high); longer if events beyond it are judged differently
             because of events in it.
-        read: the same, with what windows need, other than sessions, that reach over its edges.
-        begins: where the first window starts, other than a session, in which an event of the
-            range counts; µs.
+        read: the same, with what is needed by windows, other than sessions, that reach over its
+            edges.
+        begins: the start of the first window, other than a session, in which an event of the range
+            counts; µs.
         kept: for each metric whose rows are merged from published slices, the table of these.
-        anew: who is a bot now that the events of the range count; None where nothing can be judged
-            otherwise, and where that cannot be known because inputs were replaced.
+        anew: who is a bot now that the events of the range count; None if nothing can be judged
+            differently, or if that cannot be known because inputs were replaced.
     """
 
     states: Sequence[State]
@@ -78,10 +79,10 @@ def span_of(dates: Dates, zone: str) -> tuple[int, int]:
 
 
 def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
-    """What is to be read; more than one only where an earlier run was killed halfway.
+    """What must be read; more than one item only if an earlier run was killed halfway.
 
     Args:
-        context: of the run.
+        context: the run's context.
         dates: one range.
 
     Raises:
@@ -95,10 +96,11 @@ def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
 
 
 def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, Sliced, Totals]:
-    """The slices of the events, computed once; and their sums, checked.
+    """The slices of the events, computed once; and their totals, checked.
 
     Returns:
-        The context with the choice how events become slices, the events, the slices, their sums.
+        The context, with the choice of how events become slices; the events; the slices; their
+        totals.
     """
     paths = [
         path
@@ -123,12 +125,12 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, S
 
 
 def events_for(name: str) -> str:
-    """Of the sums of `sliced_input`, how many events a table of windows around events needs."""
+    """Names the total that says how many events a table of windows around events needs."""
     return f"{name}_needs"
 
 
 def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -> Followed:
-    """Slices beyond the range, of the keys whose sessions reach over its edges."""
+    """The slices beyond the range of the keys whose sessions reach over its edges."""
     definition = context.definitions[state.name]
     window, keys = definition.window, sliced.key.inner
     assert isinstance(window, SessionWindow)
@@ -172,11 +174,11 @@ def covered_after(
 ) -> dict[str, Dates]:
     """The covered dates of each table after a run of the range.
 
-    From the first to the last date of the range that has events; and the dates before that have
-    none, as far as windows reach that hold events of the range: nothing else will ever compute
-    them. In a job with metrics all dates of the range, whose rows can stand on dates without
-    events: the plan says on which. So none before it on which they can, after dates that are
-    covered or that have events.
+    These are the dates from the first to the last date of the range that has events; and, before
+    them, dates without events as far back as windows reach that hold events of the range: nothing
+    else will ever compute these. In a job with metrics, they are all dates of the range, since rows
+    can stand on dates without events: the plan says on which. So dates before the range are left
+    out if rows can stand on them, after dates that are covered or have events.
     """
     zone = context.spec.timezone
     dates = {date for each in sums.also[_DATES] for date in each}
@@ -221,10 +223,10 @@ def _reaching_out(
 
 
 def _range_input(context: Context, dates: Dates, group: Sequence[State]) -> RangeInput:
-    """The range, with what windows need that reach over its edges.
+    """The range, with what windows that reach over its edges need.
 
-    Where they reach back to a date that is not covered, all of it is read, to find out whether it
-    has events.
+    If they reach back to a date that is not covered, the whole date is read, to find out whether
+    it has events.
     """
     zone, record = context.spec.timezone, group[0].record
     span, names = span_of(dates, zone), [each.name for each in group]
@@ -254,10 +256,10 @@ def _hull(dates: Dates) -> Dates:
 def _judged_otherwise(
     context: Context, record: Record, dates: Dates, counted: Mapping[str, Dates]
 ) -> tuple[JudgedAnew | None, Dates]:
-    """Who is a bot once the range counts, and the dates outside it with events judged otherwise."""
+    """Who is a bot once the range counts; and dates outside it with events judged differently."""
     zone = context.spec.timezone
     if replaced(record, context.inputs, zone):
-        # How their events were judged cannot be found out again.
+        # How the events of replaced inputs were judged can no longer be found out.
         return None, near_edges(context, counted, dates) - dates
     before = {path: counted_before(record, path, each) for path, each in context.inputs.items()}
     new = {path: counted[path] - each for path, each in before.items()}

@@ -22,7 +22,7 @@ _BEGINS = "_begins"
 
 
 def reached_rows(late: Sliced, kind: Standing) -> DataFrame:
-    """Where the rows stand that events can affect: key, start and end (µs), apart in each key."""
+    """Where the rows stand that events can affect: key, start and end (µs), disjoint by key."""
     assert late.events is not None
     return _apart(late.events, late, *kind.reached(F.col(TIME)))
 
@@ -33,16 +33,16 @@ def reached_files(
     """The files of published windows that late events can change, in one job; copies count too.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
         late: the late events.
         count: how many there are.
-        span: that they are in, [low, high) in µs.
+        span: the span that they are in, [low, high) in µs.
         horizon: the largest time of an event once they are merged, µs.
 
     Returns:
-        How many windows of each file, by path; None for sessions with rules, which one event can
-        cut anew to their end.
+        How many windows of each file, by path; None for sessions with rules: one event can cut
+        them anew up to their end.
     """
     definition = context.definitions[state.name]
     if definition.ruled:
@@ -67,7 +67,7 @@ def reached_files(
 
 
 def _apart(rows: DataFrame, late: Sliced, start: Column, end: Column) -> DataFrame:
-    """Spans of time, those of a key that overlap joined: key, start and end, µs."""
+    """Spans of time, with overlapping spans of a key joined: key, start and end, µs."""
     keys = late.key.inner
     each = rows.select(*keys, start.alias(START), end.alias(END))
     in_order = Over.partitionBy(*keys).orderBy(START)

@@ -1,4 +1,4 @@
-"""Which rows of a join by number of events can change where some of its events come or go."""
+"""Which rows of a join by number of events can change when some of its events come or go."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _FIRST, _LAST = "_first_touched", "_last_touched"
 
 
 def reached_pairs(events: Sliced, window: JoinWindow, touched: DataFrame) -> DataFrame:
-    """Where the rows stand whose partners, or whose being open, can be others now.
+    """Where the rows stand whose partners, or whose `is_open`, can be different now.
 
-    Before the first event that came or went these are the rows of the last n events of the row's
-    side: an earlier one has n others after it, which stand between it and whatever changed. After
-    the last such event they are the rows up to the n-th event of the other side, from which on a
-    row has n partners that are all later than what changed. Nothing is moved further away.
+    Before the first event that came or went, these are the rows of the last n events of the row's
+    side: an earlier event has n others after it, which stand between it and the change. After the
+    last such event, they are the rows up to the n-th event of the other side: from there on, a row
+    has n partners that are all later than the change. Nothing further away is moved.
 
     Args:
-        events: all that are there now of these keys.
+        events: all events that these keys have now.
         window: pairs by number of events.
-        touched: the inner key columns; START and END, when the first and the last event of a key
-            came or went, µs.
+        touched: the inner key columns; START and END, the times of the first and the last event of
+            a key that came or went, µs.
 
     Returns:
-        The inner key columns, START and END (µs, both inclusive), a row for each key.
+        The inner key columns, START and END (µs, both inclusive); one row for each key.
     """
     assert events.events is not None
     assert isinstance(window.within, Messages)
@@ -64,7 +64,7 @@ def reached_pairs(events: Sliced, window: JoinWindow, touched: DataFrame) -> Dat
             *(F.min(each).alias(each) for each in (*before, *after)),
         )
     )
-    # Where there are fewer, from the first event of the key on, or to its last one.
+    # If there are fewer than n: from the first event of the key, or to its last one.
     return found.select(
         *(F.col(f"_touched{each}").alias(each) for each in keys),
         F.least(_FIRST, *(F.coalesce(each, START) for each in before)).alias(START),
@@ -73,6 +73,6 @@ def reached_pairs(events: Sliced, window: JoinWindow, touched: DataFrame) -> Dat
 
 
 def _nth(wanted: Column, order: Column, count: int, keys: list[str]) -> Column:
-    """The time of the n-th event of a key that is wanted, in this order; NULL for others."""
+    """The time of a key's n-th wanted event, in this order; NULL in all other rows."""
     own = Over.partitionBy(*(F.col(f"_touched{each}") for each in keys), wanted).orderBy(order)
     return F.when(wanted & (F.row_number().over(own) == count), F.col(TIME))

@@ -14,8 +14,8 @@ from backfill.columns import END, START, column
 from backfill.rows.compute import Built
 
 _OTHER = "_other"
-#: So many rows are sent to where a table's are, rather than these to them: some 10 MB, which is
-#: what Spark takes for little, where it knows.
+#: Up to this many rows are sent to where a table's rows are, rather than those to them. This is
+#: some 10 MB, which Spark considers little where it knows the size.
 FEW = 100_000
 
 
@@ -60,7 +60,7 @@ def of_keys(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -
 
 
 def sent(rows: DataFrame, most: int) -> DataFrame:
-    """The rows, of which there are at most so many, to be joined with many others.
+    """The rows, at most `most` of them, to be joined with many others.
 
     Spark cannot tell how few they are before both sides are on their way.
     """

@@ -1,4 +1,4 @@
-"""Windows of some extents, from the events that are in these and no others."""
+"""Windows of some extents, built from only the events in these."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def rows_of(
     key: Key,
     extents: DataFrame,
 ) -> Built:
-    """The rows that the events of some extents make: right for those that need no others.
+    """The rows that the events of some extents make; correct if a row needs no other events.
 
     Args:
-        context: of the run.
+        context: the run's context.
         name: the table.
         counted: the dates on which each input counts.
-        span: that the extents are in, [low, high) in µs.
+        span: the span that the extents are in, [low, high) in µs.
         key: the table's.
         extents: the inner key columns, start and end, both inclusive.
     """
@@ -42,8 +42,8 @@ def rows_of(
     if set(key.names) <= set(spec.key) or (spec.id is None and spec.bots is None):
         events = people_within(context, counted, span, key, extents)
         return slices(context, events, [name], computed_once).build(definition)
-    # Copies of an event can differ in a metric's dimensions, and so can events of a bot. Which copy
-    # counts, and what is a bot's, is known of all events of the job's key.
+    # Copies of an event can differ in a metric's dimensions, and so can events of a bot. Only all
+    # events of the job's key show which copy counts, and what is a bot's.
     events = people(context, counted, span).events
     sliced = slices(context, events, [name], computed_once).of(definition)
     assert sliced.events is not None

@@ -10,7 +10,7 @@ from backfill.errors import JobFileError
 from backfill.time.dates import DAY, Range
 from backfill.time.instants import date_named
 
-# As an error names them, to those who call and to those who type.
+# The names in errors: for those who call from Python, and for those who type a command.
 _START, _END, _DATE, _CHUNK = "start (--from)", "end (--to)", "date (--date)", "chunk (--chunk)"
 
 
@@ -98,7 +98,7 @@ def _read(value: object, field: str, zone: str) -> dt.date:
 
 
 def _date(value: object, zone: str) -> dt.date | None:
-    # A moment is a date to Python, and in another zone perhaps another one.
+    # To Python, a datetime is a date too; in another zone it may be another date.
     if isinstance(value, dt.date):
         return None if isinstance(value, dt.datetime) else value
     return date_named(value, ZoneInfo(zone)) if isinstance(value, str) else None

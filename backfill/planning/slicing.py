@@ -24,11 +24,11 @@ from backfill.windows import AnyWindow
 
 
 def with_combining(context: Context, paths: Iterable[str], names: Sequence[str]) -> Context:
-    """The context with the choice how the events of these inputs become slices.
+    """The context, with the choice of how the events of these inputs become slices.
 
     Args:
-        context: of the run.
-        paths: the inputs that it reads; a sample of them is read where they are large.
+        context: the run's context.
+        paths: the inputs that the run reads; a sample of them is read if they are large.
         names: the tables whose windows are built from the slices.
     """
     definitions = [context.definitions[name] for name in names]
@@ -47,7 +47,7 @@ def slices(
     """The slices that these tables' windows are built from; lazy.
 
     Args:
-        context: of the run.
+        context: the run's context.
         events: normalised and usable.
         names: the tables.
         keep: as for `slice_events`.
@@ -62,12 +62,12 @@ def slices(
         id=spec.id,
         arrival=spec.arrival or context.source.arrival,
         combine=context.combining.combined,
-        # Of all tables: of copies that differ in them, the same one counts whatever is computed.
+        # Those of all tables: if copies differ in them, the same copy counts whatever is computed.
         dimensions=dimensions_of(context.definitions.values()),
         sides=sides_of(context.definitions.values()),
         keep=keep,
     )
-    # What follows sessions beyond the range needs both ends of every slice.
+    # Following sessions beyond the range needs both ends of every slice.
     frame = sliced.frame.withColumn(LAST, F.col(sliced.last))
     return replace(sliced, frame=frame, last=LAST)
 
@@ -77,13 +77,13 @@ def singles(
 ) -> Mapping[AnyWindow, DataFrame]:
     """The events by themselves, for each session with rules among these tables; lazy.
 
-    They are read again when such a session is built. So where the slices are cut from events that
-    are observed, these have to be made of others: what is observed twice is counted twice.
+    They are read again when such a session is built. So if the slices are cut from events that are
+    observed, these must be made from a frame that is not: what is observed twice counts twice.
 
     Args:
-        context: of the run.
+        context: the run's context.
         events: normalised and usable, and not observed.
-        names: the tables; all of them, for aggregates are numbered.
+        names: the tables; all of them, since aggregates are numbered.
     """
     if not any(context.definitions[name].ruled for name in names):
         return {}
@@ -99,17 +99,17 @@ def counted_slices(
     also: Sequence[Column] = (),
     of_events: Sequence[Column] = (),
 ) -> tuple[Sliced, Totals]:
-    """The slices, computed once; and their sums, checked against the number of rows.
+    """The slices, computed once; and their totals, checked against the number of rows.
 
-    The sums have the values of `slice_checks` as well, and of what else is asked for.
+    The totals also have the values of `slice_checks`, and of anything else that is asked for.
 
     Args:
-        context: of the run.
+        context: the run's context.
         events: normalised and usable.
         names: the tables.
-        span: that the events were read for.
+        span: the span that the events were read for.
         also: further aggregates over slices, with names.
-        of_events: likewise over the events, where `Sliced.events` has them.
+        of_events: the same over the events, if `Sliced.events` has them.
 
     Raises:
         ConservationError: the slices do not hold as many rows as were read.
@@ -130,7 +130,7 @@ def counted_slices(
     frame, found = computed_with(sliced.frame, *columns)
     kept = replace(sliced, frame=frame, singles=singles(context, events, names))
     sums = totals_from({**found, **seen}, definitions)
-    # What Spark knows to be empty it does not execute, and then observes nothing of; nor does a
+    # Spark does not execute what it knows to be empty, and then observes nothing; nor does a
     # checkpoint over Spark Connect.
     rows = counted().get("rows") if sums.rows else None
     check_rows(events.count() if rows is None else rows, sums, 0)

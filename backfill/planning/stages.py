@@ -21,9 +21,9 @@ class DateState:
     Attributes:
         state: missing, present, stale, changed, late, no_input; past_retention where a date is not
             covered and is before the limit of retention.
-        events: on these dates, in the source.
+        events: how many events the source has on these dates.
         late: events that are not in the windows yet; 0 on changed dates, where that is unknown.
-        detail: which settings have changed, of stale dates; which inputs, of changed ones.
+        detail: which settings have changed, for stale dates; which inputs, for changed ones.
     """
 
     dates: Range
@@ -39,7 +39,7 @@ class Rewritten:
 
     Attributes:
         files: how many.
-        rows: in them, of other windows too.
+        rows: how many rows they hold, those of other windows too.
         size: their bytes.
         of: how many files the table has.
     """
@@ -59,10 +59,10 @@ class Beyond:
         low, high: the times that are read, for these keys, or for all keys if `keys` is 0; µs;
             None: everything before or after.
         rewritten: files of the table that may hold windows to be replaced.
-        affected: of windows around single events, how many published rows outside the range are
-            within reach of an event of it, and are computed again; None for other windows.
-        slices: of a metric whose slices are read rather than events outside the range, their table,
-            and how many files and rows of it; None where events are read.
+        affected: for windows around single events, how many published rows outside the range are
+            within reach of an event in it, and are computed again; None for other windows.
+        slices: for a metric whose slices are read instead of events outside the range, their table
+            and how many of its files and rows; None if events are read.
     """
 
     window: str
@@ -80,8 +80,8 @@ class FullStage:
     """Every date is computed, and each table replaced whole.
 
     Attributes:
-        events: how many there are; None where that was not looked up.
-        combining: how the events become slices; None where that was not asked.
+        events: how many there are; None if that was not looked up.
+        combining: how the events become slices; None if that was not asked for.
     """
 
     events: int | None = None
@@ -97,11 +97,11 @@ class RangeStage:
         until: the end of the selection that it is a part of.
         events: how many there are on these dates.
         key: the same for the same dates, job file and snapshot.
-        done: the run that committed it already.
-        combining: how the events become slices; None where that was not asked.
-        beyond: what is read beyond the range; None where that was not asked.
-        judged: dates outside the range whose windows are computed as well, since some of their
-            events become a bot's, or a person's, by events of the range; where that was asked.
+        done: the run that has already committed it.
+        combining: how the events become slices; None if that was not asked for.
+        beyond: what is read beyond the range; None if that was not asked for.
+        judged: dates outside the range whose windows are computed as well, since events of the
+            range turn some of their events into a bot's or a person's; if that was asked for.
     """
 
     dates: Range
@@ -119,11 +119,11 @@ class Moved:
     """What late events cost in a table of windows by number or by offset, or of pairs by number.
 
     Attributes:
-        table: it.
-        keys: that have late events; 1 for windows of the whole stream.
-        events: of these keys, that were counted before and are read again; None where not every
-            event has a row, so that the table does not say it.
-        rows: of these keys, that are computed again.
+        table: its name.
+        keys: how many keys have late events; 1 for windows of the whole stream.
+        events: how many events of these keys were counted before and are read again; None if not
+            every event has a row, so that the table does not tell.
+        rows: how many rows of these keys are computed again.
     """
 
     table: str
@@ -134,7 +134,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Judged:
-    """What late events change of who is a bot, in numbers of rows.
+    """What late events change about who is a bot, in numbers of rows.
 
     Attributes:
         late: late rows of bots.
@@ -152,19 +152,19 @@ class LateInputs:
     """Inputs that some tables have not counted.
 
     Attributes:
-        tables: that have counted the same.
+        tables: the tables, all of which have counted the same.
         inputs: the dates on which each input is not counted.
-        events: how many there are, copies of counted ones among them; None where that was not
-            asked.
-        affected: for each table at most how many of its published windows, or rows of events, are
-            computed again, where that was asked; None for sessions with rules. Tables where events
-            move others are not among them.
-        moved: what they cost in tables where they move other events; where that was asked.
-        rewritten: for each table the files that hold what is computed again, where that was asked;
-            of sessions with rules nothing.
-        bots: what they change of who is a bot; None where that was not asked, or there are no rules
-            for bots. Events of bots are not among `events`, and those that were counted before and
-            change sides are.
+        events: how many late events there are, copies of counted ones included; None if that was
+            not asked for.
+        affected: for each table, at most how many of its published windows, or rows of events, are
+            computed again, if that was asked for; None for sessions with rules. Tables in which
+            events move others are left out.
+        moved: what late events cost in tables in which they move others, if that was asked for.
+        rewritten: for each table, the files that hold what is computed again, if that was asked
+            for; nothing for sessions with rules.
+        bots: what late events change about who is a bot; None if that was not asked for, or if
+            there are no rules for bots. `events` leaves out events of bots, but includes events
+            that were counted before and change sides.
     """
 
     tables: tuple[str, ...]
@@ -181,8 +181,8 @@ class MergeStage:
     """Late events are merged into the windows that they touch, which are replaced.
 
     Attributes:
-        late: for each group of tables that have counted the same; more than one only where an
-            earlier run was killed halfway.
+        late: one for each group of tables that have counted the same; there is more than one only
+            if an earlier run was killed halfway.
         unseen: inputs whose unusable rows are not in the quarantine yet.
     """
 
@@ -222,7 +222,7 @@ class Plan:
         stages: what is done, in order.
         without_input: selected dates on which there is no event.
         waiting: events of inputs not counted yet, on dates that are not covered.
-        files: of the source, that the stages read.
+        files: how many files of the source the stages read.
         size: their bytes.
         refused: why a run of this selection would be refused; then there are no stages.
     """

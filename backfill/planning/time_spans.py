@@ -1,4 +1,4 @@
-"""Spans of time that windows and sessions reach over, and the dates that these are on."""
+"""Spans of time that windows and sessions reach over, and the dates of these spans."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def widened(
 
 
 def first_start(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> int:
-    """Where the first window starts, other than a session, in which an event of the span counts.
+    """The start of the first window, other than a session, in which an event of the span counts.
 
     Windows around an event start with the event, except distinct ones, which end with it; µs.
     """
@@ -54,7 +54,7 @@ def first_start(context: Context, span: tuple[int, int], definitions: Sequence[D
 
 
 def metrics_reach(context: Context) -> dt.timedelta | None:
-    """For how many days after an event rows of metrics can stand; None in a job without metrics."""
+    """How many days after an event rows of metrics can still stand; None without metrics."""
     definitions = context.definitions.values()
     found = [
         reach(each.window, context.spec.engine).ahead or 0 for each in definitions if each.steps
@@ -64,7 +64,7 @@ def metrics_reach(context: Context) -> dt.timedelta | None:
 
 
 def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.timedelta) -> Dates:
-    """The last date of [low, high), or so many days before, on which the source has events."""
+    """The last date with events in the source, in [low, high) or up to `further` before it."""
     zone = context.spec.timezone
     first = low - min(further, low - dt.date.min)
     spans = Dates.between(first, high).spans(zone)
@@ -79,14 +79,14 @@ def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.time
 
 
 def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:
-    """Where the windows are, other than sessions, that an event of the span can be in; µs."""
+    """Where the windows, other than sessions, are that an event of the span can be in; µs."""
     if definition.of_events:
         return reach(definition.window, context.spec.engine).rows(span)
     return widened(context, span, [definition])
 
 
 def needed(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> Span:
-    """Where the events are that windows need, other than sessions, which hold one of the span."""
+    """Where the events are that windows, other than sessions, with an event of the span need."""
     low: int | None
     high: int | None
     low, high = widened(context, span, definitions)
@@ -109,7 +109,7 @@ def dates_looked_at(bounds: tuple[int, int] | None, window: AnyWindow, zone: str
     if bounds is None:
         return NONE
     low, high = bounds
-    # An event within the gap of a session would be in it, or make one of two.
+    # An event within the gap of a session would be in it, or join two into one.
     further = window.gap.us + 1 if isinstance(window, SessionWindow) else 0
     return dates_between(low - further, high + further, zone)
 
@@ -124,12 +124,12 @@ def dates_of_span(span: Span, zone: str) -> Dates:
 
 
 def dates_over(dates: Dates, horizon: int | None, zone: str) -> tuple[dt.date, ...]:
-    """Those of the dates that are over: before that of the horizon (µs)."""
+    """Those of the dates that are over: they are before the date of the horizon (µs)."""
     last = dt.date.max if horizon is None else date_of(horizon, zone)
     return tuple((dates & Dates.between(dt.date.min, last)).days())
 
 
 def starts_on(dates: Dates, zone: str) -> Column:
-    """Whether a window, by its start, starts on one of the dates."""
+    """Whether a window starts on one of the dates."""
     inside = [inside_span(F.col(START), span) for span in dates.spans(zone)]
     return reduce(or_, inside, F.lit(False))

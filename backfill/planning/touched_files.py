@@ -1,4 +1,4 @@
-"""The files of a table that a run rewrites: those with rows that give way, and no others."""
+"""The files of a table that a run rewrites: only those with rows that are replaced or change."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def touched_files(
     """The files that hold a row that is replaced, or whose `is_open` changes, by path.
 
     Args:
-        context: of the run.
+        context: the run's context.
         state: the table.
-        built: windows of it.
-        extents: which rows are replaced, as of `ReplacedWindows`; None: none is.
-        hull: the first and the last instant of these, µs, inclusive; None: none is.
+        built: windows of the table.
+        extents: which rows are replaced, as in `ReplacedWindows`; None: no row is.
+        hull: the first and the last instant of these, µs, inclusive; None: no row is.
         horizon: the largest time of an event once the run is done, µs.
 
     Returns:
-        How many rows of each are replaced.
+        How many rows of each file are replaced.
     """
     before = None if state.record is None else state.record.horizon
     moved = before is not None and before != horizon
@@ -65,7 +65,7 @@ def touched_files(
 
 
 def no_longer_open(context: Context, state: State, built: Built, horizon: int) -> dict[str, int]:
-    """The files with rows whose `is_open` changes; arguments and result as of `touched_files`."""
+    """The files with rows whose `is_open` changes; arguments and result as in `touched_files`."""
     return touched_files(context, state, built, None, None, horizon)
 
 

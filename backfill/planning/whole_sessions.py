@@ -47,10 +47,10 @@ def whole_sessions(
     Only the days that a session is open to are read, and on these only its own key.
 
     Args:
-        context: of the run.
+        context: the run's context.
         read: reads all events of some dates.
-        spans: key, FIRST and LAST, µs: of what must come out whole.
-        known: one range of dates, of which `spans` has what sessions beyond it can depend on;
+        spans: key, FIRST and LAST (µs) of what must come out whole.
+        known: one range of dates, for which `spans` has all that sessions beyond it can depend on;
             None: nothing else is known.
 
     Returns:
@@ -95,7 +95,7 @@ def whole_sessions(
             ],
         )
         is_open = (F.col(_WANTED_FROM) < F.col(_FROM)) | (F.col(_WANTED_TO) > F.col(_TO))
-        # A session of months would be followed for a day at a time.
+        # Without `further`, a session of months would be followed one day at a time.
         before = F.least(F.col(_FROM), F.col(_WANTED_FROM) - further)
         after = F.greatest(F.col(_TO), F.col(_WANTED_TO) + further)
         until, since = F.least(F.col(_FROM) - 1, after), F.greatest(F.col(_TO) + 1, before)
@@ -132,7 +132,7 @@ def whole_sessions(
 
 
 def key_and_time(events: DataFrame, key: Key, *others: Column) -> DataFrame:
-    """Key, under inner names, and time of events."""
+    """The key (inner names) and time of events."""
     own = (column(name).alias(key_name(i)) for i, name in enumerate(key.names))
     return events.select(*own, TIME, *others)
 
@@ -160,7 +160,7 @@ def _wanted(name: str) -> Column:
 
 
 def dates_of_numbers(numbers: Iterable[int]) -> Dates:
-    """The dates that have these numbers, from 1970 on."""
+    """The dates that have these day numbers, counted from 1970."""
     days = [_EPOCH + dt.timedelta(days=each) for each in numbers]
     return Dates.of((each, each + DAY) for each in days)
 
@@ -170,7 +170,7 @@ def _number(date: dt.date) -> int:
 
 
 def _ends(dates: Dates) -> tuple[int, int]:
-    """The first and the last day of one range; of a side without bound a number far off."""
+    """The first and the last day of one range; for a side without a bound, a number far off."""
     ((low, high),) = dates.ranges
     return (
         -_FAR if low == dt.date.min else _number(low),
