@@ -18,10 +18,10 @@ ARRIVAL = (FILE, "line")
 
 # A quote ends a field unless an odd number of backslashes comes before it.
 _END = r'(?<=(?<!\\)(?:\\\\){0,9})"'
-# In Java's form with comments: a blank counts only after a backslash. Atomic groups
-# (?>…): each part ends at the first place where what must follow it follows, so that a line which
-# does not parse, however long, is not tried in every other way.
-# Lines end at \n only, so that is not what a dot has to leave out: paths may hold U+2028.
+# In Java's form with comments: a blank counts only after a backslash. With atomic groups (?>…),
+# each part ends at the first place where what must follow it follows. So a line that does not
+# parse, however long, is not tried in every other way.
+# Lines end at \n only, so a dot need not leave out other line ends: paths may hold U+2028.
 _LINE = rf"""(?sx)
 ^(\S++)\ (\S++)\                        # host, ident
 (?>(-(?=\ \[)|(?!-\ ).+?)\              # user, perhaps with blanks; "- x" is a field too many
@@ -41,11 +41,11 @@ _METHOD = r"^([!#$%&'*+.^_`|~0-9A-Za-z-]+) "
 def read_access_log(spark: SparkSession, files: tuple[InputFile, ...]) -> DataFrame:
     r"""Every line of the logs that is not blank, one row each.
 
-    `-` is NULL. A request is split into method, path and protocol where it has the form of one:
-    `GET /` (HTTP/0.9) has no protocol; what is no request (`\\x16\\x03\\x01`) is kept whole in
+    `-` is NULL. A request is split into method, path and protocol if it has the form of one:
+    `GET /` (HTTP/0.9) has no protocol; what is not a request (`\\x16\\x03\\x01`) is kept whole in
     `path`, with NULL for the method. Escapes in quoted fields stay as they were logged. A line
-    that does not parse, a time that does not exist (`99/Foo/2015`) included, stands in `_corrupt`
-    and all columns but `line` are NULL.
+    that does not parse, or has a time that does not exist (`99/Foo/2015`), is kept in `_corrupt`,
+    and all columns except `line` are NULL.
 
     Args:
         spark: the session.
@@ -64,15 +64,15 @@ def read_access_log(spark: SparkSession, files: tuple[InputFile, ...]) -> DataFr
         F.input_file_block_start().alias("_block"),
         F.monotonically_increasing_id().alias("_row"),
     )
-    # A large plain file is read in several splits: within one, the ids follow the lines; the
-    # splits follow each other by where they start.
+    # A large plain file is read in several splits: within one, the ids are in the order of lines;
+    # the splits are ordered by where they start.
     in_file = Window.partitionBy(FILE).orderBy("_block", "_row")
     numbered = lines.withColumn("line", F.row_number().over(in_file).cast("bigint"))
     return _parsed(numbered.filter(F.col("value").rlike(r"\S")))
 
 
 def _parsed(lines: DataFrame) -> DataFrame:
-    # One pass of the expression for all fields: to extract each by itself would take ten.
+    # One pass of the expression for all fields: extracting each by itself would take ten.
     groups = _BETWEEN.join(f"${group}" for group in range(1, _FIELDS + 1))
     split = F.split(F.regexp_replace("value", _LINE, groups), _BETWEEN)
     # As a generator of one row: a plain expression would be copied into every use of a field.

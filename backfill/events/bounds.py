@@ -36,7 +36,7 @@ Bounds = tuple[int, int]
 """The least and the largest time, both inclusive; µs since the epoch."""
 
 _YEAR_1900_US = -25_567 * DAY_US
-# Spark reads the times before 1900 of old versions' files by another calendar and other clocks.
+# In files of old versions, Spark reads times before 1900 by another calendar and other clocks.
 _OLD_CALENDAR_US = 14 * DAY_US
 
 
@@ -46,17 +46,17 @@ def time_bounds(
     """Bounds of the event times of inputs.
 
     They may be wider than the truth, never narrower. They come from the log of a Delta table,
-    from the footers of local Parquet files, and from the folder where `date_column` is one; they
-    tell of rows that have a time, and with a `date_column` only of those on their date.
+    from the footers of local Parquet files, and from the folder if `date_column` is one; they are
+    about rows that have a time, and with a `date_column` only about those on their date.
 
     Args:
-        source: that the inputs are of.
+        source: the source of the inputs.
         rules: what is an event.
-        paths: of inputs; one footer is read for each.
+        paths: paths of inputs; one footer is read for each.
 
     Returns:
         By path the least and the largest time, µs since the epoch, both inclusive and floored to
-        the tick; None where nothing is known, or no row has a time.
+        the tick; None if nothing is known, or no row has a time.
 
     Raises:
         SourceError: a path is not one of the source's inputs.
@@ -101,7 +101,7 @@ def _extent(source: Source, name: str, path: str) -> Extent | None:
 def _logged_extent(least: Any, largest: Any) -> Extent | None:
     """The extent of values from the log of a Delta table."""
     if isinstance(least, datetime):
-        # There times are cut to milliseconds.
+        # The log cuts times to milliseconds.
         end = micros_of(largest)
         return Extent(micros_of(least), end - end % 1_000 + 999, True)
     if isinstance(least, date):
@@ -115,7 +115,7 @@ def _midnight(day: date) -> int:
 
 
 def _micros(extent: Extent | None, type_: DataType, unit: int | None) -> Bounds | None:
-    """µs since the epoch; of wall clocks where the type has no zone."""
+    """µs since the epoch; of wall clocks if the type has no zone."""
     if extent is None or extent.is_time != (unit is None):
         return None
     if unit is None:
@@ -134,7 +134,7 @@ def _micros(extent: Extent | None, type_: DataType, unit: int | None) -> Bounds 
 def _day(source: Source, date_column: str | None, path: str) -> Bounds | None:
     """The day of the folder that a file is in, as µs of the wall clock."""
     text = source.folders.get(path, {}).get(date_column or "")
-    # Spark reads more forms as dates, but this one surely as this date.
+    # Spark reads more forms as dates, but it certainly reads this one as this date.
     if text is None or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         return None
     try:
@@ -167,12 +167,12 @@ def _both(times: Bounds | None, dates: Bounds | None) -> Bounds | None:
     if times is None or dates is None:
         return times or dates
     both = max(times[0], dates[0]), min(times[1], dates[1])
-    # Where no row is on its folder's date, any bounds are right.
+    # If no row is on its folder's date, any bounds are right.
     return both if both[0] <= both[1] else dates
 
 
 def _usable(bounds: Bounds | None, tick_us: int) -> Bounds | None:
-    """Of events only: times in other units than the job file says can be too large for BIGINT."""
+    """Bounds of events only: times in units other than the job file's can overflow a BIGINT."""
     if bounds is None:
         return None
     least, largest = (min(max(each, MIN_US), MAX_US) for each in bounds)

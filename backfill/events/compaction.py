@@ -21,7 +21,7 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
     """The rewrites between two versions of a Delta table, oldest first.
 
     They are determined commit by commit, since a file that was appended within the range may have
-    been rewritten in it too: the events of `added` are known only where those of `removed` are.
+    been rewritten in it too: the events of `added` are known only if those of `removed` are.
 
     Args:
         path: the table's folder.
@@ -29,11 +29,11 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
         until: the last version.
 
     Returns:
-        The commits all of whose files are marked as no change of data; one that changes data too
-        is not one of them, nor one that rewrote a file of which rows were deleted since `since`.
-        None where the log no longer has every commit of the range (Delta keeps them for 30 days,
-        unless the table says otherwise), or `since` is newer than `until`, for the table was
-        recreated: then files that were read are missing, and the others are new.
+        The commits all of whose files are marked as no change of data; one that also changes data
+        is not one of them, nor one that rewrote a file whose rows were deleted since `since`.
+        Empty if the log no longer has every commit of the range (Delta keeps them for 30 days,
+        unless the table says otherwise), or if `since` is newer than `until`, because the table
+        was recreated: then files that were read are missing, and the others are new.
 
     Raises:
         SourceError: the log cannot be read.
@@ -68,7 +68,7 @@ class _Commit:
     Attributes:
         rewrite: what it did to files, if it changed no data.
         deleted_of: files that it gave other deletion vectors.
-        back: files that it may have brought back, which may have had others when they were counted.
+        back: files that it may have brought back, whose vectors may have differed when counted.
         gone: files that it removed.
     """
 
@@ -87,7 +87,7 @@ def _commit(files: PyFileSystem, root: str, version: int) -> _Commit:
         changed |= action.get("dataChange", True)
         moved[kind][file_path(root, action["path"])] = action.get("deletionVector")
     added, removed = moved["add"], moved["remove"]
-    # A file with other deletions is removed as it was, and added as it is.
+    # A file whose deletions change is removed as it was, and added as it is.
     stay = added.keys() & removed.keys()
     deleted_of = {path for path in stay if added[path] != removed[path]}
     new = added.keys() - stay

@@ -1,4 +1,4 @@
-"""Rows that a table deletes without writing their files again: by their places, or by values."""
+"""Rows that a table deletes without rewriting their files: by their places, or by values."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ Places = npt.NDArray[np.int64]
 Scan = Callable[[tuple[InputFile, ...], StructType], DataFrame]
 """Reads files, and of them these columns."""
 
-#: Of a row: its place, as one number for all files, and what is known of its file.
+#: Columns of a row: its place, as one number for all files, and what is known about its file.
 _PLACE, _FILE = "_backfill_place", "_backfill_file"
-#: Of rows that are deleted by their values: these, and what is known of the file that names them.
+#: Columns of deletions by values: the values, and what is known about the file that names them.
 _VALUES, _BY = "_backfill_values", "_backfill_by"
-#: No file has so many rows.
+#: No file has this many rows.
 _ROWS = 1 << 40
 
 
 @dataclass(frozen=True)
 class Scope:
-    """When and where a file was added, by which Iceberg says what deletions by values apply to.
+    """When and where a file was added; in Iceberg, this decides what deletions by values apply to.
 
     A file that names deleted rows by their values reaches the rows that were added before it, in
     its partition or in all of them.
 
     Attributes:
         sequence: when it was added: larger is later.
-        partition: a number for each; None of deletions in every partition.
+        partition: the number of its partition; None for deletions in every partition.
     """
 
     sequence: int
@@ -63,8 +63,8 @@ class Equality:
     """Files that name rows by their values, all in the same columns; NULL equals NULL.
 
     Attributes:
-        schema: of these columns, as the table has them.
-        files: what each reaches.
+        schema: the schema of these columns, as the table has them.
+        files: the files, and what each one reaches.
     """
 
     schema: StructType
@@ -73,12 +73,12 @@ class Equality:
 
 @dataclass(frozen=True)
 class Deletions:
-    """All of one version of a table; paths are written as in InputFile.
+    """All deletions of one version of a table; paths are written as in InputFile.
 
     Attributes:
-        places: of deleted rows, by the path of their file; of files without any there is nothing.
+        places: the places of deleted rows, by the path of their file; files without any are absent.
         equality: deletions by values.
-        scopes: of files of rows, by path; {} where nothing is deleted by values.
+        scopes: the scopes of files of rows, by path; {} if nothing is deleted by values.
     """
 
     places: Mapping[str, Places] = field(default_factory=dict)
@@ -97,9 +97,10 @@ class Deletions:
         return [each for each in found if each.files]
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
-        """What changes with the deletions in each of some files; nothing of files without any.
+        """A digest of the deletions that apply to each of some files; files without any are absent.
 
-        Which rows have the values of deletions is not looked at: all files count that they reach.
+        Which rows have the values of deletions is not looked at: deletions count for all files that
+        they reach.
         """
         reaching = _Reaching(self.equality)
         found = {}
@@ -116,8 +117,8 @@ class Deletions:
 class _Reaching:
     """Which files of deletions by values reach a file of rows, as a digest of their paths.
 
-    Each digest is made from that of the files that were added later, so that many files cost no
-    more than to sort them.
+    Each digest is made from that of the files that were added later, so many files cost no more
+    than sorting them.
     """
 
     def __init__(self, equality: Iterable[Equality]) -> None:
@@ -128,7 +129,7 @@ class _Reaching:
         self._digests: dict[int | None, tuple[list[int], list[bytes]]] = {}
 
     def digest(self, rows: Scope) -> bytes:
-        """Of the files that reach rows of this scope; empty if there are none."""
+        """The digest of the files that reach rows of this scope; empty if there are none."""
         if rows.partition not in self._digests:
             self._digests[rows.partition] = self._of(rows.partition)
         until, digests = self._digests[rows.partition]
@@ -136,7 +137,7 @@ class _Reaching:
         return digests[reached - 1] if reached else b""
 
     def _of(self, partition: int | None) -> tuple[list[int], list[bytes]]:
-        """For each file, latest first, when it was added, negative, and the digest down to it."""
+        """For each file, latest first: when it was added, negated; and the digest down to it."""
         files = sorted([*self._files.get(None, ()), *self._files.get(partition, ())], reverse=True)
         digest, digests = b"", []
         for _, path in files:
@@ -159,18 +160,18 @@ def table_rows(
     Args:
         spark: the session.
         scan: reads the table's files, and those of deletions by values.
-        schema: of the table.
-        deletions: in this version of it.
-        files: of the table, as it was opened.
+        schema: the schema of the table.
+        deletions: the deletions in this version of it.
+        files: some files of the table, as it was opened.
         where: as in `Source.only`.
-        folders: by a file's path, what the table's log says of columns that the file lacks.
+        folders: by a file's path, what the table's log says about columns that the file lacks.
 
     Returns:
         The columns of the schema, `_corrupt` and `_source`. Files without deletions are read as if
         no file had any.
 
     Raises:
-        SetupError: rows are deleted, and the runtime does not say where in its file a row is.
+        SetupError: rows are deleted, but the runtime does not say where in its file a row is.
     """
     whole = tuple(each for each in files if each.deletions is None)
     others = tuple(each for each in files if each.deletions is not None)
@@ -207,13 +208,13 @@ def _with_places(
     where: Column | None,
 ) -> DataFrame:
     kept = rows if where is None else rows.where(where)
-    # Of the file, so that it is right where a file is read in parts and where parts are left out.
+    # This is the index in the file, so it is right if a file is read in parts or parts are skipped.
     index = kept.metadataColumn("_metadata").getField("row_index")
     own = [column(name) for name in names]
     found = kept.select(*own, place().alias(SOURCE), index.alias(_PLACE))
     scopes = [deletions.scopes.get(each, Scope(0, None)) for each in paths]
     found = found.join(_by_path(rows.sparkSession, paths, scopes, _FILE), SOURCE, "left")
-    # A row of a file that is not known would not be deleted, and nobody would notice.
+    # Otherwise a row of an unknown file would silently not be deleted.
     unknown = F.raise_error(F.concat(F.lit("source: rows of a file that is not known: "), SOURCE))
     known = F.when(F.col(_FILE).isNull(), unknown).otherwise(F.col(_FILE))
     found = found.withColumn(_FILE, known)
@@ -230,7 +231,7 @@ def _places(deletions: Deletions, paths: Sequence[str]) -> Places:
 
 
 def _without(rows: DataFrame, equality: Equality, named: DataFrame) -> DataFrame:
-    """The rows without those that have the values of other rows, as far as these reach."""
+    """The rows without those that have the values of deletions that reach them."""
     names, paths = equality.schema.names, [each.path for each in equality.files]
     values = F.struct(*map(column, names)).alias(_VALUES)
     by = _by_path(rows.sparkSession, paths, list(equality.files.values()), _BY)
@@ -246,8 +247,8 @@ def _without(rows: DataFrame, equality: Equality, named: DataFrame) -> DataFrame
 def _by_path(
     spark: SparkSession, paths: Sequence[str], scopes: Sequence[Scope], name: str
 ) -> DataFrame:
-    """What is known of files, in a struct of this name, with `_source`."""
-    # By Arrow: rows in Python would be unpacked by workers in Python.
+    """What is known about files, in a struct of this name, with `_source`."""
+    # By Arrow: Python rows would be unpacked by Python workers.
     table = pa.table(
         {
             SOURCE: pa.array(paths, pa.string()),

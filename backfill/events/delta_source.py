@@ -35,14 +35,14 @@ class DeltaFiles:
     """What one version of a Delta table consists of.
 
     Attributes:
-        version: of the table.
-        files: the live ones, in order of path.
-        schema: the table's.
-        folders: as in Source, by the log.
+        version: the table's version.
+        files: the live files, in order of path.
+        schema: the table's schema.
+        folders: as in Source, from the log.
         statistics: as in Source.
-        repairs: per partition column, the values that Spark reads from the names of folders and
-            that the log says should read otherwise.
-        deletions: of rows of the files.
+        repairs: per partition column, the values that Spark reads from the names of folders, and
+            the values that they should be according to the log.
+        deletions: the deletions of rows of the files.
     """
 
     version: int
@@ -61,8 +61,8 @@ def open_delta(path: str) -> DeltaFiles:
         path: the table's folder.
 
     Raises:
-        SourceError: there is no table, or it has features that are not applied: column mapping,
-            type widening and whatever else a reader must know of, by name.
+        SourceError: there is no table, or it has features that are not applied, which are named:
+            column mapping, type widening and anything else that a reader must support.
     """
     root = table_root(path)
     try:
@@ -123,7 +123,7 @@ def open_delta(path: str) -> DeltaFiles:
 
 
 def _listed(actions: pa.Table) -> list[dict[str, Any]]:
-    """The files, without bounds where one is a date that Python has not, of any column."""
+    """The files; without any column's bounds if one of these is a date that Python can't hold."""
     found: list[dict[str, Any]]
     try:
         found = actions.to_pylist()
@@ -147,7 +147,7 @@ def _deleted(table: DeltaTable, root: str) -> dict[str, Places]:
 
 
 def table_root(path: str) -> str:
-    """The table's folder as the Delta library and the paths of inputs have it."""
+    """The table's folder, as the Delta library and the paths of inputs write it."""
     return (local_path(path) or path).rstrip("/")
 
 
@@ -179,7 +179,7 @@ def read_delta(
     files: tuple[InputFile, ...],
     where: Column | None,
 ) -> DataFrame:
-    """Some live files, with the table's columns in the table's order, `_corrupt` and `_source`."""
+    """Rows of some live files: the table's columns in its order, `_corrupt` and `_source`."""
     # Files of a clone are elsewhere.
     own = {name: each for name, each in settings.items() if table.repairs or name != "basePath"}
 
@@ -198,10 +198,10 @@ def read_delta(
 
 
 def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, str]:
-    """Compare what the log says of a file's partition with what Spark will read of its folder.
+    """Compares what the log says about a file's partition with what Spark will read in its folder.
 
     Spark takes each escape in a folder's name for one character, so names that were escaped as
-    UTF-8 (as deltalake does) come out wrong: those are given back to be put right.
+    UTF-8 (as deltalake does) come out wrong: those are returned, to be put right.
     """
     if isinstance(type_, TimestampType | TimestampNTZType):
         raise SourceError(

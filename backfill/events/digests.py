@@ -16,7 +16,7 @@ def digest(path: str) -> str | None:
     """A hash of the file's content: 16 bytes of BLAKE2b, in hexadecimal.
 
     Args:
-        path: of a file; None is returned for one on another file system.
+        path: a file's path; for a file on another file system, None is returned.
 
     Raises:
         SourceError: the file cannot be read.
@@ -36,6 +36,6 @@ def digest(path: str) -> str | None:
 
 
 def digests(paths: Collection[str]) -> dict[str, str | None]:
-    """The digest of each file, some at a time: hashing runs in parallel."""
+    """The digest of each file, several at a time: hashing runs in parallel."""
     with ThreadPoolExecutor(4) as pool:
         return dict(zip(paths, pool.map(digest, paths), strict=True))

@@ -15,7 +15,7 @@ from backfill.events.model import Snapshot
 from backfill.printable import shown
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-# A condition's parameters where there is only a text, by Spark's names for them.
+# Finds a condition's parameters, by Spark's names for them, if there is only a text.
 _AS_TEXT = {
     "FAILED_READ_FILE": r"read(?:ing)? file (?P<path>.+?)\.(?:\s|$)"
     r"(?:.* column:? ?(?P<column>\[[^\],]+))?",
@@ -26,7 +26,7 @@ _AS_TEXT = {
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION": r"recognize (?P<pattern>'.*?') pattern",
 }
 
-#: Of Sail, whose errors often have no condition: Spark's conditions by its words.
+#: For Sail, whose errors often have no condition: Spark's conditions, and Sail's words for them.
 _OF_SAIL = {
     "DIVIDE_BY_ZERO": r"(?:Division|Remainder) by zero",
     "CAST_INVALID_INPUT": r"Cannot cast (?:string|value) (?P<expression>'.*') to value of "
@@ -49,7 +49,7 @@ class _Raised:
     Attributes:
         condition: its name.
         parameters: its parameters, by Spark's names.
-        text: all that Spark says, of causes too.
+        text: all that Spark says, about causes too.
         snapshot: what was being read, if known.
     """
 
@@ -76,7 +76,7 @@ def translate(error: BaseException, snapshot: Snapshot | None = None) -> Backfil
     Returns:
         A SourceError (missing, corrupt or mismatching files), ColumnError (values that do not
         cast, overflow) or JobFileError (pattern of a time), with the file or value in it; a
-        SetupError where Sail needs more memory than it may take.
+        SetupError if Sail needs more memory than it may take.
     """
     if isinstance(error, BackfillError):
         return error
@@ -101,9 +101,9 @@ def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[
         condition, parameters = error.getCondition(), error.getMessageParameters()
         if condition is not None and parameters is not None:
             yield condition, parameters
-    # Where a file can't be read, classic Spark raises Py4J's own exception, which has no condition,
-    # as Connect's has none where that was a footer; and a query over a stream has the condition
-    # that it failed. The reason is in Java's causes, which are available only as text.
+    # If a file can't be read, classic Spark raises Py4J's own exception, which has no condition;
+    # nor has Connect's, if it was the footer. A query over a stream has the condition that it
+    # failed. The reason is in Java's causes, which are available only as text.
     for found in _CONDITION.finditer(text):
         pattern = _AS_TEXT.get(found[1].partition(".")[0])
         match = pattern and re.search(pattern, text[found.end() :])
@@ -132,7 +132,7 @@ def _file(raised: _Raised) -> BackfillError:
         known = snapshot is not None and any(file.path == path for file in snapshot.inputs)
         when = "was removed after the run began" if known else "does not exist"
         return SourceError(f"a file of the source {when}", field=path, way_out="Run again")
-    # That is Java's IllegalArgumentException, which has no condition anywhere.
+    # This is Java's IllegalArgumentException, which has no condition anywhere.
     if "CSV header" in raised.text:
         return SourceError(
             "the header of this CSV file differs from the schema or from the first file",
@@ -158,7 +158,7 @@ def _file(raised: _Raised) -> BackfillError:
             field=path,
             way_out="Fetch it again, or remove it from the source",
         )
-    # Univocity's, which has no condition either: Spark's parser of CSV.
+    # This is an exception of Univocity, Spark's CSV parser; it has no condition either.
     if "TextParsingException" in raised.text:
         return SourceError(
             "a line has more or longer fields than maxColumns and maxCharsPerColumn in "
@@ -166,7 +166,7 @@ def _file(raised: _Raised) -> BackfillError:
             field=path,
             way_out="Raise them, or correct the file",
         )
-    # A stream's error does not say whether it was that.
+    # A stream's error does not say whether the header was the cause.
     header = snapshot is not None and snapshot.format == "csv" and "STREAM_FAILED" in raised.text
     more = ", or its header differs from the schema" if header else ""
     return SourceError(
@@ -199,7 +199,7 @@ def _cast(raised: _Raised) -> BackfillError:
 
 
 def _overflow(raised: _Raised) -> BackfillError:
-    # Spark may name a function of an operator of ours, as in a sum; by a sentence, not a parameter.
+    # Spark may name a function for an operator of ours, as in a sum: in text, not in a parameter.
     used = re.search(r"[Uu]se '?`?(try_\w+)", raised.text)
     of_theirs = f"; in your own expression, {used.group(1)} returns NULL instead" if used else ""
     return ColumnError(

@@ -86,7 +86,7 @@ def _open_parquet(
         if schema is not None:
             reader = reader.schema(schema)
         elif _remote(listing.files):
-            # Footers of other file systems were not compared: Spark unites them, or refuses to.
+            # Footers on other file systems were not compared: Spark merges them, or refuses to.
             reader = reader.option("mergeSchema", "true")
         with _looking_at(spark, listing.files):
             return reader.parquet(*for_spark(listing.files))
@@ -110,7 +110,7 @@ def _by_file(
     listings: tuple[Listing, ...],
     given: StructType | None,
 ) -> Source:
-    """Parquet files where the runtime does not say which file a row comes from."""
+    """Parquet files, if the runtime does not say which file a row comes from."""
 
     def scan(paths: Sequence[str], schema: StructType | None) -> DataFrame:
         reader = spark.read.options(**source.options)
@@ -181,12 +181,12 @@ def _remote(files: tuple[InputFile, ...]) -> bool:
 
 
 def _looking_at(spark: SparkSession, files: tuple[InputFile, ...]) -> AbstractContextManager[None]:
-    """While Spark looks at the files that it is to read: a year of them, if they are local."""
+    """For use while Spark looks at the files to read: a year of them, if they are local."""
     return nullcontext() if _remote(files) else local_listing(spark)
 
 
 def _like(own: DataFrame, rows: DataFrame, absent: Collection[str]) -> DataFrame:
-    """Rows with the columns of the source's own, where some are absent."""
+    """Rows with the columns of the source's own rows; absent ones are NULL."""
     return rows.select(
         *(
             F.lit(None).cast(field.dataType).alias(field.name)
@@ -203,7 +203,7 @@ def _of_files(
     schema: str,
     rows: Callable[[Listing, Column | None], DataFrame],
 ) -> Source:
-    """The source of these files, where `rows` reads some of one listing."""
+    """The source of these files; `rows` reads some of the files of one listing."""
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         wanted = set(files)
@@ -229,7 +229,7 @@ def _files(listings: tuple[Listing, ...]) -> tuple[InputFile, ...]:
 
 
 def _base(listing: Listing) -> dict[str, str]:
-    """There is none if no folder is a column: then the files may be anywhere."""
+    """The option basePath; none if no folder is a column, since the files may be anywhere then."""
     return {"basePath": listing.base} if listing.columns else {}
 
 
@@ -237,7 +237,7 @@ def given_schema(source: SourceOptions) -> StructType | None:
     """What `source.schema` says.
 
     Raises:
-        SourceError: it is no schema.
+        SourceError: it is not a schema.
     """
     if source.schema is None:
         return None
@@ -255,10 +255,10 @@ def given_schema(source: SourceOptions) -> StructType | None:
 
 
 def _check_compression(files: tuple[InputFile, ...]) -> None:
-    """Compare the first two bytes of local files with their names: Spark goes by the name.
+    """Compares the first two bytes of local files with their names: Spark goes by the name.
 
-    A gzip that is cut off or damaged further on shows when Spark reads it; to look for that here
-    would be to read the source twice.
+    A gzip file that is cut off or damaged further on shows when Spark reads it; looking for that
+    here would mean reading the source twice.
     """
     for file in files:
         if local_path(file.path) is None or not file.size:

@@ -22,8 +22,8 @@ _GLOB = re.compile(r"[*?\[{]")
 def list_files(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
     """Every file at a path, in order of path.
 
-    Files and folders whose names begin with `_` or `.` are passed over, as in Spark, but for
-    folders such as `_day=3`.
+    Files and folders whose names begin with `_` or `.` are skipped, as in Spark, except folders
+    such as `_day=3`.
 
     Args:
         spark: the session, which lists what is not on the local disk.
@@ -60,7 +60,7 @@ def for_spark(files: tuple[InputFile, ...]) -> list[str]:
 
 
 def local_path(path: str) -> str | None:
-    """The path on the local disk, or None where another file system is named."""
+    """The path on the local disk, or None if another file system is named."""
     if path.startswith("file:"):
         return unquote(urlsplit(path).path)
     return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) else path
@@ -69,10 +69,10 @@ def local_path(path: str) -> str | None:
 def place() -> Column:
     """The path of the file that a row comes from, written as in InputFile.
 
-    Only directly above a scan. (`_metadata.file_path` says the same, but stays in the plan of a
-    query that does not use it.)
+    Use it only directly above a scan. (`_metadata.file_path` says the same, but stays in the plan
+    of a query that does not use it.)
     """
-    # A plus sign is a plus sign in the path of a URL, and url_decode would make it a space.
+    # In the path of a URL a plus sign is a plus sign, but url_decode would make it a space.
     decoded = F.url_decode(F.replace(F.input_file_name(), F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(decoded, "^file:/+", "/")
 
@@ -117,7 +117,7 @@ def _walk(root: str) -> Iterator[str]:
 
 
 def _hidden(name: str) -> bool:
-    # The end is that of a file that Hadoop's command for copying has not finished.
+    # Files that Hadoop's copy command has not finished have this ending.
     hidden = name.startswith("_") and "=" not in name
     return hidden or name.startswith(".") or name.endswith("._COPYING_")
 

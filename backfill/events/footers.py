@@ -17,7 +17,7 @@ class Extent:
     """The least and the largest value of a column.
 
     Attributes:
-        least: inclusive; of times and dates µs since the epoch, as if those without a zone were
+        least: inclusive; for times and dates, µs since the epoch, as if those without a zone were
             in UTC.
         largest: the same.
         is_time: whether these are times or dates; otherwise numbers.
@@ -32,11 +32,11 @@ def footer_extent(path: str, name: str) -> Extent | None:
     """The extent of a column of numbers or times; rows without a value do not count.
 
     Args:
-        path: of a local file.
-        name: of the column.
+        path: the path of a local file.
+        name: the name of the column.
 
     Returns:
-        None where the footer does not tell: no such column, no statistics (as for INT96
+        None if the footer does not tell: no such column, no statistics (as for INT96
         timestamps), no value at all, or no readable file.
     """
     try:
@@ -47,7 +47,7 @@ def footer_extent(path: str, name: str) -> Extent | None:
 
 def _extent(footer: Any, name: str) -> Extent | None:
     leaves = [footer.schema.column(index) for index in range(footer.num_columns)]
-    # The path of a nested field can read like a name with a dot; its own name does not.
+    # The path of a nested field can look like a name with a dot; its own name does not.
     found = [i for i, leaf in enumerate(leaves) if leaf.path == leaf.name == name]
     if len(found) != 1 or leaves[found[0]].physical_type == "INT96":
         return None

@@ -26,13 +26,13 @@ from backfill.printable import first_line
 def deletions_of(
     table: Table, schema: StructType, snapshot: Snapshot, entries: Sequence[ManifestEntry]
 ) -> Deletions:
-    """What is deleted of a table's rows; files that say it by position are read.
+    """The deletions of a table's rows; files that delete by position are read.
 
     Args:
-        table: loaded.
+        table: the loaded table.
         schema: its columns.
-        snapshot: of the table.
-        entries: of all files of the snapshot.
+        snapshot: a snapshot of the table.
+        entries: the entries of all files of the snapshot.
 
     Raises:
         TableError: deletions can't be read, or are by values of columns that the table does not
@@ -52,7 +52,7 @@ def deletions_of(
     rows = kinds[DataFileContent.DATA]
     places = _places(table, by_place, rows)
     if vectors:
-        # Those of a file hold all that was deleted of it by its place before.
+        # A file's vector holds all of its rows that were deleted by their place before.
         places |= vectors_of(table, snapshot)
     if not by_value:
         return Deletions(places)
@@ -63,7 +63,7 @@ def deletions_of(
 
     def reach(file: DataFile) -> int | None:
         fields = table.specs()[file.spec_id].fields
-        # Deletions that belong to no partition are of all of them.
+        # Deletions that belong to no partition apply to all of them.
         whole = all(isinstance(each.transform, VoidTransform) for each in fields)
         return None if whole else number(file)
 
@@ -82,7 +82,7 @@ def deletions_of(
 
 
 def _sequence(entry: ManifestEntry) -> int:
-    # Files of the time when a table had format 1 have none, and are the oldest.
+    # Files from the time when a table had format 1 have no number, and are the oldest.
     return entry.sequence_number or 0
 
 

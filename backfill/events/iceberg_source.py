@@ -47,11 +47,11 @@ class IcebergFiles:
     """What one version of an Iceberg table consists of.
 
     Attributes:
-        table: as the catalog has it now.
+        table: the table as the catalog has it now.
         version: the sequence number of its snapshot, less one.
-        files: in order of path.
-        schema: the table's, all of whose columns can be NULL.
-        deletions: of rows of the files.
+        files: the files, in order of path.
+        schema: the table's schema, with all columns nullable.
+        deletions: the deletions of rows of the files.
     """
 
     table: Table
@@ -61,19 +61,19 @@ class IcebergFiles:
     deletions: Deletions
 
     def rewrites(self, since: int) -> tuple[Rewrite, ...]:
-        """As `Source.rewrites`: the compactions; none where snapshots in between have expired."""
+        """As `Source.rewrites`: the compactions; none if snapshots in between have expired."""
         found: list[Rewrite] = []
         with answering("source.path", self.table.catalog):
             for each in snapshots(self.table):
                 if number(each) == since:
                     return tuple(reversed(found))
                 if number(each) < since:
-                    # The table was rolled back, and what was deleted until then is not any more.
+                    # The table was rolled back, and what was deleted until then no longer is.
                     return ()
                 if each.summary is not None and each.summary.operation == Operation.REPLACE:
                     moved = moved_files(self.table, each)
-                    # With fewer rows it has applied deletions that lay beside the files. So with as
-                    # many there were none, neither then nor before.
+                    # If there are fewer rows now, it applied deletions that lay beside the files.
+                    # So if there are as many, there were none, neither then nor before.
                     if moved.removed and not moved.rows:
                         paths = _paths(moved.added), _paths(moved.removed)
                         found.append(Rewrite(number(each), *paths))
@@ -88,9 +88,9 @@ def open_iceberg(source: SourceOptions) -> IcebergFiles:
         source: `catalog`, `options` and `path`, the table with its namespace.
 
     Raises:
-        SourceError: the catalog fails; there is no such table, or it is empty; files are not on a
-            local disk, or not Parquet; deletions of their rows can't be read; or their columns'
-            names are not the table's.
+        SourceError: the catalog fails; there is no such table, or it is empty; files are neither
+            on a local disk nor in S3, or not Parquet; deletions of their rows can't be read; or
+            their columns' names are not the table's.
     """
     if source.catalog is None:
         raise SourceError("is missing", field="source.catalog")
@@ -120,7 +120,7 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
             f"it has Iceberg's format version {table.format_version}, and only 2 and 3 are read",
             _SPARK,
         )
-    # The newest: of older files, columns that have been added since are NULL.
+    # The newest schema: in older files, columns that have been added since are NULL.
     schema = table.schema()
     renamed, reused = renamed_column(table, schema), reused_name(table, schema)
     rewritten, filled = rewritten_name(schema), filled_column(schema)
@@ -168,7 +168,7 @@ def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     if file.file_format != FileFormat.PARQUET:
         raise _problem(source, f"its files have to be Parquet, and one is {file.file_format}")
     try:
-        # An object of an Iceberg table is never written again, so its time says nothing.
+        # An object of an Iceberg table is never rewritten, so its time says nothing.
         status = None if path is None else os.stat(path)
         wanted = _partitions(table, file)
         known = _columns(file) if wanted else []
@@ -188,7 +188,7 @@ def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
 
 
 def _columns(file: DataFile) -> list[str]:
-    """Those in a file, which is opened."""
+    """The columns in a file, which is opened."""
     folder, _, name = (local_path(file.file_path) or file.file_path).rpartition("/")
     place = folder_at(folder)
     names: list[str] = pq.read_schema(place.path(name), filesystem=place.filesystem).names
@@ -196,7 +196,7 @@ def _columns(file: DataFile) -> list[str]:
 
 
 def _partitions(table: Table, file: DataFile) -> list[str]:
-    """The columns that a file is partitioned by, but those that it surely has."""
+    """The columns that a file is partitioned by, except those that it certainly has itself."""
     schema = table.schema()
     columns = [
         (each.source_id, schema.find_column_name(each.source_id))
@@ -222,10 +222,10 @@ def read_iceberg(
     files: tuple[InputFile, ...],
     where: Column | None,
 ) -> DataFrame:
-    """Some files, with the table's columns in the table's order, `_corrupt` and `_source`."""
+    """Rows of some files: the table's columns in its order, `_corrupt` and `_source`."""
 
     def scan(files: tuple[InputFile, ...], schema: StructType) -> DataFrame:
-        # No folder's name is a column.
+        # No folder name is a column.
         reader = spark.read.schema(schema).options(**settings, recursiveFileLookup="true")
         return reader.parquet(*for_spark(files))
 

@@ -1,7 +1,7 @@
 """Deletion vectors of Iceberg's format 3: the places of a file's deleted rows, as a bitmap.
 
-A Puffin file holds those of several data files, also some that later ones have replaced. Which are
-valid, the manifests say. pyiceberg leaves out what they say of it, so they are read here with the
+A Puffin file holds those of several data files, including some that later ones have replaced. The
+manifests say which are valid. pyiceberg leaves that out, so the manifests are read here with the
 columns of format 3. Source: Iceberg's specification, "Deletion Vectors".
 """
 
@@ -43,7 +43,7 @@ _APPLY = (
 _NAMES = [each.name for each in DATA_FILE_TYPE[3].fields]
 #: Where in a Puffin file the vector of a data file is.
 _FILE, _OFFSET = _NAMES.index("referenced_data_file"), _NAMES.index("content_offset")
-#: Before a bitmap, and before these the length of both as four bytes.
+#: These come before a bitmap; before them comes the length of both, as four bytes.
 _MAGIC = b"\xd1\xd3\x39\x64"
 _ENUMS: dict[int, Callable[..., Enum]] = {
     0: ManifestEntryStatus,
@@ -56,8 +56,8 @@ def vectors_of(table: Table, snapshot: Snapshot) -> dict[str, Places]:
     """The places of deleted rows, by the path of their data file.
 
     Args:
-        table: of format 3.
-        snapshot: of the table.
+        table: a table of format 3.
+        snapshot: a snapshot of the table.
 
     Raises:
         TableError: a Puffin file can't be read, or lacks a vector that a manifest names.
@@ -97,7 +97,7 @@ def _vectors(table: Table, manifest: ManifestFile) -> list[DataFile]:
 
 
 def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple[str, Places]]:
-    """The path of the data file, and the places, of each vector that is wanted of a Puffin file."""
+    """The path of the data file, and the places, for each wanted vector of a Puffin file."""
     found = []
     try:
         with table.io.new_input(path).open() as stream:
@@ -111,7 +111,7 @@ def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple
                 if len(places) != entry.record_count:
                     raise ValueError(f"{len(places)} rows, of {entry.record_count}")
                 found.append((located(entry[_FILE]), places))
-    except Exception as error:  # the library has no error of its own for what is damaged
+    except Exception as error:  # the library has no error of its own for damaged files
         raise unreadable(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
     if len(found) < len(wanted):
         raise unreadable(table, f"a file of deletions lacks some that a manifest names: {path}")
@@ -119,7 +119,7 @@ def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple
 
 
 def _check(blob: bytes) -> None:
-    """Checks what the library does not: that a vector is what was written.
+    """Checks what the library does not check: that a vector is what was written.
 
     Raises:
         ValueError: it is not.
@@ -130,5 +130,5 @@ def _check(blob: bytes) -> None:
 
 
 def unreadable(table: Table, problem: str) -> TableError:
-    """That deletions of a table can't be read."""
+    """The error that deletions of a table can't be read."""
     return TableError(problem, field=".".join(table.name()), way_out=_APPLY)

@@ -1,6 +1,6 @@
-"""JSON: what a text holds beside its first object is not lost.
+"""JSON: what a text holds besides its first object is not lost.
 
-Spark takes the first object of a text, and leaves out whatever follows it.
+Spark takes the first object of a text, and drops anything that follows it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pyspark.sql import types as T
 from backfill.events.files import place
 from backfill.events.model import CORRUPT, SOURCE
 
-#: The object in a text, a struct. No column of a source is called this, or as the next.
+#: The object in a text, a struct. No column of a source has this name, or the next.
 OBJECT = "_object in JSON"
 _TEXT = "_text in JSON"
-#: A line, as Spark's reader of text calls it.
+#: The name of a line in Spark's text reader.
 _LINE = "value"
 _ENCODING = ("encoding", "charset")
 _ANY = T.StructType().add("no field", T.StringType())
@@ -26,17 +26,17 @@ _ANY = T.StructType().add("no field", T.StringType())
 def with_object(
     rows: DataFrame, text: Column, schema: T.StructType, options: Mapping[str, str]
 ) -> DataFrame:
-    """Adds the object that a text holds, and the whole text where that is not all of it.
+    """Adds the object that a text holds, and the whole text if the object is not all of it.
 
     Args:
-        rows: any.
+        rows: any rows.
         text: text, or bytes.
-        schema: of the object's fields that are wanted, and CORRUPT.
+        schema: the schema of the object's wanted fields, and CORRUPT.
         options: for Spark's JSON parser, such that it keeps what does not parse in CORRUPT.
 
     Returns:
-        The rows, OBJECT, and CORRUPT: a text that is no JSON object in UTF-8, holds more than one,
-        or has a field of another type; "" where there is none.
+        The rows, OBJECT, and CORRUPT: a text that is not a JSON object in UTF-8, holds more than
+        one, or has a field of another type; "" if there is no text.
     """
     rows = rows.select("*", text.cast("string").alias(_TEXT))
     valid = F.when(F.is_valid_utf8(_TEXT), F.col(_TEXT))
@@ -49,7 +49,7 @@ def with_object(
 
 
 def in_utf8(options: Mapping[str, str]) -> bool:
-    """Whether texts are in UTF-8; Spark's own reader of JSON alone knows others."""
+    """Whether texts are in UTF-8; only Spark's own JSON reader knows other encodings."""
     named = {text.lower() for name, text in options.items() if name.lower() in _ENCODING}
     return named <= {"utf-8"}
 
@@ -61,17 +61,17 @@ def longer_lines(
     options: Mapping[str, str],
     settings: Mapping[str, str],
 ) -> DataFrame:
-    """The lines, or files, of which Spark's own reader has read a part: those with more.
+    """The lines, or files, of which Spark's own reader has read only a part.
 
     Args:
-        rows: what the reader gives of these files, with CORRUPT and SOURCE.
-        paths: of the files, as Spark's readers want them.
-        schema: that they were read with, CORRUPT included.
-        options: that they were read with.
-        settings: of readers of every format.
+        rows: what the reader gives for these files, with CORRUPT and SOURCE.
+        paths: the files' paths, as Spark's readers want them.
+        schema: the schema that they were read with, CORRUPT included.
+        options: the options that they were read with.
+        settings: settings for readers of every format.
 
     Returns:
-        Rows with the same columns, all NULL but for the line, in CORRUPT, and SOURCE.
+        Rows with the same columns, all NULL except CORRUPT, which has the line, and SOURCE.
     """
     spark = rows.sparkSession
     lower = {name.lower(): value for name, value in options.items()}
@@ -96,7 +96,7 @@ def longer_lines(
 
 def _goes_on(text: Column, options: Mapping[str, str]) -> Column:
     """Whether a text holds more than its first object or array."""
-    # Most objects hold no other one, so the first brace that closes is the end.
+    # Most objects hold no other object, so the first closing brace is the end.
     ended = F.instr(text, "}") == F.length(text)
     wrapped = F.concat(F.lit("["), text, F.lit("]"))
 

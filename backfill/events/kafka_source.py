@@ -13,7 +13,7 @@ from backfill.events.json_lines import OBJECT, with_object
 from backfill.events.model import CORRUPT, FILE, OURS, SOURCE, InputFile, Source, refuse_our_names
 from backfill.events.text import reading, with_corrupt
 
-#: What an event has of its record, by the names of the record's parts.
+#: The columns that an event has from its record, by the names of the record's parts.
 _OF_RECORD = {
     "key": "kafka_key",
     "partition": "partition",
@@ -25,14 +25,14 @@ _OF_RECORD = {
 def of_records(records: Source, schema: StructType, timezone: str) -> Source:
     """The events in the records' values, each with its record's key, place and timestamp.
 
-    A value that is no JSON object in UTF-8, or has a field of another type, is kept whole in
+    A value that is not a JSON object in UTF-8, or has a field of another type, is kept whole in
     `_corrupt`.
     `_source` is `path:partition:offset`, and the records are in the order of partition and offset.
 
     Args:
-        records: the copied ones.
-        schema: of the fields of the values that are wanted.
-        timezone: of times in them without a zone.
+        records: the copied records.
+        schema: the schema of the wanted fields of the values.
+        timezone: the zone of times in them without a zone.
 
     Raises:
         SourceError: a field has the name of a column that is added.
@@ -78,6 +78,6 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
 
 
 def _text_or_hex(name: str) -> Column:
-    """Bytes as text: in hexadecimal digits where they are not UTF-8, so that none get lost."""
+    """Bytes as text: in hexadecimal digits if they are not UTF-8, so that none are lost."""
     text = F.col(name).cast("string")
     return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit("0x"), F.hex(name)))

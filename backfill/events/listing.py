@@ -19,11 +19,11 @@ from backfill.runtimes.folder_columns import folder_values
 
 @dataclass(frozen=True)
 class Listing:
-    """Files that Spark can read in one scan, since their folders have one form.
+    """Files that Spark can read in one scan, since their folders have the same form.
 
     Attributes:
-        base: the folder below which names of folders such as `date=2026-01-01` are columns; of
-            no meaning without partitions.
+        base: the folder below which names of folders such as `date=2026-01-01` are columns;
+            meaningless without partitions.
         columns: the names of these columns, outermost first; () for access logs.
         files: in order of path.
     """
@@ -78,7 +78,7 @@ def _listing(source: SourceOptions, base: str, files: tuple[InputFile, ...]) -> 
         return Listing(base, (), files)
     forms = {tuple(folder_values(file.path, base)): file.path for file in files}
     if len(forms) > 1:
-        # Spark would read the files in folders of one form, and pass over the others.
+        # Spark would read the files in folders of one form, and skip the others.
         first, second, *_ = forms.values()
         raise SourceError(
             "folders such as date=2026-01-01 differ in name or depth from those of "
@@ -106,7 +106,7 @@ def _late_files(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
 
 def _base(path: str, files: tuple[InputFile, ...]) -> str:
     base = base_path(path)
-    # Of another file system it is only known now whether the path is that of a file.
+    # On another file system, only now is it known whether the path is that of a file.
     return posixpath.dirname(base) if base == files[0].path else base
 
 
@@ -118,7 +118,7 @@ def _lifted(base: str, columns: tuple[str, ...]) -> str:
 
 
 def _identity(path: str) -> str:
-    """What is equal for two paths of one file."""
+    """A text that is equal for two paths of the same file."""
     if local_path(path) is None:
         return same_scheme(path)
     return os.path.realpath(path)

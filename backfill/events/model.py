@@ -1,4 +1,4 @@
-"""What a source is, what was read of it, and the frame it gives."""
+"""What a source is, what was read from it, and the frame it gives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SourceOptions:
 
     Attributes:
         format: parquet, csv, json (one object a line), access_log, delta, iceberg, table or
-            kafka; several where there are parts.
+            kafka; `several` if there are parts.
         path: a file, a folder or a glob, absolute or with a URL scheme; for `table` and `iceberg`
             the name of a table in the catalog; for `kafka` the folder of the copied records.
         schema: Spark DDL of the source's own columns, or None to take them from the source.
@@ -41,7 +41,7 @@ class SourceOptions:
         timezone: the job's zone, for folder names and CSV or JSON columns that `schema` says are
             timestamps.
         parts: sources of files whose rows together are this source's, by name.
-        catalog: for `iceberg`, as pyiceberg is configured.
+        catalog: for `iceberg`, the catalog's name in pyiceberg's configuration.
         topic: for `kafka`, its name.
     """
 
@@ -77,8 +77,8 @@ class InputFile:
         path: decoded, without `file:` for a local file.
         size: bytes.
         modified_ms: time of the last change, milliseconds since the epoch.
-        deletions: of a table's file, what changes with the deletions of rows beside it; None where
-            it has none.
+        deletions: for a table's file, a digest of the deletions of its rows that are kept beside
+            it; None if it has none.
     """
 
     path: str
@@ -95,7 +95,7 @@ class Snapshot:
         format: as in SourceOptions.
         inputs: every file, in order of path, those of late events among them; () for a catalog's
             table.
-        version: of a Delta or an Iceberg table, else None.
+        version: the version of a Delta or an Iceberg table, else None.
         schema: DDL of the source's own columns, given or inferred once over all files.
     """
 
@@ -109,11 +109,11 @@ class Snapshot:
 class Rewrite:
     """A commit to a source's table whose added files hold exactly the rows of its removed ones.
 
-    Between the version that it is asked from and the commit no row of its removed files was deleted
-    beside them.
+    Between the version from which rewrites are asked for and the commit, no row of its removed
+    files was deleted beside them.
 
     Attributes:
-        version: that the commit made.
+        version: the version that the commit made.
         added: paths, written as in InputFile; the commit itself deletes none of their rows.
         removed: the same.
     """
@@ -124,7 +124,7 @@ class Rewrite:
 
 
 def _never(since: int) -> tuple[Rewrite, ...]:
-    """Of files that no table has."""
+    """No rewrites: the files belong to no table."""
     return ()
 
 
@@ -148,9 +148,10 @@ class Source:
         folders: by path, the columns whose values a file has from its folders, or from a Delta
             table's log; as text, NULL is None.
         statistics: by path, what a Delta table's log says about a file; {} for other formats.
-        parts: the sources that this one is made of, by name; {} where it is one.
+        parts: the sources that this one is made of, by name; {} if it is a single one.
         rewrites: the commits to a Delta or an Iceberg table after a version of it, oldest first,
-            that only moved rows to other files. Raises SourceError where they are not known.
+            that only moved rows to other files. Raises SourceError or TableError if they can't be
+            read.
     """
 
     frame: DataFrame
@@ -179,9 +180,9 @@ class Source:
         """The frame over some of the inputs: the same columns with the same types.
 
         Args:
-            paths: of `snapshot.inputs`. A catalog's table has no paths: () is the whole table.
+            paths: from `snapshot.inputs`. A catalog's table has no paths: () is the whole table.
             where: only rows for which it holds, as from `time_condition`. Spark can push it into
-                the scan; a condition on this frame it cannot where `_source` is used.
+                the scan; if `_source` is used, it can't do so with a condition on this frame.
 
         Raises:
             SourceError: a path is not in `snapshot.inputs`.
@@ -195,7 +196,7 @@ class Source:
 
 
 def no_line() -> Column:
-    """`_corrupt` of a format whose rows always parse."""
+    """`_corrupt` for a format whose rows always parse."""
     return F.lit(None).cast("string")
 
 
@@ -206,7 +207,7 @@ def whole_rows(
 
     Args:
         rows: a scan.
-        names: of the source's own columns, in order.
+        names: the names of the source's own columns, in order.
         origin: `_source`.
         where: as in `Source.only`.
     """
@@ -217,7 +218,7 @@ def whole_rows(
 
 
 def refuse_our_names(names: Sequence[str]) -> None:
-    """Raise a SourceError where a source has a column of one of OURS."""
+    """Raises a SourceError if a source has a column with one of the names in OURS."""
     for name in names:
         if name in OURS:
             raise SourceError(

@@ -61,7 +61,7 @@ class EventRules:
         key: columns of the key; () is one group for all events.
         time: column of the event time.
         time_format: None for timestamps and dates, else as in `time_column`.
-        timezone: of times without a zone, and of dates.
+        timezone: the zone of times without a zone, and of dates.
         id: column of the event's id, if it has one.
         arrival: columns that give the order of arrival.
         max_future_us: how much later than `now_us` a time may be, µs; None: any.
@@ -96,9 +96,9 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
         rules: what is an event.
 
     Returns:
-        The frame with `TIME` (bigint, µs since the epoch, floored to the tick; NULL where it
-        cannot be read) and `REASON` (NULL where the row is an event, else the first of REASONS
-        that holds). A key is missing where all its columns are NULL.
+        The frame with `TIME` (bigint, µs since the epoch, floored to the tick; NULL if it cannot
+        be read) and `REASON` (NULL if the row is an event, else the first of REASONS that holds).
+        A key is missing if all its columns are NULL.
 
     Raises:
         ColumnError: a column is missing, or its type cannot serve.
@@ -111,8 +111,8 @@ def normalise(frame: DataFrame, rules: EventRules) -> DataFrame:
     if reading.cheap:
         raw, read = reading.raw, frame
     else:
-        # Spark writes an expression out wherever it is used, in filters too; what comes out of an
-        # array is computed once a row.
+        # Spark repeats an expression wherever it is used, in filters too; what comes out of an
+        # array is computed once per row.
         read = frame.select("*", F.inline(F.array(F.struct(reading.raw.alias(_RAW)))))
         raw = F.col(_RAW)
     time, out_of_range = reading.judged(raw)
@@ -184,9 +184,10 @@ def check_column(frame: DataFrame, field: str, name: str, *, grouped: bool = Tru
 
 
 def _check_collation(field: str, name: str, type_: DataType) -> None:
-    """Refuses texts of which different ones are equal: which would stand for all is chance.
+    """Refuses texts of which different ones are equal: which one stands for all would be chance.
 
-    Nor have they one hash, of which ids of sessions are made, and tables can't have collations.
+    Nor do they have the same hash, from which session ids are made; and tables can't have
+    collations.
     """
     if isinstance(type_, StringType) and type_ != StringType():
         raise ColumnError(
@@ -199,7 +200,7 @@ def _check_collation(field: str, name: str, type_: DataType) -> None:
 
 def _check_type(field: str, name: str, type_: DataType) -> None:
     if field == "time":
-        return  # they are distinguished where they are read
+        return  # types of times are told apart where times are read
     allowed = (DateType, StringType) if field == "date_column" else _PLAIN
     if not isinstance(type_, allowed):
         wanted = (

@@ -1,7 +1,7 @@
 """Numbers since the epoch as whole microseconds: floored, exactly, and without exceptions.
 
-Each takes the microseconds in one unit of the number (1,000,000, 1,000 or 1). What does not fit a
-bigint is NULL; callers compare the number itself with the range they allow.
+Each function takes the microseconds in one unit of the number (1,000,000, 1,000 or 1). What does
+not fit a bigint is NULL; callers compare the number itself with the range they allow.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def decimal_micros(value: Column, unit: int) -> Column:
 
 
 def double_micros(value: Column, unit: int) -> Column:
-    """A double, read as the decimal number that it was written as (1431857103.1 is that).
+    """A double, read as the decimal number that it was written as (1431857103.1 is exactly that).
 
-    Where a whole number of microseconds is written as this double, it is that number (the nearest,
-    where doubles are wider apart than microseconds, some 270 years from 1970); otherwise the
+    If a whole number of microseconds is written as this double, the result is that number (the
+    nearest, if doubles are wider apart than microseconds, some 270 years from 1970); otherwise the
     double's own value is floored. Java's text of a double is not used: before Java 19 it is
     not always the shortest, and would give another microsecond.
     """
@@ -50,8 +50,8 @@ def text_micros(value: Column) -> tuple[Column, Column]:
     """A number in text, with up to 18 decimal places and no exponent.
 
     Returns:
-        The number, as decimal(38,18), NULL where it is not a number or has more than 20 digits
-        before the point; and whether it is a number.
+        The number, as decimal(38,18), NULL if it is not a number or has more than 20 digits before
+        the point; and whether it is a number.
     """
     is_number = value.rlike(_NUMBER)
     return F.when(is_number, F.trim(value).try_cast("decimal(38,18)")), is_number

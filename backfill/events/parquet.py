@@ -17,7 +17,7 @@ from backfill.events.model import InputFile
 from backfill.runtimes.differences import nullable
 
 _UNSIGNED = re.compile(r"Int\(bitWidth=(\d+), isSigned=false\)")
-#: By the width of whole numbers without a sign, in bits.
+#: The types for unsigned whole numbers, by their width in bits.
 _WIDER = {8: T.ShortType(), 16: T.IntegerType(), 32: T.LongType(), 64: T.DecimalType(20, 0)}
 
 
@@ -28,10 +28,10 @@ def check_footers(
 
     Spark takes the schema of one file and reads columns that another does not have as NULL. So
     local files must have equal columns (order aside), unless `source.schema` says which columns
-    are wanted: then a column that a file lacks is NULL there, as the user has said.
+    are wanted: then a column that a file lacks is NULL there, as the user asked.
 
     Args:
-        files: of the source; those of other file systems are left to Spark.
+        files: files of the source; those on other file systems are left to Spark.
         given: the names of the columns in `source.schema`, or None.
         folders: columns whose values come from folders, whether or not a file has them too.
 
@@ -68,18 +68,18 @@ def check_footers(
 
 
 def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
-    """The schema of a file, nullable, with the types that Spark finds where Sail finds others.
+    """The schema of a file, nullable, with the types that Spark finds if Sail finds others.
 
-    Timestamps of the older kind, INT96, are instants: Spark, which writes them by default, means
-    these; Sail 0.7.2 takes them for times without a zone. Whole numbers without a sign have a type
+    Timestamps of the older kind, INT96, are instants: that is what Spark means, which writes them
+    by default; Sail 0.7.2 takes them for times without a zone. Unsigned whole numbers get a type
     that holds them all.
 
     Args:
-        schema: of all the file's columns, in their order, as a runtime has found it.
+        schema: the schema of all the file's columns, in their order, as a runtime has found it.
         path: the file, on the local disk.
 
     Raises:
-        SourceError: which columns these are is not known.
+        SourceError: it is not known which columns these are.
     """
     footer = pq.read_metadata(path).schema
     types: dict[int, T.DataType] = {}
@@ -119,7 +119,7 @@ def _columns(path: str) -> dict[str, str]:
         leaf = schema.column(index)
         logical = str(leaf.logical_type)
         if leaf.physical_type == "INT96" or "isAdjustedToUTC=true" in logical:
-            kind = "timestamp"  # of whichever unit: Spark reads each file by its own
+            kind = "timestamp"  # of any unit: Spark reads each file by its own
         elif "isAdjustedToUTC=false" in logical and "Timestamp" in logical:
             kind = "timestamp_ntz"
         else:

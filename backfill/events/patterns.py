@@ -20,7 +20,7 @@ def check_pattern(spark: SparkSession, pattern: str) -> None:
     """Refuse an invalid pattern before any row is read.
 
     Raises:
-        JobFileError: it is not a pattern, or its zone is optional (without it, Spark would take the
+        JobFileError: it is not a pattern, or its zone is optional (without one, Spark would use the
             session's).
     """
     letters = _letters(pattern)

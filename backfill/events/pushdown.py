@@ -1,4 +1,4 @@
-"""Conditions on raw columns by which Spark reads less than all of a source for a range of time."""
+"""Conditions on raw columns that let Spark read only a part of a source for a range of time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backfill.time.zones import least_from, most_until, to_local
 def within(
     frame: DataFrame, rules: EventRules, low_us: int | None, high_us: int | None
 ) -> DataFrame:
-    """Leave out rows that are surely no events in a range of time.
+    """Leaves out rows that are certainly not events in a range of time.
 
     It may keep rows outside the range, and never leaves out an event in it, so the caller still
     selects by `TIME` after `normalise`. Rows whose time is NULL are left out with the others.
@@ -43,8 +43,8 @@ def within(
 
     Returns:
         The frame with a filter that Spark pushes into the scan of Parquet files: on the time
-        where that is a timestamp, a date or a number, and on `date_column`. Nothing can be pushed
-        down for times in text: then the frame itself. For a frame whose `_source` is used, give
+        if that is a timestamp, a date or a number, and on `date_column`. For times in text nothing
+        can be pushed down: then it is the frame itself. For a frame whose `_source` is used, give
         `time_condition` to `Source.only` instead.
     """
     condition = time_condition(frame.schema, rules, low_us, high_us)
@@ -54,15 +54,15 @@ def within(
 def time_condition(
     schema: StructType, rules: EventRules, low_us: int | None, high_us: int | None
 ) -> Column | None:
-    """The condition of `within` by itself; None where there is none.
+    """The condition of `within` by itself; None if there is none.
 
     Args:
-        schema: of the rows. Columns that it does not have are left to `normalise` to tell.
+        schema: the schema of the rows. Columns that it lacks are left for `normalise` to report.
         rules: what is an event.
         low_us: as for `within`.
         high_us: as for `within`.
     """
-    # No event lies outside the years 2 to 9998, and no literal must.
+    # No event lies outside the years 2 to 9998, and no literal may.
     low = None if low_us is None else min(max(low_us, MIN_US), MAX_US + 1)
     high = None if high_us is None else max(min(high_us, MAX_US + 1), MIN_US)
     tests: list[Column] = []
@@ -101,7 +101,7 @@ def _number_tests(
     value: Column, type_: DataType, unit: int, first: int | None, end: int | None
 ) -> Iterator[Column]:
     if isinstance(type_, DoubleType):
-        # A quotient of integers is the nearest double, so the next one is beyond it.
+        # A quotient of integers is the nearest double, so the next double is beyond it.
         if first is not None:
             yield value >= math.nextafter((first - DOUBLE_ERROR_US) / unit, -math.inf)
         if end is not None:

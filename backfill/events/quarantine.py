@@ -24,8 +24,8 @@ def quarantine_rows(frame: DataFrame) -> DataFrame:
 
     Returns:
         `reason`; `raw`, the line that did not parse, else the source's own columns as JSON, NULLs
-        included and times in UTC; `source`, the row's place in the input, or NULL where the frame
-        does not know it.
+        included and times in UTC; `source`, the row's place in the input, or NULL if the frame
+        does not have it.
     """
     own = [column(name) for name in frame.columns if name not in OURS]
     raw = F.to_json(F.struct(*own), _JSON)

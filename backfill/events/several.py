@@ -22,11 +22,11 @@ def of_several(parts: Mapping[str, Source]) -> Source:
     """One source with the rows of all; a column that some lack is NULL in their rows.
 
     Args:
-        parts: opened, of files, by name.
+        parts: opened sources of files, by name.
 
     Raises:
         SourceError: a file is in two of them.
-        ColumnError: a column has two types, or the name of the one that is added.
+        ColumnError: a column has two types, or has the name of the column that is added.
     """
     owners = _owners(parts)
     own = _columns(parts)
@@ -59,7 +59,7 @@ def named(name: str, rows: DataFrame, fields: Iterable[T.StructField]) -> DataFr
     """The rows of one of several sources as rows of all.
 
     Args:
-        name: the source's.
+        name: the source's name.
         rows: its rows.
         fields: the columns of all, in order; those that these rows lack are NULL.
     """
@@ -74,7 +74,7 @@ def named(name: str, rows: DataFrame, fields: Iterable[T.StructField]) -> DataFr
 
 
 def check_parts(source: Source, names: Iterable[str]) -> None:
-    """Raises a ColumnError where one of several sources lacks a column that all need."""
+    """Raises a ColumnError if one of several sources lacks a column that all need."""
     for part, each in source.parts.items():
         for name in names:
             if name not in each.frame.columns:
@@ -110,7 +110,7 @@ def _owners(parts: Mapping[str, Source]) -> dict[str, str]:
 
 
 def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
-    """The columns of all, by names in small letters."""
+    """The columns of all, by their names in lower case."""
     found: dict[str, T.StructField] = {}
     first: dict[str, str] = {}
     for name, part in parts.items():

@@ -59,18 +59,18 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
     """List the source's files, find its schema, and give its rows as a frame.
 
     Exactly the files that are there now are read, however late the frame is computed. Files that
-    cannot be read show here where that is cheap (missing, empty, no Parquet, no gzip); others
-    when the frame is computed: `spark_errors` translates those.
+    cannot be read show here if finding out is cheap (missing, empty, not Parquet, not gzip); others
+    show when the frame is computed: `spark_errors` translates those errors.
 
     Args:
         spark: a session, classic or Spark Connect.
-        source: where and how.
+        source: where the events are, and how they are read.
         late: further paths of late events, absolute: files, folders or globs. They are read as
             the source is, with its schema; files that are the source's own are read once.
 
     Raises:
         SourceError: the source is missing, empty or unreadable, its files do not fit together, it
-            has features or options that are not applied, or columns with names of ours.
+            has features or options that are not applied, or columns with reserved names.
     """
     if source.parts:
         if late:
@@ -102,7 +102,7 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
         )
     with spark_errors():
         found = _open(spark, source, late)
-        _ = found.frame.schema  # A client of Connect looks at the files when it is asked for this.
+        _ = found.frame.schema  # A Connect client looks at the files when it is asked for this.
         return found
 
 
@@ -197,9 +197,9 @@ def _of_table(
 
 
 def _check_options(source: SourceOptions) -> None:
-    """Refuse by name, never by value (it may be a secret), what cannot be set."""
+    """Refuses options that cannot be set, by name and never by value, which may be a secret."""
     if source.format == "kafka":
-        return  # They are the client's, and no reader's.
+        return  # They are options of the client, not of a reader.
     if source.format in ("access_log", "delta", *NAMED):
         if source.schema is not None:
             raise SourceError(f"{source.format} has its own schema", field="source.schema")

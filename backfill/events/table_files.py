@@ -1,4 +1,4 @@
-"""The rows of files where the runtime does not say which file a row comes from."""
+"""The rows of files, if the runtime does not say which file a row comes from."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def rows_by_file(
         spark: the session.
         files: what is read.
         values: by a file's path, what it has from its folders instead of columns.
-        schema: of the rows, those columns included; every column can be NULL.
-        scan: reads files, and of them these columns.
+        schema: the schema of the rows, those columns included; every column can be NULL.
+        scan: reads these columns of files.
         where: as in `Source.only`.
 
     Returns:

@@ -59,10 +59,10 @@ def infer_schema(
     files: tuple[InputFile, ...],
     options: Mapping[str, str],
 ) -> StructType:
-    """The schema of CSV or JSON files, from every row of them.
+    """The schema of CSV or JSON files, inferred from all of their rows.
 
-    What looks like a time stays text: with or without a zone, in whichever form, `time_format`
-    says how it is read, and Spark's guess would depend on the session's time zone. Dates
+    What looks like a time stays text, with or without a zone and in any form: `time_format` says
+    how it is read, and Spark's guess would depend on the session's time zone. Dates
     (`2026-01-31`, CSV) are dates. Columns without a value are text.
 
     Raises:
@@ -109,7 +109,7 @@ def read_text(
         files: what to read.
         schema: the columns in the files.
         options: from text_options.
-        settings: of every format: basePath, timeZone and so on.
+        settings: settings for every format: basePath, timeZone and so on.
     """
     paths, own, wanted = for_spark(files), reading(format, options), with_corrupt(schema)
     reader = spark.read.schema(wanted).options(**own).options(**settings)
@@ -121,7 +121,7 @@ def read_text(
 
 
 def with_corrupt(schema: StructType) -> StructType:
-    """The schema to read with: the columns, and the raw line where it does not parse."""
+    """The schema to read with: the columns, and the raw line if it does not parse."""
     return StructType([*schema.fields]).add(CORRUPT, StringType())
 
 
@@ -135,7 +135,7 @@ def reading(format: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked(rows: DataFrame, names: Sequence[str], *also: Column) -> DataFrame:
-    """Rows that were read so, `_corrupt` behind all other columns.
+    """Rows that were read in this way, with `_corrupt` after all other columns.
 
     Spark only parses the columns that a query uses, so a bad value would make its row corrupt in
     one query and good in the next. Here `_corrupt` uses every column.
@@ -143,9 +143,9 @@ def checked(rows: DataFrame, names: Sequence[str], *also: Column) -> DataFrame:
     Args:
         rows: a scan.
         names: the columns in the files.
-        also: further columns behind them.
+        also: further columns to add at the end.
     """
-    # The condition always holds, which the optimizer does not see.
+    # The condition always holds, but the optimizer does not see that.
     nulls = F.array(*[column(name).isNull() for name in names])
     corrupt = F.when(F.array_position(nulls, F.lit(True)) >= 0, F.col(CORRUPT))
     own = [column(name) for name in rows.columns if name != CORRUPT]

@@ -1,9 +1,9 @@
-"""Event times as whole microseconds since the epoch, whatever they were written as.
+"""Event times as whole microseconds since the epoch, in whatever form they were written.
 
 Nothing here depends on Spark's session time zone: a timestamp without a zone is never cast to one
-with a zone (such a cast uses the session's), it is shifted by the job's zone in numbers. A local
-time that occurs twice is the earlier one; one that does not exist moves forward by as much as the
-clocks did.
+with a zone (such a cast uses the session's); it is shifted by the job's zone as a number. A local
+time that occurs twice means the earlier one; one that does not exist moves forward by as much as
+the clocks did.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from backfill.time.durations import DAY_US
 from backfill.time.zone_names import check_zone
 from backfill.time.zones import from_local
 
-# A year from both ends of the calendar, so that the windows and dates around an event are in it.
+# A year inside both ends of the calendar, so that the windows and dates around an event are in it.
 MIN_US = -62_104_060_800_000_000
 """0002-01-01T00:00:00Z."""
 MAX_US = 253_370_764_799_999_999
@@ -55,11 +55,11 @@ class Reading:
 
     Attributes:
         raw: what is read.
-        judged: from that, the micros (bigint, µs since the epoch; NULL where there is none in the
+        judged: from that, the micros (bigint, µs since the epoch; NULL if there is no time in the
             years 2 to 9998), and whether there is a time outside these years (otherwise false or
             NULL).
-        always: what is not NULL and not out of range can be read.
-        cheap: to read it costs no more than to look it up.
+        always: every value that is not NULL and not out of range can be read.
+        cheap: reading it costs no more than looking it up.
     """
 
     raw: Column
@@ -69,15 +69,15 @@ class Reading:
 
 
 def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: str) -> Column:
-    """The event time as bigint, µs since the epoch; NULL where it cannot be read.
+    """The event time as bigint, µs since the epoch; NULL if it cannot be read.
 
     Args:
-        frame: that has the column.
+        frame: the frame that has the column.
         time: its name, taken literally (dots, spaces and backticks are part of it).
         time_format: None for timestamps and dates; for text `iso` (`2015-05-17`,
             `2015-05-17T10:05:03.123456789+02:00`; up to 9 digits, floored), `epoch_s`,
             `epoch_ms`, `epoch_us` (for numbers too) or a pattern of Spark.
-        timezone: of times without a zone and of dates, by its IANA name.
+        timezone: the zone of times without a zone and of dates, by its IANA name.
 
     Raises:
         ColumnError: the column's type does not go with `time_format`.
@@ -88,7 +88,7 @@ def time_column(frame: DataFrame, time: str, time_format: str | None, timezone: 
 
 
 def read_time(frame: DataFrame, time: str, time_format: str | None, timezone: str) -> Reading:
-    """As `time_column`, and telling times outside the years 2 to 9998 apart."""
+    """Like `time_column`, but also distinguishes times outside the years 2 to 9998."""
     check_zone(timezone)
     type_, value = frame.schema[time].dataType, column(time)
     if time_format is None:
@@ -124,7 +124,7 @@ def _in_range(raw: Column, *, always: bool = False, cheap: bool = False) -> Read
 
 
 def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
-    """The µs of a timestamp, a timestamp without a zone or a date, whatever years they are in.
+    """The µs of a timestamp, a timestamp without a zone or a date, in any year.
 
     Raises:
         ColumnError: it has another type; `time` names it.
@@ -132,8 +132,8 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     if isinstance(type_, TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, TimestampNTZType):
-        # Nothing here knows the session's zone, and nothing goes through decimals, which take four
-        # times as long: intervals are divided as whole numbers of microseconds.
+        # Nothing here uses the session's zone, or decimals, which take four times as long:
+        # intervals are divided as whole numbers of microseconds.
         since = value - F.expr("TIMESTAMP_NTZ'1970-01-01'")
         micros = F.call_function("div", since, F.expr("INTERVAL '0.000001' SECOND"))
         return from_local(micros, timezone)
@@ -190,7 +190,7 @@ def _in_range_text(value: Column, unit: int, low: int, high: int) -> Reading:
 
 
 def iso(value: Column, timezone: str) -> Column:
-    """The µs of text in the form `iso`, whatever years they are in; NULL where it is not."""
+    """The µs of text in the form `iso`, in any year; NULL for other text."""
     text = F.trim(value)
     clock = text.substr(11, 40)
 
@@ -202,7 +202,7 @@ def iso(value: Column, timezone: str) -> Column:
         return F.regexp_extract(clock, pattern, 1)
 
     def number(pattern: str) -> Column:
-        # To cast an empty text takes ten times as long as to cast a number.
+        # Casting an empty text takes ten times as long as casting a number.
         digits = F.nullif(found(pattern), F.lit(""))
         return F.coalesce(digits.try_cast("bigint"), F.lit(0))
 
