@@ -140,7 +140,7 @@ class Source:
     """An opened source.
 
     Attributes:
-        frame: the source's own columns, `_corrupt` (the raw line where it could not be parsed,
+        frame: the source's own columns, `_corrupt` (the raw line if it could not be parsed,
             else NULL) and `_source` (the row's place: a file's path, for access logs path:line).
         snapshot: what is read.
         read: how `only` reads.

@@ -38,7 +38,7 @@ class TableChange:
         facts: for `history`.
         changed: how many windows differ from before; None: it is looked up.
         checked: what the gate looks at.
-        dropped: sessions that are too short to be published; None where none can be.
+        dropped: sessions that are too short to be published; None if none can be.
     """
 
     state: State
@@ -67,7 +67,7 @@ class ComputedWindows:
         every: all windows that hold an event of the stage, including those not published.
         held: how many of the stage's events these hold.
         assigned: how many of them the engine assigns to windows.
-        dropped: sessions that are too short to be published; None where none can be.
+        dropped: sessions that are too short to be published; None if none can be.
     """
 
     rewrite: FileRewrite
@@ -165,11 +165,11 @@ class Computed:
     Attributes:
         tables: the windows' tables.
         quarantine: what cannot be used.
-        counted: the events, for the gate; None where no event was counted.
+        counted: the events, for the gate; None if no event was counted.
         read: the rows that were read.
         accepted: the events that count.
         duplicates: copies of events that count.
-        horizon: the largest event time, µs; None where no event was counted.
+        horizon: the largest event time, µs; None if no event was counted.
     """
 
     tables: Sequence[TableChange]

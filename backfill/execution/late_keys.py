@@ -164,7 +164,7 @@ def _checked(context: Context, state: State, built: Built, touched: DataFrame, h
         rows = of_keys(published(context, state, built, files), touched, keys, "left_semi")
         before = rows.select(*keys, START, END, F.col(kind.held).alias(_BEFORE))
         now = events.select(*keys, F.lit(1).alias(_NOW))
-        # Grouped together, which takes one exchange where joins take several.
+        # Grouping all together takes one exchange; joins would take several.
         both = reduce(
             stacked,
             (before, now, touched.select(*keys, _LATE)),

@@ -159,7 +159,7 @@ def _gone(
     known = sliced if went is None else _both(sliced, went)
     ends = _events(known).withColumn(END, own_end(window, sliced.engine))
     now = ends.select(*same, F.lit(1).alias(_NOW))
-    # Grouped together, which takes one exchange where a join takes two.
+    # Grouping both together takes one exchange; a join would take two.
     both = stacked(rows.select(*same, OWN), now).groupBy(*same)
     counts = both.agg(F.sum(OWN).alias(OWN), F.count(_NOW).alias(_NOW))
     return counts.where(F.col(_NOW) < F.col(OWN)).select(F.col(END).alias(START), END)

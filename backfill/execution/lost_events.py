@@ -52,7 +52,7 @@ def _compared(removed: DataFrame, written: Built) -> DataFrame:
     before = removed.select(*written.sliced.key.inner, START, END, F.col(held).alias(_BEFORE))
     now = written.frame.select(*same, F.col(held).alias(_NOW))
     ends = [] if START in same else [F.min(START).alias(START), F.max(END).alias(END)]
-    # Grouped together, which takes one exchange where a join takes two.
+    # Grouping both together takes one exchange; a join would take two.
     both = stacked(before, now).groupBy(*same)
     events = F.sum(_BEFORE).alias(_BEFORE), F.coalesce(F.sum(_NOW), F.lit(0)).alias(_NOW)
     return both.agg(*events, *ends)

@@ -26,7 +26,7 @@ def merged(
         late: the slices of the late events.
         definition: the window, and aggregates that are all mergeable.
         published: the windows that the late ones can touch, as `with_bounds` gives them, with
-            the bits of their files; None where nothing is published.
+            the bits of their files; None if nothing is published.
         bitmap: these files.
 
     Returns:

@@ -272,7 +272,7 @@ def _wider(before: Record | None, times: tuple[int, int] | None) -> tuple[int, i
     """The bounds of what was ever counted, after a run.
 
     Args:
-        before: what was counted before; None: nothing, or all of it has been counted anew.
+        before: what was counted before; None: nothing, or all of it has been counted again.
         times: the least and the largest event time that the run has counted, µs.
     """
     if before is None:

@@ -113,7 +113,7 @@ def rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
 
     Args:
         of: the table.
-        wanted: merged windows. They are final where states could be merged and no session reaches
+        wanted: merged windows. They are final if states could be merged and no session reaches
             a date that is not covered.
 
     Raises:

@@ -35,7 +35,7 @@ class WindowResult:
         rows: windows that the run computed.
         events: the sum of their numbers of events.
         version: of the table.
-        dropped: sessions that it computed and dropped; None where no rule drops sessions.
+        dropped: sessions that it computed and dropped; None if no rule drops sessions.
     """
 
     rows: int

@@ -78,7 +78,7 @@ def changes(
         `change`; `key`, a struct of the key columns; `old` and `new`, structs of what else can be
         seen of the window in its table, or NULL: [session_id,] window_start, window_end (or
         event_time, [id]; of a metric at), the aggregates, is_open; `changed`, the names of the
-        columns that differ between the two, empty where one is NULL. Structs, since an aggregate or
+        columns that differ between the two, empty if one is NULL. Structs, since an aggregate or
         a key may have any name.
 
     Raises:

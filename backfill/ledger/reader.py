@@ -77,7 +77,7 @@ class Reader:
         return normalise(self.source.only(own, where), self.rules)
 
     def horizon(self, paths: list[str], known: int | None) -> int | None:
-        """The largest event time of these inputs, or `known` where that is larger; µs.
+        """The largest event time of these inputs, or `known` if that is larger; µs.
 
         Only what could lie beyond `known` is read, beginning with the files that reach furthest.
         """

@@ -296,7 +296,7 @@ def _both(one: Input, other: Input | None, zone: str) -> Input:
 
 
 def between(times: Iterable[int | None]) -> tuple[int, int] | None:
-    """The least and the largest of some times; None where none is known."""
+    """The least and the largest of some times; None if none is known."""
     known = [each for each in times if each is not None]
     return (min(known), max(known)) if known else None
 

@@ -21,8 +21,8 @@ class State:
     """One table as a run finds it.
 
     Attributes:
-        table: the version that the run begins from; None where there is no table.
-        record: what it holds; None where nothing was recorded.
+        table: the version that the run begins from; None if there is no table.
+        record: what it holds; None if nothing was recorded.
         stale: the settings of the job file that have changed since, with their old values.
     """
 

@@ -18,7 +18,7 @@ from backfill.windows import SessionWindow
 
 #: Reads the slices of some keys' events in [low, high); None is no bound.
 Read = Callable[[int | None, int | None, DataFrame], Sliced]
-#: Reads key, start and end of some keys' published sessions that overlap [low, high); None where
+#: Reads key, start and end of some keys' published sessions that overlap [low, high); None if
 #: there can be none.
 Published = Callable[[int | None, int | None, DataFrame], DataFrame | None]
 

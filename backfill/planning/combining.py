@@ -47,7 +47,7 @@ class Combining:
     sampled: int = 0
 
 
-#: Where there is nothing to choose.
+#: For when there is nothing to choose.
 COMBINED = Combining(True, "little data is read")
 
 

@@ -19,7 +19,7 @@ class DateState:
     """Dates of one window that are alike.
 
     Attributes:
-        state: missing, present, stale, changed, late, no_input; past_retention where a date is not
+        state: missing, present, stale, changed, late, no_input; past_retention if a date is not
             covered and is before the limit of retention.
         events: how many events the source has on these dates.
         late: events that are not in the windows yet; 0 on changed dates, where that is unknown.

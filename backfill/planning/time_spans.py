@@ -79,14 +79,14 @@ def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.time
 
 
 def touched(context: Context, span: tuple[int, int], definition: Definition) -> Span:
-    """Where the windows, other than sessions, are that an event of the span can be in; µs."""
+    """Where windows, other than sessions, can be that hold an event of the span; µs."""
     if definition.of_events:
         return reach(definition.window, context.spec.engine).rows(span)
     return widened(context, span, [definition])
 
 
 def needed(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> Span:
-    """Where the events are that windows, other than sessions, with an event of the span need."""
+    """Where events are that are needed by windows, other than sessions, with one of the span."""
     low: int | None
     high: int | None
     low, high = widened(context, span, definitions)
