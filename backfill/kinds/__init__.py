@@ -280,7 +280,7 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
 
     Args:
         window: the window.
-        engine: whose rules hold.
+        engine: the engine whose rules apply.
         zone: for windows that follow a calendar.
 
     Raises:
@@ -310,7 +310,7 @@ def reach(window: AnyWindow, engine: Engine) -> Reach:
 
     Args:
         window: around single events, by number or by offset, a metric's, or a join's.
-        engine: whose rules hold.
+        engine: the engine whose rules apply.
     """
     return reach_of(window, engine.tick_us, rest=engine.rules_for(window).counts_rest)
 

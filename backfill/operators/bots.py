@@ -44,7 +44,7 @@ def with_bots(
         bots: the rules.
         key: the key's columns.
         zone: of the days.
-        rules: the engine's.
+        rules: the engine's rules.
         id: rows with equal key, time and id are one event, and count once.
         name: of the column to add.
 

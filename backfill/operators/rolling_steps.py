@@ -53,7 +53,7 @@ def rolling_steps(
         events: key and TIME, the step from which on an event counts, and the aggregates' inputs.
         spans: the windows' lengths, µs; whole numbers of steps.
         keys: the key columns.
-        aggregates: whose states to compute, such as `in_frames` holds for.
+        aggregates: the aggregates whose states to compute, such as `in_frames` holds for.
         kept: slices of further events: key, TIME as above, and STATES, which the one aggregate has
             packed.
         near: the last step before the rows that are wanted, and the last one of these, µs; None:

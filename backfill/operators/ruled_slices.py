@@ -55,8 +55,8 @@ def ruled_slices(
         singles: the events by themselves, with what the rules look at.
         window: with rules.
         keys: the key columns.
-        aggregates: whose states to make.
-        zone: of `split`.
+        aggregates: the aggregates whose states to make.
+        zone: the time zone of `split`.
 
     Returns:
         Key, the columns of the rules, FIRST, LAST, EVENTS, states.
@@ -85,7 +85,7 @@ def sessions_of(
         slices: as `ruled_slices` makes them.
         singles: the same events by themselves; only those of chains with a doubt are used.
         cutter: where sessions begin.
-        aggregates: whose states to merge.
+        aggregates: the aggregates whose states to merge.
 
     Returns:
         As `ruled_sessions`.

@@ -46,9 +46,9 @@ def sessions(
     Args:
         slices: key, first and last event, the number of events, states.
         window: the sessions.
-        rules: the engine's.
+        rules: the engine's rules.
         keys: the key columns.
-        aggregates: whose states to merge.
+        aggregates: the aggregates whose states to merge.
         last: the column of a slice's last event; FIRST where slices hold one event each.
         overlapping: slices of a key can overlap, as published sessions and late slices do.
         also: further aggregate expressions over the slices of a session.

@@ -52,9 +52,9 @@ class Cutter:
 
     Attributes:
         window: with rules.
-        rules: the engine's.
+        rules: the engine's rules.
         keys: the key columns.
-        zone: of `split`.
+        zone: the time zone of `split`.
         order: the columns that order events of equal time, those of the rules among them.
     """
 
@@ -257,7 +257,7 @@ def ruled_sessions(
     Args:
         events: one row per event, as `Cutter.numbered` takes them, with the aggregates' inputs.
         cutter: where sessions begin.
-        aggregates: whose states to make.
+        aggregates: the aggregates whose states to make.
         since: a column of the events; sessions that start before it (µs) are left out.
 
     Returns:

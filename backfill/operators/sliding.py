@@ -66,7 +66,7 @@ def sliding(
         events: key, time and arrival columns, and the aggregates' inputs, as `bind` gives them.
         window: which events belong to an event's window.
         keys: the key columns.
-        aggregates: whose states to compute.
+        aggregates: the aggregates whose states to compute.
         arrival: the columns that order events with equal times.
         also: further columns to keep.
         tick: the resolution of time, µs.

@@ -68,10 +68,10 @@ def count_rows(
         events: usable events as `aggregates.bound.bind` gives them, each once.
         window: which events make a window.
         keys: the columns of the key; none for windows of the whole stream.
-        aggregates: whose states to compute.
+        aggregates: the aggregates whose states to compute.
         arrival: the columns of the order of arrival.
         ties: columns that order events of equal times and arrivals, before the aggregates' inputs.
-        engine: whose rules hold.
+        engine: the engine whose rules apply.
         count: how many events there are; None where that is not known.
 
     Returns:

@@ -35,7 +35,7 @@ def event_rows(
         events: usable events as `aggregates.bound.bind` gives them, each once.
         window: which events belong to an event's row.
         keys: the key columns.
-        aggregates: whose states to compute.
+        aggregates: the aggregates whose states to compute.
         arrival: the columns that order events with equal times.
         also: further columns of the event to keep; none for distinct windows.
         engine: whose resolution of time, and rules, apply.

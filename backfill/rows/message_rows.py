@@ -40,7 +40,7 @@ def message_rows(
         events: usable events as `aggregates.bound.bind` gives them, each once.
         gap: a session ends when so many messages of the partition have followed its last one.
         keys: the columns of the key.
-        aggregates: whose states to compute.
+        aggregates: the aggregates whose states to compute.
         arrival: the columns of the partition, if there are several, and last that of the offset.
 
     Returns:

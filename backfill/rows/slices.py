@@ -40,7 +40,7 @@ def cut(
         keys: the key columns.
         cuttings: the grids; an event belongs to one slice for each, and slices with equal places
             in all of them are one row.
-        aggregates: whose states to make.
+        aggregates: the aggregates whose states to make.
         deduplicate: count events of equal key, time and id once.
 
     Returns:
