@@ -161,7 +161,7 @@ def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | 
     With `near`, only the rows that the rows near these steps are merged from: a slice that has
     ceased at the first step or before is in none, one that begins after the last is in none, and
     one that ceases in a later block than the last step's looks like one that does not cease. The
-    longest window, whose rows say how many events begin to count, leaves out only the last of these.
+    longest window, whose rows say how many events begin to count, leaves out only the last kind.
     """
     found = []
     for span in spans:
