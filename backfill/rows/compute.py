@@ -177,7 +177,7 @@ class Sliced:
         return replace(self, frame=frame, singles=singles)
 
     def takes_events(self, definition: Definition) -> bool:
-        """Whether its windows are built equally well from slices of single events."""
+        """Whether its windows can be built just as well from slices of single events."""
         own, window = self._bound(definition), definition.window
         if isinstance(window, EventWindow | TableWindow) or running(own) is None:
             return False

@@ -1,4 +1,4 @@
-"""The names of time zones; apart from what they do, since a replay needs them without Spark."""
+"""The names of time zones, in a module without Spark, since a replay runs without it."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def check_zone(timezone: str) -> None:
 
 @cache
 def _names() -> frozenset[str]:
-    """The names of all zones: a walk through their folders each time, and needed at every frame."""
+    """The names of all zones: finding them walks through folders, and every frame needs them."""
     return frozenset(zoneinfo.available_timezones())

@@ -18,7 +18,7 @@ class Messages:
 
     @property
     def us(self) -> int:
-        """Raises a WindowError: used wherever a gap has to be a duration."""
+        """Raises a WindowError: it is read wherever a gap must be a duration."""
         raise WindowError(
             "is a number of messages, which only `aggregate` and jobs take as a gap",
             field="gap",
