@@ -117,7 +117,7 @@ def max(expression: str | Column, *, where: str | Column | None = None) -> Aggre
 
 
 def mean(expression: str | Column, *, where: str | Column | None = None) -> Aggregate:
-    """The arithmetic mean: a double; of decimals, a decimal with up to four digits more.
+    """The arithmetic mean: a double; for decimals, a decimal with up to four more digits.
 
     Example:
         >>> value_of(mean("amount"))
@@ -271,7 +271,7 @@ def path(expression: str | Column, limit: int, *, where: str | Column | None = N
 
     Args:
         expression: such as the page.
-        limit: at most so many; the state holds no more.
+        limit: the largest number of values; the state holds no more.
         where: a predicate; events for which it is false or NULL are left out.
 
     Raises:
@@ -302,7 +302,7 @@ def duration(*, where: str | Column | None = None) -> Aggregate:
 
 
 def bounce(*, where: str | Column | None = None) -> Aggregate:
-    """Whether there is one event only, such as one page view; NULL if there is none.
+    """Whether there is only one event, such as one page view; NULL if there is none.
 
     Example:
         >>> value_of(bounce()), value_of(bounce(where="page = 'b'"))
@@ -320,7 +320,7 @@ def _needed(value: str | Column) -> Expression:
     return _expr(value)
 
 
-#: What a job file may name.
+#: The functions that a job file may name.
 FACTORIES: Mapping[str, Callable[..., Aggregate]] = MappingProxyType(
     {
         each.__name__: each

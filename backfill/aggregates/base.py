@@ -17,7 +17,7 @@ from backfill.repeatable import CHANGES, INSTEAD, changing_function
 
 States = Mapping[str, Column]
 
-#: A decimal has no more.
+#: The largest number of digits in a decimal.
 MOST_DIGITS = 38
 
 
@@ -32,10 +32,10 @@ Expression = str | Given | None
 
 
 def expression(value: str | Column | None) -> Expression:
-    """Keeps SQL text as text, so that equal aggregates are seen to be equal.
+    """Keeps SQL text as text, so that equal aggregates are recognized as equal.
 
     Raises:
-        AggregateError: it is neither text nor a column, or is another value each time.
+        AggregateError: if it is neither text nor a column, or gives another value each time.
     """
     if value is not None and not isinstance(value, str | Column):
         raise AggregateError("must be Spark SQL or a column", value=value)
@@ -70,16 +70,16 @@ class Aggregate(ABC):
 
     Attributes:
         expression: what is aggregated, in Spark SQL or as a column.
-        where: only events for which this predicate holds are aggregated (NULL: does not hold).
+        where: only events for which this predicate holds are aggregated (NULL counts as false).
         mergeable: late events can be merged into a published window without its events.
         grows: the state grows with the number of events, or of distinct values, in the window.
         kept: states that a table keeps next to the value, since the value can't be turned back
             into them.
-        running: the function of SQL, sum, min or max, that merges each state, if it is as simple
-            as that; None if not.
+        running: the SQL function (sum, min or max) that merges each state, if one is enough; None
+            if not.
         slices: about how many slices a sliding window is cut into: more of them make its ends
             shorter, and cost more to merge.
-        framed: states are merged over the rows of a window frame by plain aggregate functions.
+        framed: whether plain aggregate functions merge states over the rows of a window frame.
         python: the name of its form in plain Python (`backfill.replay.forms`), if it has one.
     """
 
@@ -107,7 +107,7 @@ class Aggregate(ABC):
         return value if self.where is None else F.when(to_column(self.where), value)
 
     def check(self, type: T.DataType) -> None:  # noqa: B027 - most take any type
-        """Raises AggregateError if values of this type can't be aggregated."""
+        """Raises an AggregateError if values of this type can't be aggregated."""
 
     @abstractmethod
     def partial(self, given: Input) -> dict[str, Column]:
@@ -126,11 +126,11 @@ class Aggregate(ABC):
         return value.isNull()
 
     def is_same(self, one: Column, other: Column) -> Column:
-        """Whether two values are of the same events, as far as values can say."""
+        """Whether two values are of the same events, as far as values can tell."""
         return one.eqNullSafe(other)
 
     def sliding(self) -> Aggregate:
-        """What computes the same values for sliding windows."""
+        """The aggregate that computes the same values for sliding windows."""
         return self
 
     def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
@@ -138,14 +138,14 @@ class Aggregate(ABC):
         return {name: state.over(frame) for name, state in self.partial(given).items()}
 
     def merge_over(self, states: States, frame: WindowSpec) -> dict[str, Column]:
-        """Merges the states of the rows of a window frame; only of those that are `framed`."""
+        """Merges the states of the rows of a window frame; only for `framed` aggregates."""
         return {name: state.over(frame) for name, state in self.merge(states, F.lit(None)).items()}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        """Merges two states in one row, those of earlier events on either side.
+        """Merges two states in one row; either side can have the earlier events.
 
         Raises:
-            AggregateError: the aggregate has no such form.
+            AggregateError: if the aggregate has no such form.
         """
         raise AggregateError(
             "is not available for sliding windows",
@@ -162,14 +162,14 @@ class Aggregate(ABC):
         return False
 
     def subtract(self, whole: States, rest: States) -> dict[str, Column]:
-        """The states of what is not in the rest; only asked if states can be subtracted.
+        """The states of what is not in the rest; only called if states can be subtracted.
 
         A rest without values has no state, or none of its own.
         """
         return {name: state - F.coalesce(rest[name], F.lit(0)) for name, state in whole.items()}
 
     def revert(self, value: Column, states: Sequence[str]) -> dict[str, Column]:
-        """The states of a published value; not asked of those that are `kept`."""
+        """The states of a published value; not called for those that are `kept`."""
         return dict.fromkeys(states, value)
 
     def __str__(self) -> str:
@@ -209,7 +209,7 @@ class Running(Aggregate):
 
     @abstractmethod
     def lift(self, given: Input) -> dict[str, Column]:
-        """The states of an event alone, in the types that merged ones have."""
+        """The states of a single event, in the types that merged ones have."""
 
     def partial(self, given: Input) -> dict[str, Column]:
         return self.merge(self.lift(given), given.order[0])
@@ -233,7 +233,7 @@ def _added(left: Column, right: Column) -> Column:
     return F.coalesce(left + right, left, right)
 
 
-#: Merges two states in one row, as the aggregate functions of these names merge rows; NULL is no
+#: Merges two states in one row, as the aggregate functions of these names merge rows; NULL means no
 #: state.
 _JOINS: Mapping[str, Callable[[Column, Column], Column]] = {
     "sum": _added,
@@ -243,7 +243,7 @@ _JOINS: Mapping[str, Callable[[Column, Column], Column]] = {
 
 
 def positive_zero(value: Column, type: T.DataType) -> Column:
-    """-0.0 as 0.0, so that the two are one value; others as they are."""
+    """-0.0 as 0.0, so that the two are one value; other values unchanged."""
     return value + F.lit(0.0).cast(type) if isinstance(type, T.FloatType | T.DoubleType) else value
 
 

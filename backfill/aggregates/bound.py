@@ -35,7 +35,7 @@ class Bound:
     """One aggregate of a job.
 
     Attributes:
-        input: the column, in the events, that holds what it aggregates; None for bare counts.
+        input: the column of the events that it aggregates; None for bare counts.
         order: the columns that put events in order.
     """
 
@@ -46,7 +46,7 @@ class Bound:
     order: tuple[str, ...]
 
     def sliding(self) -> Bound:
-        """The same, as sliding windows compute it."""
+        """The same aggregate, as sliding windows compute it."""
         return replace(self, aggregate=self.aggregate.sliding())
 
     def partial(self, counted: Column | None = None) -> list[Column]:
@@ -58,7 +58,7 @@ class Bound:
         return self._named(self._partial())
 
     def lift(self) -> list[Column]:
-        """The state columns of each event alone, of an aggregate that runs."""
+        """The state columns of each event alone, for an aggregate that is `Running`."""
         if self.input is None:
             return []
         assert isinstance(self.aggregate, Running)
@@ -94,11 +94,11 @@ class Bound:
         return self._named(self.aggregate.merge_over(states, frame)) if states else {}
 
     def combine(self, left: Part, right: Part) -> dict[str, Column]:
-        """The state columns of two parts of a window; a part without events has no say.
+        """The state columns of two parts of a window; a part without events is ignored.
 
         Args:
-            left: how many events, and their state columns.
-            right: the same of others, earlier or later.
+            left: the number of events of a part, and their state columns.
+            right: the same of the other part, earlier or later.
         """
         own = self._partial()
         given = [{each: part.states[self._name(each)] for each in own} for part in (left, right)]
@@ -126,7 +126,7 @@ class Bound:
         return self._named(self.aggregate.subtract(*given))
 
     def finish(self, name: str, part: Part | None = None) -> Column:
-        """The value, under its name: of a part of a row, or of the row."""
+        """The value, under its name: from the part, or else from the state columns of the row."""
         if part is None:
             return self.aggregate.finish(self._current(), F.col(EVENTS)).alias(name)
         states = {each: part.states[self._name(each)] for each in self._partial()}
@@ -152,7 +152,7 @@ class Bound:
     def packed(self) -> Column:
         """An aggregate expression over events: a struct of their number and the states.
 
-        Of distinct values, which have no other state that can be merged, it has the values.
+        For distinct values, which have no other mergeable state, it holds the values themselves.
         """
         events = F.count(F.lit(1)).alias("events")
         if isinstance(self.aggregate, LastSeen):
@@ -163,14 +163,14 @@ class Bound:
         return F.struct(events, *(each.alias(name) for name, each in own.items()))
 
     def unpacked(self, states: Column) -> list[Column]:
-        """The state columns, from what `packed` gives of an aggregate with others than values."""
+        """The state columns, from what `packed` returns for an aggregate of other than values."""
         names = self._partial()
         return self._states(
             {each: states["events" if self._counts_all else each] for each in names}
         )
 
     def running(self) -> dict[str, str] | None:
-        """For each state column the function, sum, min or max, that merges it; None if not all."""
+        """The function (sum, min or max) that merges each state column; None if one has none."""
         function = self.aggregate.running
         if function is None:
             return None
@@ -182,7 +182,7 @@ class Bound:
 
     @property
     def _counts_all(self) -> bool:
-        """It counts all events; beside other aggregates of no column it has one as input, too."""
+        """Whether it counts all events; beside others without a column, it has an input as well."""
         return self.aggregate.input() is None
 
     def _partial(self, counted: Column | None = None) -> dict[str, Column]:
@@ -214,9 +214,9 @@ class Bound:
 
 
 def running(aggregates: Iterable[Bound]) -> dict[str, str] | None:
-    """For the number of events and each state the function, sum, min or max, that merges it.
+    """The function (sum, min or max) that merges each state, and the number of events.
 
-    None if an aggregate has a state that is merged otherwise.
+    None if an aggregate has a state that is merged in another way.
     """
     functions = {EVENTS: "sum"}
     for each in aggregates:
@@ -230,11 +230,11 @@ def running(aggregates: Iterable[Bound]) -> dict[str, str] | None:
 def bind(
     events: DataFrame, columns: Sequence[Column], aggregates: Iterable[Aggregate], arrival: int
 ) -> tuple[DataFrame, dict[Aggregate, Bound]]:
-    """Evaluates what the aggregates need of each event.
+    """Evaluates the aggregates' inputs for each event.
 
     Args:
         events: the events with their own columns.
-        columns: what is kept in addition to the inputs: key, time, id and arrival columns.
+        columns: what to keep besides the inputs: key, time, id and arrival columns.
         aggregates: equal ones share their states.
         arrival: how many arrival columns there are.
 
@@ -259,7 +259,7 @@ def bind(
     written = [value for each, value in values.items() if value is not None and not _plain(each)]
     try:
         if written:
-            # What is not computed from one event alone can't be in a condition.
+            # An expression that needs more than one event can't be in a condition.
             _ = events.where(F.struct(*written).isNotNull()).schema
         frame = events.select(*columns, *inputs)
         types = {field.name: field.dataType for field in frame.schema.fields}
@@ -293,13 +293,13 @@ def _form(aggregate: Aggregate, type: T.DataType, orders_nulls: bool, places: in
 
 
 def _check_each(events: DataFrame, values: Mapping[Aggregate, Column | None]) -> None:
-    """Says which aggregate does not fit; to ask of each takes longer than to ask of all."""
+    """Says which aggregate does not fit; checking each one takes longer than checking all."""
     for aggregate, value in values.items():
         _check_resolves(events, aggregate, value)
 
 
 def _plain(aggregate: Aggregate) -> bool:
-    """Whether it is of a column, or of events alone."""
+    """Whether it aggregates a plain column, or events alone."""
     expression = aggregate.expression
     named = expression is None or (isinstance(expression, str) and expression.isidentifier())
     return named and aggregate.where is None

@@ -37,7 +37,7 @@ class Custom(Aggregate):
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         placed = F.struct(start.alias("start"), states["state"].alias("state"))
-        # A NULL state is that of no events: nothing to join.
+        # A NULL state stands for no events: nothing to join.
         present = F.filter(F.collect_list(placed), lambda each: each["state"].isNotNull())
         sorted_parts = F.array_sort(
             present,

@@ -12,11 +12,11 @@ from pyspark.sql import types as T
 from backfill.aggregates.base import States
 from backfill.aggregates.numbers import Mean, total_type, with_room
 
-#: A sum of two decimals is a digit longer, and may have 38.
+#: The sum of two decimals has one more digit, and at most 38.
 _LONGEST = 37
-#: A mean has so many digits more than its values, as Spark's `avg` has, where there is room.
+#: A mean has this many more digits than its values, like Spark's `avg`, if there is room.
 _MORE = 4
-#: A window has fewer events than ten to the power of this; and doubles hold such numbers.
+#: A window has fewer events than ten to the power of this, and doubles hold such numbers.
 _COUNTED = 13
 
 
@@ -24,13 +24,13 @@ _COUNTED = 13
 class DecimalMean(Mean):
     """As `Mean`, with the same states, each of one type.
 
-    Spark gives a sum ten digits more each time it is merged, and a quotient a type that depends on
-    those of both sides, with few digits where they are long; Sail gives it another type, and cuts
-    off what Spark rounds. So this is long division, rounded once.
+    Spark gives a sum ten more digits each time it is merged. It gives a quotient a type that
+    depends on those of both sides, with few digits if they are long; Sail gives it another type,
+    and cuts off what Spark rounds. So this is long division, rounded once.
 
     Attributes:
-        precision: of the values.
-        scale: of the values.
+        precision: the values' precision.
+        scale: the values' scale.
     """
 
     precision: int = 10
@@ -50,18 +50,18 @@ class DecimalMean(Mean):
         more = min(_MORE, _LONGEST - precision)
         n = F.nullif(states["n"], F.lit(0))
         divisor = n.cast(T.DecimalType(max(min(_COUNTED, _LONGEST - scale), 1), 0))
-        # With as many digits as the values have: exact, and there is a rest.
+        # With as many digits as the values have, the quotient is exact, and there is a rest.
         total = states["sum"].cast(T.DecimalType(_LONGEST, scale))
         rest = total % (divisor * _last_digit(scale))
         mean = ((total - rest) / divisor).cast(T.DecimalType(precision, scale))
-        # The rest in units of the last digit, of which there are fewer than events.
+        # The rest in units of the last digit; there are fewer units than events.
         units = F.round(rest.cast("double") * F.lit(float(10**scale))).cast("long")
         units = units * F.lit(10**more)
         left = units % n
         up = F.when(F.abs(left) * 2 >= n, F.signum(units)).otherwise(F.lit(0.0))
         digits = (F.round((units - left) / n) + up).cast(T.DecimalType(more + 1, 0))
         places = scale + more
-        # At most one of the values' last digit. As a longer type it would cut off the sum.
+        # At most one unit of the values' last digit. A longer type would cut off the sum.
         part = (digits * _last_digit(places)).cast(T.DecimalType(places + 1, places))
         return (mean + part).cast(T.DecimalType(self.precision + more, places))
 

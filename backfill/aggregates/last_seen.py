@@ -14,7 +14,7 @@ from backfill.aggregates.numbers import one
 
 @dataclass(frozen=True)
 class LastSeen(Running):
-    """The number of distinct values but NULL, exactly; the state is the number itself.
+    """The exact number of distinct values except NULL; the state is the number itself.
 
     It can't be merged from parts of a window: `backfill.operators.last_seen` counts it.
     """
@@ -32,5 +32,5 @@ class LastSeen(Running):
 
 
 def in_frames(aggregate: Aggregate) -> bool:
-    """Whether metrics compute it, as sliding windows have it, for all windows at once."""
+    """Whether metrics compute it, in its form for sliding windows, for all windows at once."""
     return aggregate.framed or isinstance(aggregate, LastSeen)

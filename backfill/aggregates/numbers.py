@@ -15,8 +15,8 @@ from backfill.aggregates.base import MOST_DIGITS, Aggregate, Input, Running, Sta
 _LOW_BITS = 0xFFFF_FFFF
 #: Spark rounds a decimal that is too long only if it has more digits than this after the point.
 _NEVER_ROUNDED = 6
-#: Of a variance, what the order of its events can decide; one event more changes it by more, unless
-#: there are millions of millions.
+#: The share of a variance that the order of its events can change. One more event changes it by
+#: more, unless there are millions of millions.
 _ROUNDED = 1e-12
 
 
@@ -45,9 +45,9 @@ class Sum(Running):
     """A sum; NULL if there is no value.
 
     A sum of 64-bit integers is carried as two sums, of the high and of the low halves, so that
-    only the total can overflow (which raises) and never a part of it: the order of events
-    can't decide. Decimals have up to 38 digits; where windows are put together from parts of each
-    other (sliding and count windows, metrics), 37 if more than six of them are after the point.
+    only the total can overflow (which raises an error) and never a part of it: the order of events
+    does not matter. Decimals have up to 38 digits; in windows merged from parts of each other
+    (sliding and count windows, metrics), 37 if more than six of them are after the point.
     """
 
     name: ClassVar[str] = "sum"
@@ -91,7 +91,7 @@ class Sum(Running):
         if "high" in states:
             carry = F.shiftright(states["low"], 32)
             low = states["low"].bitwiseAND(F.lit(_LOW_BITS))
-            # The cast says where the total overflows; not every runtime does so when it multiplies.
+            # The cast raises if the total overflows; not every runtime does when it multiplies.
             high = (states["high"] + carry).cast("int").cast("long")
             return high * F.lit(_LOW_BITS + 1) + low
         return next(iter(states.values()))
@@ -114,14 +114,14 @@ class Sum(Running):
 
 
 def total_type(type: T.DataType) -> T.DataType:
-    """What values are summed up in: doubles, or decimals with ten digits more, as Spark does."""
+    """The type of a total: doubles, or decimals with ten more digits, as in Spark."""
     if not isinstance(type, T.DecimalType):
         return T.DoubleType()
     return T.DecimalType(min(type.precision + 10, MOST_DIGITS), type.scale)
 
 
 def _has_room(type: T.DataType) -> bool:
-    """Whether decimals are summed up in ten digits more: no total of a key is too long for it."""
+    """Whether totals of decimals have ten more digits, so that no total of a key is too long."""
     return isinstance(type, T.DecimalType) and type.precision + 10 <= MOST_DIGITS
 
 
@@ -131,10 +131,10 @@ def one(value: Column) -> Column:
 
 
 def with_room(total: Column, type: T.DataType | None) -> Column:
-    """A total to which another one is added, or from which it is taken; `type` if it is a decimal.
+    """Prepares a total for adding or subtracting another one; `type` if it is a decimal.
 
-    Spark gives what comes of it one digit more. Where it would have 39, it rounds the last digit,
-    unless no more than six are after the point; so these may have 37, and more is an overflow.
+    Spark gives the result one more digit. If that made 39, it would round the last digit, unless no
+    more than six are after the point. So totals with more than six have 37; more is an overflow.
     """
     if not isinstance(type, T.DecimalType) or type.precision < MOST_DIGITS:
         return total
@@ -148,7 +148,7 @@ def _as_first(total: Column, name: str) -> Column:
 
 
 def _type_of(name: str) -> T.DecimalType | None:
-    """The type that the name of a state says."""
+    """The decimal type that the name of a state shows; None if it shows none."""
     kind, *size = name.split("_")
     return T.DecimalType(*map(int, size)) if kind == "sum" and size else None
 
@@ -191,7 +191,7 @@ class Max(Running):
 
 @dataclass(frozen=True)
 class Mean(Running):
-    """The arithmetic mean, a double; of decimals `DecimalMean`. NULL if there is no value."""
+    """The arithmetic mean, a double; for decimals, `DecimalMean`. NULL if there is no value."""
 
     name: ClassVar[str] = "mean"
     python: ClassVar[str | None] = "mean"
@@ -203,7 +203,7 @@ class Mean(Running):
 
     def lift(self, given: Input) -> dict[str, Column]:
         total = total_type(given.type)
-        # Sail 0.7.2 names a sum by what is cast, and takes this one and that of `Sum` for the same.
+        # Sail 0.7.2 names a sum after what is cast, and takes this one and `Sum`'s for the same.
         whole = isinstance(given.type, T.IntegralType)
         value = given.value * F.lit(1.0) if whole else given.value.cast(total)
         return {"n": one(given.value), "sum": value}
@@ -229,7 +229,7 @@ class Variance(Aggregate):
 
     def partial(self, given: Input) -> dict[str, Column]:
         value = given.value.cast("double")
-        # Counted as `Mean` counts, which sliding windows then do once for both.
+        # Counted as `Mean` counts, so that sliding windows count once for both.
         n = F.sum(one(given.value))
         return {"n": n, "mean": F.avg(value), "spread": F.var_pop(value)}
 
@@ -265,8 +265,8 @@ class Variance(Aggregate):
         return F.when(states["n"] > 1, states["spread"] * states["n"] / (states["n"] - 1))
 
     def is_same(self, one: Column, other: Column) -> Column:
-        # Merged in another order, the same events differ in the last digits. Less than less: NaN
-        # and infinities are only like themselves.
+        # Merged in another order, the same events give other last digits. Strictly less: NaN and
+        # infinities are only the same as themselves.
         close = F.abs(one - other) < F.greatest(F.abs(one), F.abs(other)) * _ROUNDED
         return one.eqNullSafe(other) | F.coalesce(close, F.lit(False))
 

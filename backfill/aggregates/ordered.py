@@ -70,7 +70,7 @@ class Last(First):
 
 @dataclass(frozen=True)
 class CollectList(Aggregate):
-    """All values but NULLs, by event time, then arrival, then value."""
+    """All values except NULLs, by event time, then arrival, then value."""
 
     name: ClassVar[str] = "collect_list"
     kept: ClassVar[tuple[str, ...]] = ("events",)
@@ -123,7 +123,7 @@ class CollectSet(Aggregate):
 
 @dataclass(frozen=True)
 class CountDistinct(CollectSet):
-    """The number of distinct values but NULL, exactly; the state holds every one of them."""
+    """The exact number of distinct values except NULL; the state holds every one of them."""
 
     name: ClassVar[str] = "count_distinct"
     python: ClassVar[str | None] = "count_distinct"

@@ -73,7 +73,7 @@ def _make(
 
 
 def _listed(argument: str) -> str | list[str]:
-    """The items of `[a, b]`; other arguments as they are."""
+    """The items of `[a, b]`; other arguments unchanged."""
     if argument.startswith("[") and argument.endswith("]"):
         return [each.strip() for each in _split(argument[1:-1])]
     return argument
@@ -118,7 +118,7 @@ def _closing(text: str, whole: str) -> int:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The arguments: cut at the commas that stand in no parentheses and no quotes."""
+    """The arguments, cut at the commas outside parentheses and quotes."""
     start = 0
     for place, char, depth in _marks(text):
         if char == "," and depth == 0:

@@ -18,7 +18,7 @@ class Ranked(First):
     """As `First` or `Last`, with the same states.
 
     Attributes:
-        last: takes the last event.
+        last: whether to take the last event.
         places: how many columns put events in order.
     """
 

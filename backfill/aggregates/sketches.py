@@ -24,7 +24,7 @@ class ApproximateCountDistinct(Aggregate):
     kept: ClassVar[tuple[str, ...]] = ("sketch",)
 
     def partial(self, given: Input) -> dict[str, Column]:
-        # A hash lets values of every type in, alike in every session time zone.
+        # A hash takes values of every type, and is the same in every session time zone.
         hashed = F.xxhash64(positive_zero(given.value, given.type))
         return {"sketch": F.hll_sketch_agg(F.when(given.value.isNotNull(), hashed))}
 
@@ -82,7 +82,7 @@ class ApproximateQuantile(Aggregate):
 
     def finish(self, states: States, events: Column) -> Column:
         quantile = F.kll_sketch_get_quantile_double(states["sketch"], F.lit(self.share))
-        return F.when(states["n"] > 0, quantile)  # an empty sketch may not be asked
+        return F.when(states["n"] > 0, quantile)  # an empty sketch can't be queried
 
     def __str__(self) -> str:
         return f"quantile({self.expression}, {self.share})"

@@ -1,4 +1,4 @@
-"""Aggregates of visits: how far along a funnel, which way, for how long, and whether at all."""
+"""Aggregates of visits: how far along a funnel, the path, the duration, and whether it bounced."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Funnel(CollectList):
     """How many steps events reach, one after the other, in order of time, arrival, then steps.
 
     The state holds every event for which a step holds: a late event of the first step can make
-    events count that were too early for theirs.
+    events count that came too early for their steps.
     """
 
     name: ClassVar[str] = "funnel"
     python: ClassVar[str | None] = "funnel"
 
-    #: The predicates, where the expression was made of them.
+    #: The predicates, if the expression was made from them.
     steps: tuple[str, ...] = ()
 
     def input(self) -> Column | None:
@@ -36,7 +36,7 @@ class Funnel(CollectList):
         if self.where is not None:
             some &= to_column(self.where)
         if self.steps:
-            # For Sail, whose predicates are never NULL, while a list in a file may hold NULL.
+            # For Sail: its predicates are never NULL, but a list in a file may hold NULL.
             holds = holds.cast("array<boolean>")
         return F.when(some, holds)
 
@@ -64,7 +64,7 @@ class Funnel(CollectList):
 
 @dataclass(frozen=True)
 class Path(CollectList):
-    """The first values but NULLs, by event time, then arrival, then value; at most so many."""
+    """The first values except NULLs, by event time, then arrival, then value, up to the limit."""
 
     name: ClassVar[str] = "path"
     grows: ClassVar[bool] = False
@@ -131,7 +131,7 @@ class Duration(_OfEvents):
 
 @dataclass(frozen=True)
 class Bounce(_OfEvents, Running):
-    """Whether there is one event only; NULL without an event."""
+    """Whether there is only one event; NULL without an event."""
 
     name: ClassVar[str] = "bounce"
     python: ClassVar[str | None] = "bounce"

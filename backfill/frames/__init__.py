@@ -1,1 +1,1 @@
-"""What is called with a DataFrame: windows, metrics, and values as of rows."""
+"""Functions that take a DataFrame: windows, metrics, and values as of rows."""

@@ -79,10 +79,10 @@ def aggregate(
 ) -> DataFrame:
     """Returns one row for each key and window that contains an event.
 
-    Of a sliding window that is one row for each event, of a count window one row for every
+    For a sliding window that is one row for each event, for a count window one row for every
     `advance` events.
 
-    The result is lazy, as any DataFrame. Rows with an unusable key or time are left out (a job
+    The result is lazy, like any DataFrame. Rows with an unusable key or time are left out (a job
     quarantines them).
 
     Args:
@@ -108,15 +108,15 @@ def aggregate(
             0.6 times as long at 1 event, the same at 2, and 1.5 times as long at 5; a key with
             half of all events then becomes one large task. The data is not sampled here; a job
             takes a sample. Aggregates whose state is not a plain sum, minimum or maximum
-            (variance, lists, sketches) are always combined. Not for sliding and count windows, nor
-            for sessions with rules.
+            (variance, lists, sketches) are always combined. Not allowed for sliding and count
+            windows, nor for sessions with rules.
 
     Returns:
         The key columns, for sessions `session_id`, then `window_start` and `window_end`
         (timestamps), and the aggregates by name. For a sliding window the key columns,
         `event_time`, the id if there is one, and the aggregates; if its windows are `distinct`,
         the key columns, `window_start`, `window_end` and the aggregates. For a count window the key
-        columns (none of windows of the whole stream), `window_start` and `window_end` (the least
+        columns (none for windows over the whole stream), `window_start` and `window_end` (the least
         and the largest event time in it), `first_event` and `last_event` (the numbers of its first
         and last event, from 1) and the aggregates.
 
@@ -220,8 +220,8 @@ def sessionize(
 
         - `session_id`, `session_start`, `session_end` (as the engine reports it);
         - `session_seq`, the session's number within its key, and `event_seq`, the event's number
-          within its session, both from 1 within this DataFrame; `seq_from_end`, the same from the
-          last event back;
+          within its session, both from 1 within this DataFrame; `seq_from_end`, the same counted
+          back from the last event;
         - `is_entry`, `is_exit`: whether it is the first, and the last, event of its session;
         - `seconds_to_next`: to the next event of the session, a double; NULL for the last one;
         - `session_share`: the share of the session's duration, from its first to its last event,
@@ -298,9 +298,9 @@ def bots(
     timezone: str = "UTC",
     engine: str = "plain",
 ) -> DataFrame:
-    """Returns every event once, with the rule by which it is a bot's.
+    """Returns every event once, with the rule that makes it a bot's.
 
-    Keep the people's events with `.where("bot IS NULL")`, and give these to `aggregate` or
+    Keep the people's events with `.where("bot IS NULL")`, and pass these to `aggregate` or
     `sessionize`.
 
     Args:
@@ -364,11 +364,11 @@ def _of_sessions(
     rules: Rules,
     by_key: Sequence[str],
 ) -> DataFrame:
-    """Adds what `sessionize` says of an event, under the names in `_ADDED` after an underscore."""
+    """Adds the columns of `_ADDED`, each under its name after an underscore."""
     whole = Over.partitionBy(*by_key, SESSION)
     in_order = whole.orderBy(ROW)
     first, last = F.col(START), F.col(END)
-    # The sort of the line above serves this, too.
+    # The sort for `in_order` serves this, too.
     of_key = Over.partitionBy(*by_key).orderBy(SESSION, ROW)
     so_far = of_key.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     place, count = F.col("_event_seq"), F.col(EVENTS)

@@ -1,4 +1,4 @@
-"""What functions over DataFrames are given, checked before anything is done with it."""
+"""Checks of what is passed to functions over DataFrames, before anything is done with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backfill.windows import AnyWindow
 
 
 def check_frame(frame: object, *, field: str = "events") -> None:
-    """Raises a ColumnError where it is no DataFrame of Spark's."""
+    """Raises a ColumnError if it is not a DataFrame of Spark's."""
     if not isinstance(frame, DataFrame):
         raise ColumnError(
             "must be a DataFrame of Spark",
@@ -25,12 +25,12 @@ def check_frame(frame: object, *, field: str = "events") -> None:
 
 
 def check_window(window: object, *kinds: type, example: str) -> None:
-    """Raises a WindowError where it is no window of these kinds, or of any.
+    """Raises a WindowError if it is not a window of these kinds, or of any.
 
     Args:
         window: what was given.
-        kinds: those that are allowed; none for all.
-        example: of a right one.
+        kinds: the allowed kinds; none for all.
+        example: a valid window, for the message.
     """
     if not isinstance(window, kinds or get_args(AnyWindow)):
         raise WindowError(
@@ -39,7 +39,7 @@ def check_window(window: object, *kinds: type, example: str) -> None:
 
 
 def check_metrics(metrics: object) -> None:
-    """Raises an AggregateError where they are no list of metrics."""
+    """Raises an AggregateError if it is not a list of metrics."""
     if not isinstance(metrics, Sequence) or not all(isinstance(each, Metric) for each in metrics):
         raise AggregateError(
             "must be a list of metrics",
@@ -51,10 +51,10 @@ def check_metrics(metrics: object) -> None:
 
 
 def given_aggregates(aggregates: Mapping[str, Aggregate | str]) -> dict[str, Aggregate]:
-    """The aggregates by name, of which each may be written as in a job file.
+    """The aggregates by name; each of them may be written as in a job file.
 
     Raises:
-        AggregateError: there are none by name, or one is something else.
+        AggregateError: if they are not given by name, or one is something else.
     """
     if not isinstance(aggregates, Mapping):
         raise AggregateError(

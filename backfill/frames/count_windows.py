@@ -33,14 +33,14 @@ def count(
         events: normalised events (with `TIME`), without those that can't be used.
         window: which events make a window.
         aggregates: by the names of their columns.
-        key: the key's columns; none for one group.
-        engine: whose rules hold.
+        key: the key's columns; empty for a single group.
+        engine: the engine whose rules apply.
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
 
     Returns:
         Key, unless the windows are of the whole stream; `window_start`, `window_end` (the least
-        and the largest event time in the window), `first_event`, `last_event` (numbers, from 1),
+        Key, unless the windows are over the whole stream; `window_start`, `window_end` (the least
         and the aggregates by name.
 
     Raises:

@@ -65,18 +65,18 @@ def slice_events(
     Args:
         events: normalised events (with `TIME`), without those that can't be used.
         definitions: the windows of one job.
-        key: the key's columns; none for one group.
-        engine: whose rules hold.
+        key: the key's columns; empty for a single group.
+        engine: the engine whose rules apply.
         zone: for calendar windows and dates.
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
-        combine: put the events of a slice together first; if not, each is a slice by itself,
-            where all aggregates have states of a single event; None: as the only window asks.
+        combine: combine the events of a slice first. If false, each event is a slice of its own,
+            where all aggregates have states of a single event. None: what suits the only window.
         dimensions: columns to keep besides those of the definitions' metrics and joins.
         sides: predicates whose values to keep besides those of the definitions' joins, as
-            `sides_of` gives them.
-        keep: keeps the events that windows around single events are computed from, which the
-            slices are cut from as well: so the source is read once.
+            `sides_of` returns them.
+        keep: keeps the events from which windows around single events are computed. The slices
+            are cut from them too, so the source is read once.
 
     Raises:
         AggregateError: if an aggregate does not fit the events, or its name is taken.
@@ -113,7 +113,7 @@ def slice_events(
         if not id:
             single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
         elif any(by_place(each.window) or each.blanks for each in definitions):
-            # Needed together by another key than the events', by none, or by key and time.
+            # Windows group these by another key, by no key, or by key and time.
             single = slicing.distinct_by_hour(frame, keys.inner)
         else:
             single = slicing.distinct(frame, keys.inner)
@@ -165,10 +165,10 @@ def slice_events(
 
 
 def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> DataFrame:
-    """The events by themselves, with what the rules of a window look at."""
+    """The single events, with the columns that the window's rules look at."""
     frame = events.frame
     if id is not None:
-        # Of copies that differ the one is taken that other windows take.
+        # If copies differ, take the same one as other windows do.
         looked_at = rule_columns(window)
         frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
         frame = slicing.distinct(frame, events.key.inner)
@@ -179,7 +179,7 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
 
 
 def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
-    """The dimensions of metrics, and the columns that joins look at, each once."""
+    """The dimensions of metrics and the columns that joins look at, each once."""
     every = (
         each.window.looked_at if isinstance(each.window, JoinWindow) else key_of(each.window, ())
         for each in definitions
@@ -188,7 +188,7 @@ def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
 
 
 def sides_of(definitions: Iterable[Definition]) -> dict[str, str]:
-    """The predicates of the sides of joins, each once, with a side that it is of."""
+    """The predicates of the joins' sides, each once, with a side that it belongs to."""
     joins = [each.window for each in definitions if isinstance(each.window, JoinWindow)]
     return {text: side for each in joins for side, text in ((RIGHT, each.right), (LEFT, each.left))}
 
@@ -206,7 +206,7 @@ def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> li
         if isinstance(each.window, SessionWindow) and not each.of_events
     ]
     if any(each.of_events for each in definitions):
-        # Nothing is built from their slices, which are counted, and tell which dates have events.
+        # No windows are built from their slices, which only count events and show dates with any.
         gaps.append(DAY_US // 2)
     grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
     return [*grids, *(each for each in every if not isinstance(each, Grid))]

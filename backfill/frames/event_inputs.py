@@ -1,4 +1,4 @@
-"""Events under inner names, with what the aggregates need of each."""
+"""Events under inner column names, with the inputs of the aggregates."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def with_inputs(
     arrival: Sequence[str],
     also: Sequence[Column] = (),
 ) -> BoundEvents:
-    """Evaluates what the aggregates need of each event.
+    """Evaluates the aggregates' inputs for each event.
 
     Args:
         events: normalised events (with `TIME`), without those that can't be used.
         aggregates: equal ones share their states.
-        key: the key's columns; none for one group.
-        id: the column of the events' id, if they have one.
+        key: the key's columns; empty for a single group.
+        id: the column of the events' id, if there is one.
         arrival: columns that give the order of arrival.
         also: further columns to keep.
 
     Raises:
         AggregateError: if an aggregate does not fit the events.
-        SetupError: the events' runtime may not compute an aggregate exactly.
+        SetupError: if the events' runtime may not compute an aggregate exactly.
     """
     keys = [key_name(i) for i in range(len(key))]
     arrived = tuple(f"_arrival{i}" for i in range(len(arrival)))

@@ -32,15 +32,15 @@ def slide(
 
     Args:
         events: normalised events (with `TIME`), without those that can't be used.
-        window: which events surround an event.
+        window: which events belong to an event's window.
         aggregates: by the names of their columns.
-        key: the key's columns; none for one group.
-        engine: whose resolution of time applies.
+        key: the key's columns; empty for a single group.
+        engine: the engine whose time resolution applies.
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
 
     Returns:
-        Key, `event_time`, the id, and the aggregates by name; of distinct windows key,
+        Key, `event_time`, the id, and the aggregates by name; for distinct windows: key,
         `window_start`, `window_end`, and the aggregates.
 
     Raises:

@@ -25,15 +25,15 @@ def message_sessions(
     id: str | None,
     arrival: Sequence[str],
 ) -> DataFrame:
-    """Computes sessions of each key and partition.
+    """Computes sessions for each key and partition.
 
     Args:
         events: normalised events (with `TIME`), without those that can't be used.
         window: its gap is a number of messages.
         aggregates: by the names of their columns.
-        key: the key's columns; none for one group.
+        key: the key's columns; empty for a single group.
         id: rows with equal key, time and id are one event.
-        arrival: the columns of the partition, if there are several, and last that of the offset.
+        arrival: the partition's column or columns, if any, and then the offset's.
 
     Returns:
         Key, `session_id` (of the key, the partition and the first offset), `window_start` and

@@ -1,4 +1,4 @@
-"""The definition of a rolling metric: of which events, over which windows, how often it moves."""
+"""The definition of a rolling metric: which events, over which windows, how often it moves."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from backfill.windows.arguments import positive, set_fields
 #: The result's own columns.
 BY, WINDOW, STEP, VALID_FROM = "by", "window", "step", "valid_from"
 AT, TIES = HOLDS_FROM, "ties"
-#: Of one microsecond is a single instant, of which sliding windows have no form.
+#: A window of one microsecond is a single instant, which sliding windows can't express.
 _SHORTEST_US = 2
 _TAKEN = frozenset({BY, WINDOW, STEP, VALID_FROM, AT, TIES})
 
 
 @dataclass(frozen=True)
 class Metric:
-    """An aggregate over the last so many minutes, hours or days, for each value of dimensions.
+    """An aggregate over the last minutes, hours or days, for each value of its dimensions.
 
-    At each multiple T of the step it is the aggregate over the events from T - window on and
+    At each multiple T of the step, it is the aggregate over the events from T - window on and
     before T.
 
     Args:
@@ -44,9 +44,9 @@ class Metric:
     Raises:
         AggregateError: if the name is that of another column of the result, or the aggregate can't
             be read.
-        ColumnError: if a dimension is named twice, or there is no list of them.
-        WindowError: if a duration is not a fixed one above zero, a window is not a whole number of
-            steps, or there is none.
+        ColumnError: if a dimension is named twice, or they are not a list.
+        WindowError: if a duration is not fixed or not above zero, a window is not a whole number of
+            steps, or there is no window.
 
     Example:
         >>> from backfill import aggregates as agg
@@ -141,7 +141,7 @@ def _name(name: object) -> str:
 
 
 def _filtered(aggregate: Aggregate, where: Expression) -> Aggregate:
-    """The aggregate of those events that its own predicate and the metric's let through."""
+    """The aggregate of the events that both its own predicate and the metric's let through."""
     own = aggregate.where
     if where is None or own is None:
         return replace(aggregate, where=own if where is None else where)

@@ -1,4 +1,4 @@
-"""What metrics need of each event, and of the rows as of which they are computed."""
+"""The inputs of metrics: from events, and from the rows as of which values are computed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backfill.frames.metric import TIES, Metric, value_names
 from backfill.rows.fitting import check_framed
 from backfill.rows.slices import distinct_by_hour
 
-#: A row as it was given.
+#: A row as it was given, as a struct.
 ROW = "_backfill_row"
 #: How many events are at a row's place in the order of time and arrival.
 TIED = "_ties"
@@ -31,7 +31,7 @@ class BoundMetrics:
 
     Attributes:
         frame: the events, each once, with all dimensions under inner names.
-        events: what is known of them.
+        events: their key, arrival columns and bound aggregates.
     """
 
     frame: DataFrame
@@ -47,7 +47,7 @@ class BoundMetrics:
         return self.frame.where(any_given(self.inner(by)))
 
     def aggregates(self, metrics: Iterable[Metric]) -> dict[str, Bound]:
-        """By the metrics' names."""
+        """The bound aggregates, by metric name."""
         return {each.name: self.events.bound[each.aggregate].sliding() for each in metrics}
 
 
@@ -62,13 +62,13 @@ def bind_metrics(
     *,
     whole: bool = False,
 ) -> BoundMetrics:
-    """Evaluates what the metrics need of each event.
+    """Evaluates the metrics' inputs for each event.
 
-    `whole`: all rows are kept, also those that can't be used, each with ROW, and with no ties yet.
-    Of those that can't be used everything else is NULL.
+    `whole`: keep all rows, even unusable ones, each with ROW and with no ties yet. In unusable
+    rows everything else is NULL.
 
     Raises:
-        AggregateError: if metrics do not go together, or an aggregate does not fit the events.
+        AggregateError: if the metrics can't be used together, or one does not fit the events.
         ColumnError: if a column is missing or has an unsuitable type.
     """
     check_frame(events)
@@ -108,7 +108,7 @@ def bind_metrics(
 
 
 def check_names(rows: DataFrame, metrics: Sequence[Metric]) -> None:
-    """Raises ColumnError if rows already have a column that they are to be given."""
+    """Raises a ColumnError if the rows already have a column that would be added to them."""
     for name in (*value_names(metrics), TIES):
         if name in rows.columns:
             raise ColumnError(
@@ -127,10 +127,10 @@ def place_rows(
     timezone: str,
     arrival: tuple[str, ...],
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Finds when and of what dimensions rows are that metrics are asked for.
+    """Reads the time and dimensions of the rows as of which metrics are computed.
 
     Args:
-        rows: as of which metrics are asked for.
+        rows: the rows as of which metrics are computed.
         found: the events.
         time: as for the events.
         time_format: the same.
@@ -138,8 +138,8 @@ def place_rows(
         arrival: the columns of the events' arrival.
 
     Returns:
-        ROW, the dimensions, TIME (NULL where it can't be used) and arrival under inner names, and
-        no ties yet; and the inner names of the arrival columns, none if one is missing.
+        ROW, the dimensions, TIME (NULL where it is unusable) and arrival under inner names, and
+        no ties yet; and the inner names of the arrival columns, empty if one is missing.
 
     Raises:
         ColumnError: if a column is missing or unsuitable.
@@ -167,7 +167,7 @@ def place_rows(
 
 
 def _check_dimensions(rows: DataFrame, found: BoundMetrics) -> None:
-    """Refuses a dimension that Spark would cast to compare it, which some values can't be."""
+    """Refuses a dimension that Spark would cast for comparisons: some values can't be cast."""
     types = {each.name: each.dataType for each in rows.schema}
     key = found.events.key
     for name, wanted in zip(key.names, key.types, strict=True):
@@ -183,7 +183,7 @@ def _check_dimensions(rows: DataFrame, found: BoundMetrics) -> None:
 
 
 def _dimensions(metrics: Sequence[Metric]) -> list[str]:
-    """The columns of all dimensions, once, after checking that the metrics go together."""
+    """The columns of all dimensions, each once, after checking that the metrics go together."""
     names = [each.name for each in metrics]
     if not names:
         raise AggregateError(

@@ -1,4 +1,4 @@
-"""Events that windows by number or by offset are computed from, as `aggregate` is given them."""
+"""Binds the events from which `aggregate` computes windows by number or by offset."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def bind_events(
     id: str | None,
     arrival: Sequence[str],
 ) -> BoundEvents:
-    """Evaluates what the aggregates need of each event, and leaves copies out.
+    """Evaluates the aggregates' inputs for each event, and leaves out copies.
 
     Args:
         events: normalised events (with `TIME`), without those that can't be used.
         aggregates: by the names of their columns.
-        key: the key's columns; none for one group.
+        key: the key's columns; empty for a single group.
         id: rows with equal key, time and id are one event.
         arrival: columns that give the order of arrival.
 

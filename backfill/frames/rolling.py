@@ -1,4 +1,4 @@
-"""Rolling metrics: aggregates over the last minutes, hours or days, for each of some dimensions.
+"""Rolling metrics: aggregates over the last minutes, hours or days, by dimensions.
 
 In the examples, `spark` is a session such as `backfill.spark.session()`.
 """
@@ -39,7 +39,7 @@ from backfill.rows.step_rows import step_rows
 from backfill.runtimes.differences import needs_spark, stacked
 from backfill.time.durations import Fixed
 
-#: Whether a row is an event, and does not only ask for values.
+#: Whether a row is an event; other rows only ask for values.
 _COUNTS = "_counts"
 
 
@@ -55,40 +55,41 @@ def metrics(
     dense: bool = False,
     at: DataFrame | None = None,
 ) -> DataFrame:
-    """Returns the values of metrics as step functions: a row wherever a value changes.
+    """Returns the values of metrics as step functions, with a row wherever a value changes.
 
     At each step T a metric is its aggregate over the events of [T - window, T): an event that
     happens at T itself counts from the next step on. A row holds until the next one of the same
-    grouping, dimensions, window and step. The last row of each says that the values have fallen
-    back to those without events, 0 or NULL; it may lie after the last event, by a window's length.
+    grouping, dimensions, window and step. The last row of each step function says that the values
+    have fallen back to those without events, 0 or NULL; it may lie a window's length after the
+    last event.
 
-    The result is lazy, as any DataFrame. Rows with an unusable time are left out; so are, from a
-    grouping, rows whose dimensions are all NULL.
+    The result is lazy, like any DataFrame. Rows with an unusable time are left out. A grouping also
+    leaves out rows whose dimensions are all NULL.
 
     Args:
         events: any DataFrame.
-        metrics: what is computed; those with the same dimensions, window and step share rows.
+        metrics: what to compute; metrics with the same dimensions, window and step share rows.
         time: the event time, as for `aggregate`.
         id: rows with equal dimensions, time and id are one event and count once.
         arrival: the column or columns that order events with equal times, for `first` and `last`.
         time_format: as for `aggregate`.
         timezone: for times without a zone.
         dense: a row for every step from the first row of a step function to its last one.
-        at: instead of the steps, the values at these instants: a DataFrame with one column, read
-            as the event time is. There is a row where at least one value is not that of a window
-            without events. Every instant is sent to every task, so there should be no more than
-            some thousands.
+        at: give the values at these instants instead of at the steps: a DataFrame with one column,
+            read like the event time. There is a row where at least one value differs from that of
+            a window without events. Every instant is sent to every task, so there should be no
+            more than a few thousand.
 
     Returns:
         `by`, the names of the row's dimensions joined by ", "; a column for each dimension of any
         metric, NULL where the row has another grouping; `window` and `step` as text, such as "7d";
-        `valid_from`, a timestamp (with `at` the instant, in the column `at`); and a column for each
-        metric, NULL where it has no such grouping, window or step. Approximate numbers of distinct
-        values are exact here.
+        `valid_from`, a timestamp (with `at`: the instant, in the column `at`); and a column for
+        each metric, NULL where it lacks the row's grouping, window or step. Approximate numbers of
+        distinct values are exact here.
 
     Raises:
         ColumnError: if a column is missing or has an unsuitable type.
-        AggregateError: if two metrics have the same name, there is none, or an aggregate does not
+        AggregateError: if there are no metrics, two have the same name, or an aggregate does not
             fit the events.
         WindowError: if both `dense` and `at` are given.
         JobFileError: if the time zone does not exist.
@@ -147,34 +148,34 @@ def metrics_at(
     time_format: str | None = None,
     timezone: str = "UTC",
 ) -> DataFrame:
-    """Returns rows with the values that metrics have as of each of them: what a rule saw then.
+    """Returns rows with the values that metrics have as of each row: what a rule saw then.
 
-    For a row at t a metric is its aggregate over the events from t - window on, and up to the row
-    itself in the order of time and arrival: nothing that came later, so training sets made of it
+    For a row at t, a metric is its aggregate over the events from t - window up to the row itself,
+    in the order of time and arrival. Nothing that came later counts, so training sets made of it
     are correct in time. The metrics' steps have no meaning here.
 
-    Without `arrival`, or with equal arrivals, the order of events at the same time is not known.
-    Then all of them count as of each, or with `before` none of them; `ties` says how many.
+    Without `arrival`, or with equal arrivals, the order of events at the same time is unknown. Then
+    all of them count for each of them, or with `before` none of them; `ties` says how many.
 
     Args:
         events: any DataFrame.
-        metrics: what is computed.
+        metrics: what to compute.
         time: the event time, as for `aggregate`.
         at: rows with the metrics' dimensions and `time`, such as labels; by default the events
             themselves. If it lacks a column of `arrival`, its order among events of the same
-            time is not known.
-        before: leave out the row's own event, and what came at the same place in the order.
+            time is unknown.
+        before: leave out the row's own event, and all others at the same place in the order.
         id: as for `metrics`.
         arrival: the column or columns that order events with equal times.
         time_format: as for `aggregate`.
         timezone: for times without a zone.
 
     Returns:
-        The rows of `at`, all of them and with all their columns; for each metric and window the
-        value, in a column such as `cards_7d`, of a metric with several groupings
-        `cards_by_partner_country_7d`; and `ties`, the number of other events at the same place in
-        the order, in the grouping with most of them. Of rows with an unusable time all of these are
-        NULL; so are values by dimensions that are all NULL.
+        All rows of `at` with all their columns; for each metric and window its value, in a column
+        such as `cards_7d`, or `cards_by_partner_country_7d` if the metric has several groupings;
+        and `ties`, the number of other events at the same place in the order, in the grouping with
+        most of them. In rows with an unusable time all added columns are NULL; so are values by
+        dimensions that are all NULL.
 
     Raises:
         ColumnError: if a column is missing or has an unsuitable type, or `at` already has one of
@@ -199,11 +200,11 @@ def metrics_at(
     if at is not None:
         check_frame(at, field="at")
     if before:
-        # `Order.spread` gives all rows of a place what the first has, if they keep their order.
+        # `Order.spread` copies the first row's values to its whole place: rows must keep order.
         needs_spark(events, "values from before an event are computed", field="before")
     arrived = arrival_of(arrival)
     rows = events if at is None else at
-    # Copies of an event are rows, too, at places where no event is.
+    # With an id, copies of an event are rows too, at places where there is no event.
     itself = at is None and id is None
     found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived, whole=itself)
     check_names(rows, metrics)
@@ -222,7 +223,7 @@ def metrics_at(
 
 @dataclass(frozen=True)
 class _Family:
-    """Metrics that share rows: with the same dimensions and steps."""
+    """Metrics that share rows: those with the same dimensions and steps."""
 
     by: tuple[str, ...]
     step: Fixed
@@ -231,7 +232,7 @@ class _Family:
 
     @property
     def windows(self) -> list[Fixed]:
-        """All of them, once."""
+        """The windows of all the metrics, each once."""
         return list(dict.fromkeys(window for each in self.metrics for window in each.windows))
 
 
@@ -265,7 +266,7 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
     ]
     aggregates = {name: each.aggregate for name, each in bound.items()}
     placed = rows.select(*keys, SPAN, BLOCK, AT, *values)
-    # In the order in which they come, so that nothing is sorted again.
+    # In the order that the rows already have, so that nothing is sorted again.
     return changes(placed, [*keys, SPAN], [BLOCK, AT], aggregates).drop(BLOCK)
 
 
@@ -278,7 +279,7 @@ def _with_values(
     before: bool,
     itself: bool,
 ) -> DataFrame:
-    """The rows with the values of a grouping, and the larger number of ties.
+    """Adds the values of a grouping to the rows, and its number of ties if that is larger.
 
     `itself`: the rows are the events.
     """
@@ -306,7 +307,7 @@ def _with_values(
 def _all_empty(family: _Family, found: BoundMetrics) -> Column:
     bound = found.aggregates(family.metrics)
     empty = (each.aggregate.is_empty(column(name)) for name, each in bound.items())
-    # A metric that does not have the row's window says nothing.
+    # A metric without the row's window counts as empty.
     return reduce(and_, (F.coalesce(each, F.lit(True)) for each in empty))
 
 

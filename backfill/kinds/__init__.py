@@ -1,11 +1,11 @@
 """What depends on the kind of a window: where its rows are in time, and which events are in them.
 
-Sessions, aligned windows and windows around single events differ in this alone, once they are
-computed. START and END are the columns of a row's bounds in µs: of a session its first and last
-event, of an aligned window its start and end, of a window around an event twice the time of that
-event (of distinct windows, which events share, the first and last instant), of a metric's row twice
-its step, of a pair twice the time of its left event. Count windows stand at the largest time in
-them, twice.
+Sessions, aligned windows and windows around single events differ only in this, once they are
+computed. START and END are the columns of a row's bounds in µs. For a session they are its first
+and last event, for an aligned window its start and end. For a window around an event both are the
+time of that event (for distinct windows, which events share, the first and last instant), for a
+metric's row its step, for a pair the time of its left event, and for a count window the largest
+time in it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _START_AND_END = ("window_start", "window_end")
 
 
 def times_of(window: AnyWindow) -> tuple[str, str]:
-    """The columns of a table that hold a row's first and last instant; perhaps the same one."""
+    """The columns of a table that hold a row's first and last instant; they may be the same."""
     if isinstance(window, CountWindow):
         return "window_end", "window_end"
     if isinstance(window, RollingWindow):
@@ -67,7 +67,7 @@ class Kind(Protocol):
 
     @property
     def held(self) -> str:
-        """The column whose sum over rows is what `windows_each` gives, summed over the events."""
+        """The column whose sum over rows equals the sum of `windows_each` over the events."""
 
     @property
     def open_us(self) -> int:
@@ -83,10 +83,10 @@ class Kind(Protocol):
         """The columns of the table that say when a window is, from START and END."""
 
     def reported_end(self) -> Column:
-        """The end, µs, as the table has it."""
+        """The end, µs, as it is in the table."""
 
     def last(self, end: int) -> int:
-        """END of a row whose end the table has; µs."""
+        """END of a row, from its end in the table; µs."""
 
     def is_open(self, horizon: int) -> Column:
         """Whether an event at the horizon (µs) could still join the window."""
@@ -94,11 +94,11 @@ class Kind(Protocol):
     def all_ended(self, at: Column, limit: int) -> Column | None:
         """Whether all windows that an event at this instant can be in ended before the limit.
 
-        None where that depends on other events.
+        None if that depends on other events.
         """
 
     def affected(self, span: Span) -> Column:
-        """Whether an event of the span can be in the window, or make it."""
+        """Whether an event of the span can be in the window, or create it."""
 
     def place(self) -> Column:
         """START of the extent that holds the window and ends at its END."""
@@ -124,41 +124,41 @@ class Sessions:
 
     @property
     def open_us(self) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return self.window.gap.us
 
     def windows_each(self, at: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.lit(1)
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         start, end = map(F.unix_micros, _START_AND_END)
         return start, last_event(end, self.window, self.rules)
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return _reported(self.reported_end())
 
     def reported_end(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return reported_end(F.col(END), self.window, self.rules)
 
     def last(self, end: int) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return last_event(end, self.window, self.rules)
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         if self.window.has_rules:
             return ruled_session_is_open(self.window, self.rules, self.zone, horizon)
         return session_is_open(F.col(END), self.window, self.rules, horizon)
 
     def all_ended(self, at: Column, limit: int) -> None:
-        """As `Kind` has it."""
+        """See `Kind`."""
 
     def affected(self, span: Span) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         low, high = span
         return _all(
             None if low is None else F.col(END) >= low,
@@ -166,62 +166,62 @@ class Sessions:
         )
 
     def place(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(START)
 
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return start, end
 
     def events_of(self, span: Span) -> Span:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return span
 
     def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return (F.col(START) <= end) & (F.col(END) >= start)
 
 
 @dataclass(frozen=True)
 class AlignedWindows:
-    """Windows whose bounds follow from the clock; an extent replaces the window of its bounds."""
+    """Windows whose bounds follow from the clock; an extent replaces the window with its bounds."""
 
     where: Layout
     held: str = EVENTS
     open_us: int = 0
 
     def windows_each(self, at: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return self.where.count(at)
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         start, end = map(F.unix_micros, _START_AND_END)
         return start, end
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return _reported(F.col(END))
 
     def reported_end(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END)
 
     def last(self, end: int) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return end
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return self.where.is_open(F.col(END), horizon)
 
     def all_ended(self, at: Column, limit: int) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         last = F.array_max(F.transform(self.where.windows(at), lambda each: each[END]))
         return F.coalesce(last < limit, F.lit(True))
 
     def affected(self, span: Span) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         low, high = span
         shift = self.where.shift if isinstance(self.where, FixedWindows) else 0
         return _all(
@@ -230,19 +230,19 @@ class AlignedWindows:
         )
 
     def place(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(START)
 
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return start, end
 
     def events_of(self, span: Span) -> Span:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return span
 
     def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return (F.col(START) == start) & (F.col(END) == end)
 
 
@@ -254,22 +254,22 @@ class EventRows(Standing):
 
     @property
     def open_us(self) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return self.behind
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         start, end = map(F.unix_micros, times_of(self.window))
         return start, end
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         if of_each_event(self.window):
             return [F.timestamp_micros(END).alias(EVENT_TIME)]
         return _reported(F.col(END))
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it: what comes at the time of an event comes after it."""
+        """See `Kind`: an event at the same time as another comes after it."""
         if self.window.before:
             return F.lit(False)
         return F.col(END) + self.behind >= horizon
@@ -280,11 +280,11 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
 
     Args:
         window: the window.
-        engine: whose rules hold.
-        zone: for windows that follow a calendar.
+        engine: the engine whose rules apply.
+        zone: the time zone of windows that follow a calendar.
 
     Raises:
-        WindowError: the engine refuses the window.
+        WindowError: if the engine refuses the window.
     """
     if isinstance(window, CountWindow):
         return CountRows(reach(window, engine), window, engine.rules_for(window), engine)
@@ -306,11 +306,11 @@ def kind_of(window: AnyWindow, engine: Engine, zone: str) -> Kind:
 
 
 def reach(window: AnyWindow, engine: Engine) -> Reach:
-    """How far apart an event and a row of such a window can be that it affects.
+    """How far apart an event and a row of such a window that it affects can be.
 
     Args:
-        window: around single events, by number or by offset, a metric's, or a join's.
-        engine: whose rules hold.
+        window: a window around single events, by number or by offset, a metric's, or a join's.
+        engine: the engine whose rules apply.
     """
     return reach_of(window, engine.tick_us, rest=engine.rules_for(window).counts_rest)
 

@@ -1,7 +1,7 @@
-"""Windows whose events are placed by number or by offset, as kinds of windows have it.
+"""The kinds of windows whose events are placed by number or by offset.
 
 What an event changes is not near it in time: one more event moves those after it to other windows.
-So all events of a key are read again, and the rows replaced that the event can reach.
+So all events of a key are read again, and the rows that the event can reach are replaced.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ from backfill.time.durations import Fixed
 from backfill.time.spans import Span
 from backfill.windows import CountWindow
 
-#: No event is so long before or after 1970, µs, and added to an instant it does not overflow.
+#: No event is this far from 1970, µs, and adding it to an instant does not overflow.
 FAR = 1 << 62
 
 
 @dataclass(frozen=True)
 class Placed:
-    """What is alike of windows by number and by offset."""
+    """What windows by number and by offset have in common."""
 
     reach: Reach
 
     def windows_each(self, at: Column) -> Column:
-        """As `Kind` has it: but for those that `owned` leaves out."""
+        """See `Kind`: except for the events that `owned` leaves out."""
         return F.lit(1)
 
     def owned(self, events: Column) -> Column:
-        """How many of so many events of a key are in `held`."""
+        """How many of a key's events, given their number, are counted in `held`."""
         return events
 
     def reported_end(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END)
 
     def last(self, end: int) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return end
 
     def all_ended(self, at: Column, limit: int) -> Column:
-        """As `Kind` has it: an event has a say in all later windows."""
+        """See `Kind`: an event can affect all later windows."""
         return F.lit(False)
 
     def affected(self, span: Span) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         low, _ = self.reach.rows(span)
         return F.lit(True) if low is None else F.col(END) >= low
 
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """As `Kind` has it: all events of the key."""
+        """See `Kind`: all events of the key."""
         return F.lit(-FAR), F.lit(FAR)
 
     def events_of(self, span: Span) -> Span:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return None, None
 
 
@@ -87,12 +87,12 @@ class CountRows(Placed):
 
     @property
     def open_us(self) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         advance = self.window.advance
         return advance.us if isinstance(advance, Fixed) else 0
 
     def owned(self, events: Column) -> Column:
-        """As `Placed` has it: the events after a key's last window have none, in some engines."""
+        """See `Placed`: in some engines, the events after a key's last window are in none."""
         size, advance = self.window.size, self.window.advance
         if isinstance(advance, Fixed) or advance == 1:
             return events
@@ -103,12 +103,12 @@ class CountRows(Placed):
         return events - F.when(rest > beyond, F.lit(0).cast("long")).otherwise(rest)
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         end = F.unix_micros("window_end")
         return end, end
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return [
             F.timestamp_micros(BEGIN).alias("window_start"),
             F.timestamp_micros(END).alias("window_end"),
@@ -117,7 +117,7 @@ class CountRows(Placed):
         ]
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it: the next event could."""
+        """See `Kind`: the next event could join it."""
         advance = self.window.advance
         if isinstance(advance, int):
             return F.pmod(LAST_EVENT, F.lit(advance)) != 0
@@ -126,11 +126,11 @@ class CountRows(Placed):
         return floor_to(F.col(END) - shift, advance.us, 0) >= period
 
     def place(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END)
 
     def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END).between(start, end)
 
 
@@ -138,46 +138,46 @@ class CountRows(Placed):
 class MessageSessions(Placed):
     """Sessions whose gap is a number of messages; an extent replaces those that end in it.
 
-    Not those that start in it: of those that began before the limit of retention, some go on.
+    Not those that start in it: some of those that began before the limit of retention go on.
     """
 
     held: str = EVENTS
     open_us: int = 0
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.unix_micros("window_start"), F.unix_micros("window_end")
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return [
             F.timestamp_micros(START).alias("window_start"),
             F.timestamp_micros(END).alias("window_end"),
         ]
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it: of a key's last session in a partition nobody knows."""
+        """See `Kind`: that is unknown for a key's last session in a partition."""
         return ~F.col(CLOSED)
 
     def place(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(START)
 
     def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END).between(start, end)
 
 
 class AtEventTime:
-    """What is alike of the rows of all joins, which stand at the time of an event."""
+    """What the rows of all joins have in common: they stand at the time of an event."""
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         at = F.unix_micros(EVENT_TIME)
         return at, at
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return [F.timestamp_micros(END).alias(EVENT_TIME)]
 
 
@@ -189,13 +189,13 @@ class CountedPairs(AtEventTime, Placed):
     open_us: int = 0
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it: the next event of the other side could."""
+        """See `Kind`: the next event of the other side could join it."""
         return ~F.col(CLOSED)
 
     def place(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END)
 
     def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END).between(start, end)

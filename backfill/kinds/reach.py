@@ -1,4 +1,4 @@
-"""How far an event reaches the rows of windows around single events, and they reach events.
+"""How far events and the rows of windows around single events reach each other.
 
 A row of such a window stands at an instant: the time of its event, or the end of a window that
 events share; a count window stands at the largest time in it, a metric's row at its step, a pair at
@@ -29,7 +29,7 @@ class Reach:
     Attributes:
         behind: a row that is this much earlier than an event can hold it, µs; None: every
             earlier row of the key.
-        ahead: the same of a row that is later; None: every later row of the key.
+        ahead: the same for a later row; None: every later row of the key.
     """
 
     behind: int | None
@@ -50,15 +50,15 @@ def reach_of(window: AnyWindow, tick: int, *, rest: bool = True) -> Reach:
     """The reach of an event.
 
     Args:
-        window: around single events, by number or by offset, a metric's, or a join's.
+        window: a window around single events, by number or by offset, a metric's, or a join's.
         tick: the engine's resolution of time, µs.
         rest: the events after the last full count window are a window too.
     """
     if isinstance(window, CountWindow):
         return _of_count(window, rest)
     if isinstance(window, RollingWindow):
-        # No row depends on an event at its own step. But what stands at the first instant of a date
-        # is of this date.
+        # No row depends on an event at its own step. But a row at the first instant of a date
+        # belongs to this date.
         return Reach(0, window.reach_us)
     if isinstance(window, JoinWindow) and not by_place(window):
         return Reach(window.furthest.high, -window.furthest.low)

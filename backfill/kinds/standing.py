@@ -1,6 +1,6 @@
-"""Windows whose rows stand at an instant and depend on the events near it, as kinds of windows.
+"""The kinds of windows whose rows stand at an instant and depend on the events near it.
 
-Around single events, of metrics, and of joins: a row that an event can change is near the event.
+Around single events, of metrics, and of joins: the rows that an event can change are near it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from backfill.windows.rolling_window import RollingWindow
 
 @dataclass(frozen=True)
 class Standing:
-    """What is alike of them; an extent replaces the rows that stand in it.
+    """What these windows have in common; an extent replaces the rows that stand in it.
 
     A row stands at its END.
     """
@@ -30,56 +30,56 @@ class Standing:
 
     @property
     def held(self) -> str:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return OWN
 
     def windows_each(self, at: Column) -> Column:
-        """As `Kind` has it: each event is counted in the row that is its own."""
+        """See `Kind`: each event is counted in the row that is its own."""
         return F.lit(1)
 
     def reported_end(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END)
 
     def last(self, end: int) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return end
 
     def all_ended(self, at: Column, limit: int) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.lit(False) if self.reach.ahead is None else at + self.reach.ahead < limit
 
     def affected(self, span: Span) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         low, high = self.reach.rows(span)
         after = F.lit(True) if low is None else F.col(END) >= low
         return after if high is None else after & (F.col(END) < high)
 
     def place(self) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END)
 
     def events_of(self, span: Span) -> Span:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return self.reach.events(span)
 
     def needs(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         first = F.lit(-FAR) if self.reach.ahead is None else start - self.reach.ahead
         return first, end + self.behind
 
     def reached(self, at: Column) -> tuple[Column, Column]:
-        """From when to when the rows stand that an event at this instant can affect, inclusive."""
+        """From when to when rows stand that an event at this instant can affect, inclusive."""
         last = F.lit(FAR) if self.reach.ahead is None else at + self.reach.ahead
         return at - self.behind, last
 
     def met(self, start: Column, end: Column) -> Column:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return F.col(END).between(start, end)
 
     @property
     def behind(self) -> int:
-        """How much earlier than an event a row can be that it affects, µs."""
+        """How much earlier than an event a row that it affects can be, µs."""
         assert self.reach.behind is not None
         return self.reach.behind
 
@@ -92,20 +92,20 @@ class StepRows(Standing):
 
     @property
     def open_us(self) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return 0
 
     def bounds(self) -> tuple[Column, Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         at = F.unix_micros(HOLDS_FROM)
         return at, at
 
     def reported(self) -> list[Column]:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return [F.timestamp_micros(END).alias(HOLDS_FROM)]
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it: an event at a step counts from the next one on."""
+        """See `Kind`: an event at a step counts from the next one on."""
         return F.col(END) > horizon
 
     def is_step(self, at: Column) -> Column:
@@ -121,11 +121,11 @@ class JoinRows(AtEventTime, Standing):
 
     @property
     def open_us(self) -> int:
-        """As `Kind` has it."""
+        """See `Kind`."""
         return self.behind
 
     def is_open(self, horizon: int) -> Column:
-        """As `Kind` has it: a partner can still come, or one more."""
+        """See `Kind`: a partner, or one more, can still come."""
         within = self.window.in_time
         later: Column = F.lit(within.high).cast("long")
         if self.window.how == "full":

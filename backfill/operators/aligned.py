@@ -48,7 +48,7 @@ def layout(window: Aligned, engine: Engine, zone: str) -> Layout:
     rules = engine.rules_for(window)
     if isinstance(window, CumulatingWindow):
         size, step = in_zone(window.size, zone), in_zone(window.step, zone)
-        # A span of a calendar that ends within a step has a last window that is cut.
+        # If a calendar span ends within a step, its last window is cut.
         if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
             return FixedCumulating(size.us, step.us, window.offset.us + first_start(window.size))
         if isinstance(window.size, Calendar):
@@ -92,9 +92,9 @@ def aligned(
 
 
 def takes_events(where: Layout, aggregates: Sequence[Bound]) -> bool:
-    """Whether windows are merged from events as well as from slices.
+    """Whether windows are merged from events as fast as from slices.
 
-    They are where a row is hashed once or twice: Spark combines these on the map side itself.
+    They are if each row is hashed only once or twice: Spark itself combines these on the map side.
     """
     if not isinstance(where, FixedWindows):
         return False
@@ -103,5 +103,5 @@ def takes_events(where: Layout, aggregates: Sequence[Bound]) -> bool:
 
 
 def _few(where: FixedWindows, functions: Mapping[str, str]) -> bool:
-    """Whether windows overlap, and so few that a row has room for them side by side."""
+    """Whether windows overlap, but so few that a row has room for them side by side."""
     return where.most_each > 1 and where.most_each * len(functions) <= WIDEST

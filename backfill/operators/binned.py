@@ -1,10 +1,10 @@
 """Pairs of two frames whose positions are close, by an equi-join on hashed bins of the positions.
 
-A position is a time in µs, or a number in an order. Rows of one frame stand in the bin that holds
-their position, rows of the other are copied into each bin from which they can be reached. Bins are
+A position is a time in µs, or a number in an order. Each row of one frame is in the bin that holds
+its position; rows of the other are copied into each bin from which they can be reached. Bins are
 wider than the reach, so that is one bin or two. A pair meets in exactly one bin, whatever the
-widths are; and each row of the first frame stands once, so outer, semi and anti joins need nothing
-that would tell rows apart.
+widths are. Each row of the first frame is there only once, so outer, semi and anti joins need
+nothing that would tell rows apart.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ AT = "_join_at"
 _PLACE, _BIN, _LOW, _HIGH = "_join_place", "_join_bin", "_join_low", "_join_high"
 #: Names that no column of a side may have.
 INNER = frozenset({AT, _PLACE, _BIN, _LOW, _HIGH})
-#: How many times as wide as the reach bins are: an n-th of the rows is copied, and n + 1 times as
-#: many candidates as pairs are looked at.
+#: How many times as wide as the reach bins are. At n, an n-th of the rows is copied, and n + 1
+#: times as many candidates as pairs are compared.
 _WIDER = 8
 
 
@@ -47,13 +47,13 @@ def binned(
         own: the frame whose rows are kept where `how` says so, with AT.
         other: the other frame, with AT.
         keys: columns that both have; NULL is equal to nothing.
-        reach: the other's position less the own one.
+        reach: the other frame's position minus the own one's.
         how: inner, left, semi or anti, as seen from the own frame.
-        names: by which the columns of both are called in `where` and in the result.
-        where: a further condition of a pair.
+        names: the aliases of both frames in `where` and in the result.
+        where: a further condition on a pair.
 
     Returns:
-        The columns of both frames, or of the own one, under their names and further ones.
+        The columns of both frames, or of the own one, under their aliases, and further ones.
     """
     mine, theirs = names
     at, width = F.col(AT), max(1, reach.length * _WIDER)
@@ -62,7 +62,7 @@ def binned(
         own = own.where(present)
     hashed = [each for each in keys if _has_hash(own.schema[each].dataType)]
     standing = own.withColumn(_PLACE, _hashed(hashed, floor_to(at, width, 0)))
-    # Which positions of the own frame a row is within reach of.
+    # The positions of the own frame that a row is within reach of.
     low, high = at - reach.high, at - reach.low
     first, last = floor_to(low, width, 0), floor_to(high, width, 0)
     copied = (
@@ -86,7 +86,7 @@ def binned(
         of(mine, AT).between(of(theirs, _LOW), of(theirs, _HIGH)),
     ]
     for key in keys:
-        # Not as an equality, which Spark would sort by, beside the one number that is enough.
+        # Not as an equality: Spark would sort by it, beside the one number that is enough.
         met += [of(mine, key) >= of(theirs, key), of(mine, key) <= of(theirs, key)]
     if where is not None:
         met.append(where)
@@ -94,10 +94,10 @@ def binned(
 
 
 def _hashed(keys: Sequence[str], bin: Column) -> Column:
-    """One number for key and bin: Spark sorts by one number several times as fast as by a text."""
+    """One number for key and bin: Spark sorts by one number several times as fast as by text."""
     return F.xxhash64(*(F.col(quoted(each)) for each in keys), bin)
 
 
 def _has_hash(type: T.DataType) -> bool:
-    """Whether equal values have equal hashes: texts that a collation takes for equal have not."""
+    """Whether equal values have equal hashes; texts that are equal by a collation do not."""
     return not isinstance(type, T.StringType) or type == T.StringType()

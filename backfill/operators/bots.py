@@ -1,4 +1,4 @@
-"""Which events are those of bots, and by which rule."""
+"""Tells which events are those of bots, and by which rule."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def with_bots(
     id: str | None,
     name: str,
 ) -> DataFrame:
-    """Adds the name of the rule by which an event is a bot's; NULL where it is none.
+    """Adds the name of the rule that makes an event a bot's; NULL if there is none.
 
-    Each event is judged by the session that it is in by the gap alone, once: what is removed of a
-    day changes no other session. Events of a key are sorted, and a task holds the events of one
+    Each event is judged once, by its session according to the gap alone: removing a day's events
+    changes no other session. Events of a key are sorted, and a task holds the events of one
     session.
 
     Args:
-        events: normalised. Those with a reason are in no session, and have no rule.
+        events: normalised events. Those with a reason are in no session, and have no rule.
         bots: the rules.
         key: the key's columns.
-        zone: of the days.
-        rules: the engine's.
+        zone: the time zone of the days.
+        rules: the engine's rules.
         id: rows with equal key, time and id are one event, and count once.
-        name: of the column to add.
+        name: the name of the column to add.
 
     Raises:
-        WindowError: a predicate does not fit the events, or is not boolean.
+        WindowError: if a predicate does not fit the events, or is not boolean.
     """
     inner = [_USABLE, *(key_name(i) for i in range(len(key)))]
     theirs = set_aside(events.columns)
@@ -80,7 +80,7 @@ def with_bots(
         }
     ).withColumn(_SESSION, F.max(F.when(F.col(_GAP), F.col(TIME))).over(so_far))
     hours = {each.events for each in bots.rules if each.per == "hour"}
-    # Copies of events are apart, and so between no two of the others.
+    # Copies of events are in partitions of their own, so none comes between other events.
     apart = Over.partitionBy(*inner, _SESSION, _NEW).orderBy(TIME)
     found = found.select(
         "*",
@@ -106,12 +106,12 @@ def with_bots(
 
 
 def _first(which: Sequence[int]) -> Column:
-    """The first of these rules, by number, that holds of an event's session; NULL: none does."""
+    """The first of these rules, by number, that holds for an event's session; NULL: none does."""
     return F.coalesce(*(F.when(F.col(f"{_HOLDS}{i}"), F.lit(i)) for i in which))
 
 
 def _holds(rule: BotRule, index: int, session: WindowSpec) -> Column:
-    """Whether all that a rule says holds of the session of an event."""
+    """Whether all conditions of a rule hold for the session of an event."""
     tests = []
     if rule.events is not None and rule.per == "session":
         tests.append(F.sum(F.col(_NEW).cast("long")).over(session) > rule.events)

@@ -1,9 +1,9 @@
 """Aligned windows of a zone's calendar: local hours, days of 23, 24 and 25 hours, weeks, months.
 
-A window's boundaries are instants: the local midnights (plus the offset) of its dates, or of
-hours, those at which clocks show them. A local time that occurs twice is the earlier one, one that
-does not exist moves forward by the gap; both as Java's time library, and so Spark, has them. Times
-are µs since the epoch.
+A window's boundaries are instants: the local midnights (plus the offset) of its dates or, for
+hours, the instants at which clocks show them. A local time that occurs twice means the earlier one;
+one that does not exist moves forward by the gap. Java's time library, and so Spark, does the same.
+Times are µs since the epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Clock:
 
     Hours are counted from the first midnight of 1970, weeks from the Monday after it.
 
-    Spans of several months begin so many (`phase`) after January.
+    Spans of several months begin `phase` months after January.
     """
 
     every: Calendar
@@ -50,10 +50,10 @@ class Clock:
     phase: int = 0
 
     def finer(self, other: Duration) -> Clock:
-        """The same clock, cut wherever one of its spans begins or ends that `other` after it."""
+        """The same clock, cut finely enough for spans that begin at its cuts and last `other`."""
         spans = [each for each in (self.every, other) if isinstance(each, Calendar)]
         hours = [each.count for each in spans if each.unit == "hour"]
-        # Also by the hours of a day, if days or longer spans are cut as well as hours.
+        # The hours of a day as well, if days or longer spans are cut besides hours.
         day = [24] if len(hours) < len(spans) else []
         cut = Calendar(math.gcd(*hours, *day), "hour") if hours else Calendar(1, "day")
         return Clock(cut, self.zone, self.offset)
@@ -64,12 +64,12 @@ class Clock:
         return _let(near, lambda index: index + self._correction(index, at))
 
     def _correction(self, index: Column, at: Column) -> Column:
-        # Where clocks go back over a boundary, the wall clock reads as before it once more.
+        # Where clocks go back over a boundary, the wall clock shows the times before it again.
         late = F.when(at >= self.start(index + 1), 1).otherwise(0)
         return late - F.when(at < self.start(index), 1).otherwise(0)
 
     def start(self, index: Column, later: Calendar | None = None) -> Column:
-        """The instant at which a span begins, or `later` than that by the calendar."""
+        """The instant at which a span begins, or the one `later` than that by the calendar."""
         local = self._local(index)
         if later is not None:
             local = _add(local, later)
@@ -83,7 +83,7 @@ class Clock:
         return _floor_div(local - first_start(self.every), self.every.local_us)
 
     def _local(self, index: Column) -> Column:
-        """What the wall clock shows as a span begins, without the offset; µs."""
+        """What the wall clock shows when a span begins, without the offset; µs."""
         if self.every.unit == "month":
             months = (index * self.every.count + self.phase).cast("int")
             return _midnight(F.add_months(F.date_from_unix_date(F.lit(0)), months))
@@ -92,14 +92,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class CalendarWindows:
-    """Windows of a calendar `size`, one from each span that the clock cuts."""
+    """Windows of a calendar `size`, one starting with each span that the clock cuts."""
 
     size: Calendar
     clock: Clock
 
     @property
     def one_each(self) -> bool:
-        """Every event is in exactly one window."""
+        """Whether every event is in exactly one window."""
         return self.size == self.clock.every
 
     def cutting(self) -> Clock:
@@ -114,7 +114,7 @@ class CalendarWindows:
         indexes = _let(self.clock.cut(at), lambda last: F.sequence(last - before, last))
         near = F.transform(indexes, self._struct)
         found = F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
-        # Of the times that clocks leave out, two may be one instant.
+        # Two local times that clocks skip may be the same instant.
         return F.array_distinct(found) if self.clock.every.unit == "hour" else found
 
     def count(self, at: Column) -> Column:
@@ -136,7 +136,7 @@ class CalendarWindows:
 
 @dataclass(frozen=True)
 class CalendarCumulating:
-    """Windows from each start of a clock's spans, growing by `step`, the last cut at the end."""
+    """Windows from each start of a clock's spans, growing by `step`; the last is cut at the end."""
 
     clock: Clock
     step: Duration
@@ -188,8 +188,8 @@ class CalendarCumulating:
 
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
-    """Computes a value once, however often it is used: Spark would write it out each time."""
-    # Not [0]: Sail 0.7.2 fails in a part without rows, for the error that [0] could raise.
+    """Computes a value once, however often it is used; else Spark would repeat its expression."""
+    # Not [0]: Sail 0.7.2 fails in a part without rows, because of the error that [0] could raise.
     return F.get(F.transform(F.array(value), use), F.lit(0))
 
 

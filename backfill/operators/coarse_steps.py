@@ -1,9 +1,9 @@
-"""Steps that no wanted row tells apart, as one: a day's rows do not need each step of ninety days.
+"""Merges steps that no wanted row tells apart: a day's rows do not need every step of ninety days.
 
-An event counts from a step on, and ceases to count a window's length later. Where only the rows of
-some span are wanted, each of the two has to be exact if it is in the span. Of all other events it
-is enough that they count, or have ceased to, before the span or after it. So a long window is
-merged from the slices at its edges, and from one for all that lies between.
+An event counts from a step on, and ceases to count a window's length later. If only the rows of
+some span are wanted, each of the two steps has to be exact if it is in the span. For other events
+it only matters that they count, or have ceased to, before the span or after it. So a long window is
+merged from the slices at its edges, and from one slice for all that lies between.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def steps_near(step: int, offset: int, rows: Span) -> tuple[int, int] | None:
 
 
 def coarse_steps(at: Column, spans: Iterable[int], step: int, near: tuple[int, int]) -> Column:
-    """For each event a step with which the rows of a span are the same.
+    """For each event, a step that leaves the rows of a span unchanged.
 
     Args:
         at: the step from which on an event counts, µs.
         spans: the windows' lengths, µs; whole numbers of steps.
         step: the distance between steps, µs.
-        near: as `steps_near` gives them.
+        near: as `steps_near` returns them.
 
     Returns:
         A step. With it the windows hold the same events at all steps from the first to the last
@@ -45,7 +45,7 @@ def coarse_steps(at: Column, spans: Iterable[int], step: int, near: tuple[int, i
     cases = []
     between = exact[0][0] - step
     for low, high in exact:
-        # BIGINT, as `at` is: Sail 0.7.2 takes the first case's type for that of all.
+        # BIGINT, like `at`: Sail 0.7.2 takes the first case's type for all cases.
         cases += [(at < low, F.lit(between).cast("long")), (at < high, at)]
         between = high
     found = F.when(*cases[0])
@@ -55,7 +55,7 @@ def coarse_steps(at: Column, spans: Iterable[int], step: int, near: tuple[int, i
 
 
 def _joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, those that overlap or touch as one."""
+    """The stretches in order, with those that overlap or touch merged."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(stretches):
         if found and low <= found[-1][1]:

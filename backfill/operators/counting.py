@@ -1,9 +1,9 @@
 """Numbers the events of each key in an order, from 1, without a task that holds a large key.
 
-Which keys have many events a sample says. The others are numbered as they are, each in one task.
-The events of a key with many are split into blocks by their place in the order; a number is then
-the number within the block plus the events in the blocks before it. What is put in front of all
-tasks, for this, is a row for each block.
+A sample shows which keys have many events. The others are numbered as they are, each in one task.
+The events of a key with many are split into blocks by their place in the order; an event's number
+is then its number within the block plus the number of events in the blocks before it. For this, one
+row for each block is sent to all tasks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from backfill.events.times import instant
 NUMBER = "_number"
 #: About this many events are numbered in one task; a key with no more is not split.
 BLOCK = 100_000
-#: One place of so many is counted to tell which keys have more. Of a key with just so many that is
-#: 1,500 places, so the sample is off by a few percent, and nothing depends on it but the tasks'
-#: sizes.
+#: One of this many places is counted, to tell which keys have more events than BLOCK. A key with
+#: just that many has 1,500 of them, so the sample is off by a few percent, and only the tasks'
+#: sizes depend on it.
 ONE_OF = 64
 #: Blocks are cut within cells of 2^40 units (12 days of µs), so that a single event far away from
 #: the others does not leave these in one block.
 _CELL_BITS = 40
-#: Within a long, as a double.
+#: A double that is within the range of a long.
 _FAR = 9e18
 
 _AT, _CELL, _BLOCK = "_at", "_cell", "_block"
@@ -40,7 +40,7 @@ _COUNT, _LOW, _HIGH, _WIDTH, _BEFORE = "_count", "_low", "_high", "_width", "_be
 
 @dataclass(frozen=True)
 class Numbering:
-    """In which order events are numbered.
+    """The order in which events are numbered.
 
     Attributes:
         keys: the columns of the key; none for one group of all events.
@@ -58,11 +58,11 @@ class Numbering:
     def divided(
         self, events: DataFrame, count: int | None
     ) -> tuple[DataFrame | None, DataFrame | None]:
-        """The events of keys with few, and of those with many; None where there are none.
+        """The events of keys with few events, and of those with many; None if there are none.
 
         Args:
             events: any rows.
-            count: how many there are; None where that is not known.
+            count: how many there are; None if that is not known.
         """
         if count is not None and count <= BLOCK:
             return events, None
@@ -75,12 +75,12 @@ class Numbering:
         )
 
     def together(self, events: DataFrame) -> DataFrame:
-        """The events with NUMBER, a long; a key's in one task."""
+        """The events with NUMBER, a long; one task numbers all events of a key."""
         in_order = Over.partitionBy(*self.keys).orderBy(*self.order, self.place, *self.ties)
         return events.withColumn(NUMBER, F.row_number().over(in_order).cast("long"))
 
     def in_blocks(self, events: DataFrame) -> DataFrame:
-        """The events with NUMBER, a key's in several tasks."""
+        """The events with NUMBER; several tasks number the events of a key."""
         keys, order = self.keys, self.order
         cell = [*keys, *order, _CELL]
         cells = (
@@ -89,12 +89,12 @@ class Numbering:
             .groupBy(*cell)
             .agg(F.count(F.lit(1)).alias(_COUNT), F.min(_AT).alias(_LOW), F.max(_AT).alias(_HIGH))
         )
-        # The width of a block is at least the units that hold a block's events on average.
+        # Blocks of equal width that together cover the places of a cell that the sample has.
         blocks = F.ceil(F.col(_COUNT) * ONE_OF / BLOCK)
         width = F.floor((F.col(_HIGH) - F.col(_LOW)) / blocks) + 1
         split = cells.select(*cell, _LOW, width.alias(_WIDTH))
         at = self._placed(events).withColumn(_CELL, F.shiftright(_AT, _CELL_BITS))
-        # A cell that the sample has not seen is a block.
+        # A cell that is not in the sample is one block.
         whole = F.lit(1 << _CELL_BITS)
         into = F.pmod(F.col(_AT) - F.coalesce(_LOW, F.lit(0)), F.coalesce(_WIDTH, whole))
         places = [F.col(each) for each in (*order, _CELL)]
@@ -114,7 +114,7 @@ class Numbering:
         )
 
     def _sampled(self, events: DataFrame) -> DataFrame:
-        """The events at some of the places."""
+        """The events at a sample of the places."""
         wanted = F.pmod(F.xxhash64(_AT), F.lit(ONE_OF)) == 0
         return self._placed(events).select(*self.keys, *self.order, _AT).where(wanted)
 
@@ -130,12 +130,12 @@ def _whole(events: DataFrame, place: str) -> Column:
     if isinstance(type, T.TimestampType | T.TimestampNTZType | T.DateType):
         return instant(at, type, place, "UTC")
     number = F.least(F.greatest(at.cast("double"), F.lit(-_FAR)), F.lit(_FAR))
-    # The functions above take no notice of NULL.
+    # The functions above ignore NULL.
     return F.when(at.isNotNull(), F.floor(number))
 
 
 def _joined(rows: DataFrame, few: DataFrame, on: Sequence[str], how: str) -> DataFrame:
-    """The rows joined with few others that are equal in some columns; NULL equals NULL."""
+    """Joins rows with a few others that are equal in some columns; NULL equals NULL."""
     other = {name: f"{name}_few" for name in on}
     equal = reduce(and_, (F.col(name).eqNullSafe(F.col(other[name])) for name in on))
     found = rows.join(F.broadcast(few.withColumnsRenamed(other)), equal, how)

@@ -32,12 +32,12 @@ class FixedWindows:
 
     @property
     def one_each(self) -> bool:
-        """Every event is in exactly one window."""
+        """Whether every event is in exactly one window."""
         return self.size == self.advance
 
     @property
     def most_each(self) -> int:
-        """No event is in more windows."""
+        """The largest number of windows that an event is in."""
         return -(-self.size // self.advance)
 
     def cutting(self) -> Grid:

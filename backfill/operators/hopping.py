@@ -1,11 +1,11 @@
 """Many overlapping windows at once: each slice is merged a few times, not once per window.
 
-The windows' starts are cut into blocks as long as a slice has windows. The windows of a block
-that hold a slice then reach to the block's end, or from its beginning. So a window's value is
-that of the slices that have begun to count in its block, merged with that of those which have not
-ceased to: two running aggregates, however many windows overlap (van Herk 1992; Gil and Werman
-1993). They change only where a slice begins or ceases to count; all windows between two such
-places are alike. Nothing is subtracted, so sums of doubles stay exact, and extremes work.
+The windows' starts are cut into blocks of as many windows as can hold a slice. The windows of a
+block that hold a slice then reach to the block's end, or from its beginning. So a window's value
+merges the slices that have begun to count in its block with those that have not ceased to: two
+running aggregates, however many windows overlap (van Herk 1992; Gil and Werman 1993). They change
+only where a slice begins or ceases to count; all windows between two such places are alike. Nothing
+is subtracted, so sums of doubles stay exact, and extremes work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLOCK, _AT, _CEASES = "_block", "_at", "_ceases"
 def hopping(
     slices: DataFrame, where: FixedWindows, keys: Sequence[str], functions: Mapping[str, str]
 ) -> DataFrame:
-    """Merges slices into hopping windows; takes and gives what `operators.pivot.pivoted` does."""
+    """Merges slices into hopping windows; takes and returns what `operators.pivot.pivoted` does."""
     length = where.most_each * where.advance
     edges = slices.select(*keys, *functions, F.explode(_edges(where, length)).alias("_edge"))
     edges = edges.select(*keys, *functions, "_edge.*")
@@ -48,7 +48,7 @@ def hopping(
     def values(of: dict[str, Column]) -> list[Column]:
         return [of[name].cast(types[name]).alias(name) for name in functions]
 
-    # From each edge to the next one; and before the first one from the beginning of the block.
+    # From each edge to the next one, and from the beginning of the block to the first one.
     behind = F.struct(
         F.col(_AT).alias("from"),
         F.coalesce("_next", F.col(_BLOCK) + length).alias("to"),

@@ -1,9 +1,9 @@
-"""Distinct values of windows that slide, counted by the spans in which each value is present.
+"""Distinct values of sliding windows, counted by the spans in which each value is present.
 
 An event begins a span of its value unless another one with this value came at most a window's
-length before, and ends one unless another comes at most so long after. So the number of distinct
-values of a window is the number of spans that have begun, less the number of those that have ended:
-two running counts, whatever the number of values. No set of values is ever held or merged.
+length before, and ends one unless another comes at most that long after. So the number of distinct
+values of a window is the number of spans that have begun minus the number of those that have ended:
+two running counts, however many values there are. No set of values is ever held or merged.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from backfill.aggregates.bound import Bound
 from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import TIME
 
-#: Before an input: how long before, and after, another event had the same value, µs.
+#: Prefixes of an input: how long before, and after, another event had the same value, µs.
 _SINCE, _UNTIL = "_since", "_until"
 
 
 def last_seen(aggregates: Iterable[Bound]) -> list[Bound]:
-    """Those whose distinct values are counted so."""
+    """The aggregates whose distinct values are counted this way."""
     return [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
 
 
 def with_distances(
     events: DataFrame, keys: Sequence[str], seen: Iterable[Bound], arrival: Sequence[str]
 ) -> DataFrame:
-    """Adds, for each aggregate, how far the events with the same value are from each other.
+    """Adds, for each aggregate, how far an event is from its neighbors with the same value.
 
-    Not where that is there already: for all windows of a job it is found once.
+    Skips what is there already: all windows of a job share the distances.
 
     Args:
         events: key, time and arrival columns, and the aggregates' inputs.
         keys: the key columns.
-        seen: aggregates whose distinct values are counted.
+        seen: the aggregates whose distinct values are counted.
         arrival: the columns that order events with equal times.
     """
     time = F.col(TIME)
@@ -47,7 +47,7 @@ def with_distances(
         if f"{_SINCE}{each.input}" in events.columns:
             continue
         value = F.col(each.input)
-        # Events without a value have none to wait for, and are kept from gathering in one task.
+        # Events without a value need no distances; by time, they do not gather in one task.
         apart = F.when(value.isNull(), time)
         same = Over.partitionBy(*keys, positive_zero(value, each.type), apart)
         same = same.orderBy(TIME, *arrival)
@@ -61,17 +61,17 @@ def with_distances(
 
 
 def begins(seen: Bound, span: int | None) -> Column:
-    """Whether an event begins a span in which its value is present; `with_distances` came before.
+    """Whether an event begins a span in which its value is present, after `with_distances`.
 
     Args:
         seen: an aggregate whose distinct values are counted.
-        span: how long a window is, µs; None: it has no start.
+        span: the length of a window, µs; None: it has no start.
     """
     return _alone(seen, _SINCE, span)
 
 
 def ends(seen: Bound, span: int | None) -> Column:
-    """Whether an event ends a span in which its value is present; arguments as of `begins`."""
+    """Whether an event ends a span in which its value is present; arguments as for `begins`."""
     return _alone(seen, _UNTIL, span)
 
 

@@ -13,7 +13,7 @@ from backfill.operators.binned import AT, binned
 from backfill.windows.join_window import LEFT, RIGHT
 from backfill.windows.within import Reach
 
-#: An event's number in its side's order, and how many of the other side's come before it.
+#: An event's number in its side's order, and how many events of the other side come before it.
 INDEX, SEEN = "_join_index", "_join_seen"
 
 
@@ -32,9 +32,9 @@ def in_time(reach: Reach) -> list[Relation]:
 
 
 def by_count(count: int) -> list[Relation]:
-    """Pairs of an event and one of the last so many of the other side before it.
+    """Pairs of an event and one of the last `count` events of the other side before it.
 
-    Of a pair one event comes first, so that it is in one of the two relations.
+    One event of a pair comes first, so each pair is in exactly one of the two relations.
     """
     last = count - 1
     return [Relation(SEEN, INDEX, Reach(-last, 0)), Relation(INDEX, SEEN, Reach(0, last))]
@@ -47,8 +47,8 @@ class Pairing:
     Attributes:
         frames: by LEFT and RIGHT, with the columns of the relations.
         keys: columns that both have; NULL is equal to nothing.
-        relations: that have no pair in common.
-        where: a further condition of a pair.
+        relations: which have no pair in common.
+        where: a further condition on a pair.
     """
 
     frames: Mapping[str, DataFrame]
@@ -59,13 +59,13 @@ class Pairing:
     def joined(
         self, own: str, relation: Relation, how: str, rows: DataFrame | None = None
     ) -> DataFrame:
-        """What `binned` gives of one relation.
+        """Joins the rows of one relation, as `binned` does.
 
         Args:
             own: the side whose rows are kept where `how` says so.
-            relation: one of these.
+            relation: one of `relations`.
             how: inner, left, semi or anti, as seen from that side.
-            rows: of the side; None for all.
+            rows: rows of the side; None for all.
         """
         other = RIGHT if own == LEFT else LEFT
         at = {LEFT: relation.left, RIGHT: relation.right}
@@ -81,14 +81,14 @@ class Pairing:
         )
 
     def without(self, own: str, relations: Sequence[Relation] | None = None) -> DataFrame:
-        """The rows of a side that these relations pair with none; None: that no relation does."""
+        """The rows of a side without a pair in these relations; None: in any relation."""
         rest = self.frames[own]
         for relation in self.relations if relations is None else relations:
             rest = self.joined(own, relation, "anti", rest)
         return rest.alias(own)
 
     def having(self, own: str) -> list[DataFrame]:
-        """The rows of a side that have a partner, once each: with the first relation that does."""
+        """The rows of a side that have a partner, each once: by the first relation that fits."""
         return [
             self.joined(own, relation, "semi", self.without(own, self.relations[:place]))
             for place, relation in enumerate(self.relations)

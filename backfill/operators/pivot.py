@@ -1,9 +1,9 @@
 """A few overlapping windows at once: a block's windows side by side in one row of its group.
 
-The windows' starts are cut into blocks as long as a slice has windows, so a slice counts in two of
-them at most. It is merged there into those of the block's columns whose windows hold it: by hashing
-alone, nothing is sorted, and what is sent on is a row for each key and block. (What SQL calls a
-pivot, of aggregates.)
+The windows' starts are cut into blocks of as many windows as can hold a slice, so a slice counts in
+two blocks at most. There it is merged into the columns of the windows that hold it. This is done by
+hashing alone: nothing is sorted, and only one row for each key and block is sent on. (SQL calls
+this a pivot, of aggregates.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pivoted(
         slices: key, first event, states.
         where: the windows.
         keys: the key columns.
-        functions: for each state, and the number of events, what merges it: sum, min or max.
+        functions: what merges each state, and the number of events: sum, min or max.
 
     Returns:
         As `operators.aligned.aligned`.
@@ -39,7 +39,7 @@ def pivoted(
     length = where.most_each * where.advance
     at = F.col(FIRST) - where.shift
     into = F.pmod(at - where.offset, F.lit(length))
-    # By itself, before rows are doubled: Spark would compute it twice for each of them.
+    # In its own step before rows are doubled: else Spark would compute it twice for each of them.
     placed = slices.select(*keys, *functions, (at - into).alias(_BLOCK), into.alias(_INTO))
     doubled = (
         placed.withColumn(_BEFORE, F.explode(F.array(F.lit(0), F.lit(length))))
@@ -69,5 +69,5 @@ def pivoted(
 
 
 def _holds(where: FixedWindows, place: int) -> Column:
-    """Whether the window that starts so far into the block holds the slice."""
+    """Whether the window that starts at this place of the block holds the slice."""
     return (F.col(_INTO) >= place) & (F.col(_INTO) < place + where.size)

@@ -1,9 +1,9 @@
 """Windows as of each row from two parts each, for states that can't be subtracted.
 
-Time is cut into blocks as long as a window, so that a window holds exactly one boundary of blocks:
-what it holds is what has come in the row's block so far, and what lasts of the block before. Both
-are running aggregates, forward and backward, however long the window is. What lasts is found at the
-window's first row, which is the next one after the last row that the window has left behind.
+Time is cut into blocks as long as a window, so a window holds exactly one boundary of blocks. It
+holds what has come in the row's block so far, and what lasts of the block before. Both are running
+aggregates, forward and backward, however long the window is. What lasts is taken from the window's
+first row, which is the next one after the last row that the window has left behind.
 
 Blocks of windows that divide each other are nested, so these windows share a sort in each
 direction.
@@ -23,16 +23,16 @@ from backfill.columns import TIME
 from backfill.operators.grids import floor_to
 from backfill.operators.sliding import with_states
 
-# Before a window's length: the block that a row is in, as a number that grows with time, and one
-# that falls: what parts the rows of a Spark window is always sorted upward.
+# Prefixes of a window's length: the block that a row is in, as a number that grows with time, and
+# as one that falls: Spark always sorts upward by the columns that partition a window.
 _BLOCK, _BACKWARD = "_block", "_backward"
-# Before a window's length and a state: what has come in the block so far; what lasts of it from the
-# row on.
+# Prefixes of a window's length and a state: what has come in the block so far; what lasts of it
+# from the row on.
 _BEGUN, _LASTING = "_begun", "_lasting"
-# The latter of the next row; of the key's first row; of the window's first row.
+# What lasts from the next row on; from the key's first row on; from the window's first row on.
 _NEXT, _FIRST, _TAIL = "_next", "_first", "_tail"
 
-# How many rows have come in a block.
+# How many rows have come in a block so far.
 _ROWS = "_rows"
 
 #: For each window's length, µs, the aggregates to compute over it.
@@ -41,12 +41,12 @@ Windows = Mapping[int, Sequence[Bound]]
 
 @dataclass(frozen=True)
 class Order:
-    """How rows lie.
+    """How rows are grouped and ordered.
 
     Attributes:
-        group: columns: rows with equal values in them belong together, and are in one task.
+        group: columns; rows with equal values in them belong together, and are in one task.
         place: columns that order them, TIME first.
-        before: windows end before the row's place, and not with it.
+        before: windows end before the row's place, and do not include it.
     """
 
     group: tuple[str, ...]
@@ -56,11 +56,11 @@ class Order:
     def so_far(self, outer: Sequence[str] = (), inner: Sequence[str] = ()) -> WindowSpec:
         """The rows of the outer blocks that are part of windows ending at the row.
 
-        Where windows end before its place, that is true of the first row of a place: see `spread`.
+        Where windows end before its place, this holds for the first row of a place: see `spread`.
 
         Args:
             outer: columns of blocks.
-            inner: columns of blocks that are nested in these, by which rows are sorted, too.
+            inner: columns of blocks nested in these; rows are sorted by them, too.
         """
         rows = Over.partitionBy(*self.group, *outer).orderBy(*inner, *self.place)
         if self.before:
@@ -70,7 +70,7 @@ class Order:
     def spread(
         self, rows: DataFrame, names: Iterable[str], blocks: Sequence[str] = ()
     ) -> DataFrame:
-        """What `so_far` gives the first row of a place, for all of its rows."""
+        """Gives all rows of a place what `so_far` gives its first row."""
         if not self.before:
             return rows
         peers = Over.partitionBy(*self.group, *blocks, *self.place)
@@ -95,8 +95,8 @@ def with_lasting(rows: DataFrame, windows: Windows, order: Order, counted: Colum
 def of_next(windows: Windows, order: Order, *, keeps_order: bool) -> dict[str, Column]:
     """The next row's time, and what lasts from it on: columns over the rows in order.
 
-    `keeps_order`: rows of equal times are found in this order by a frame that is ordered by TIME
-    alone. If they are not, what is next is the next time, for all of them.
+    `keeps_order`: a frame that is ordered by TIME alone sees rows of equal times in this order. If
+    it does not, the next row is one of the next time, for all rows of a time.
     """
     if not windows:
         return {}
@@ -113,9 +113,9 @@ def at_start(windows: Windows, order: Order, left: Mapping[int, WindowSpec]) -> 
     """The time of each window's first row, and what lasts from it on: columns over rows by time.
 
     Args:
-        windows: as above, after `of_next`.
-        order: as above.
-        left: for each window the rows that it has left behind.
+        windows: as for `of_next`, which came before.
+        order: as for `of_next`.
+        left: for each window, the rows that it has left behind.
     """
     all_so_far = Over.partitionBy(*order.group).orderBy(TIME)
     all_so_far = all_so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
@@ -125,7 +125,7 @@ def at_start(windows: Windows, order: Order, left: Mapping[int, WindowSpec]) -> 
         found |= {f"{_TAIL}{span}{TIME}": F.last(f"{_NEXT}{TIME}").over(left[span])}
         for tail, name in zip(_names(_TAIL, span, own), names, strict=True):
             found[tail] = F.last(f"{_NEXT}{name}").over(left[span])
-        # Of a window that has left nothing behind, the first row is that of the key.
+        # If a window has left nothing behind, its first row is that of the key.
         found |= {f"{_FIRST}{name}": F.first(name).over(all_so_far) for name in (TIME, *names)}
     return found
 
@@ -150,7 +150,7 @@ def with_begun(rows: DataFrame, windows: Windows, order: Order, counted: Column)
 
 
 def joined(span: int, own: Sequence[Bound], events: Column, order: Order) -> Part:
-    """The states of a window, from those of its parts; `events`: how many events it has."""
+    """The states of a window, merged from its two parts; `events`: how many events it has."""
     names = (TIME, *_names(_LASTING, span, own))
     found = (f"{_TAIL}{span}{TIME}", *_names(_TAIL, span, own))
     none_left = F.col(f"{_TAIL}{span}{TIME}").isNull()
@@ -172,7 +172,7 @@ def joined(span: int, own: Sequence[Bound], events: Column, order: Order) -> Par
 
 
 def _chains(spans: Iterable[int]) -> list[list[int]]:
-    """The spans, longer ones first, and those together that divide each other."""
+    """Groups of spans that divide each other, longer spans first."""
     found: list[list[int]] = []
     for span in sorted(spans, reverse=True):
         chain = next((each for each in found if each[-1] % span == 0), None)

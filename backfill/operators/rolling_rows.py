@@ -1,14 +1,14 @@
 """Values of all windows of a grouping as of each row, in the order of time and arrival.
 
-Rows are exchanged by key once, and never joined: what is computed travels with them. Each frame
-below grows as rows pass, and Spark only adds rows to such a frame, also where it ends a fixed span
+Rows are exchanged by key once, and never joined: what is computed travels with them. From row to
+row each frame below only grows, and Spark then only adds rows to it, even if it ends a fixed span
 before the row. So a row costs the same however many events its windows hold.
 
 Where subtracting is exact (counts, sums of integers and decimals), a window is the total up to the
-row less the total of what it has left behind. Distinct values are counted by the spans in which
+row minus the total of what it has left behind. Distinct values are counted by the spans in which
 they are present, as in `operators.rolling_steps`: an event begins one unless another one with the
-same value came at most a window's length before, and ends one unless another comes at most so long
-after. Other aggregates are merged from two parts (`operators.rolling_parts`).
+same value came at most a window's length before, and ends one unless another comes at most that
+long after. Other aggregates are merged from two parts (`operators.rolling_parts`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from backfill.runtimes.differences import runtime_of
 PEERS = "_peers"
 #: Keeps rows without a key from gathering in one task.
 _APART = "_apart"
-# Before a window's length and a state: totals up to the row, and of what a window has left behind.
+# Prefixes: totals up to the row; by a window's length, totals of what a window has left behind.
 _TOTAL, _LEFT = "_total", "_left"
-# After an aggregate's states: the number of its values.
+# Suffix of an aggregate's states: the number of its values.
 _PRESENT = "_present"
 
 
@@ -54,15 +54,15 @@ def rolling_rows(
     counts: str,
     before: bool,
 ) -> DataFrame:
-    """Adds values as of each row: of events up to it, and from a window's length before it on.
+    """Adds values as of each row: over the events from a window's length before it up to it.
 
     Args:
         rows: the key columns, TIME (µs), `arrival`, the aggregates' inputs.
         values: for each window's length, µs, the aggregates by the names of their values.
         keys: the key columns.
         arrival: the columns that order rows of equal times.
-        counts: a boolean column: whether the row is an event. Rows that are none have values, too.
-        before: without the events at the row's own place in the order.
+        counts: a boolean column: whether the row is an event. Other rows have values, too.
+        before: leave out the events at the row's own place in the order.
 
     Returns:
         The rows with PEERS and the values.
@@ -101,7 +101,7 @@ def _distinct(named: Mapping[str, Bound]) -> list[Bound]:
 
 
 def _exchanged(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """By key; rows without one each by itself, and those of a key that have no time."""
+    """By key; rows without a key are spread by time, and a key's rows without a time are apart."""
     without = F.lit(bool(keys))
     for each in keys:
         without &= F.col(each).isNull()
@@ -162,14 +162,14 @@ def _totals(each: Bound, counted: Column, frame: WindowSpec) -> dict[str, Column
 
 
 def _since(span: int, up_to: str, behind: str) -> Column:
-    """A number: up to the row, less what its window has left behind."""
+    """A number up to the row, minus what its window has left behind."""
     numbers = (F.col(_TOTAL + up_to), F.col(f"{_LEFT}{span}{behind}"))
     total, left = (F.coalesce(each, F.lit(0)) for each in numbers)
     return total - left
 
 
 def _less(span: int, each: Bound) -> dict[str, Column]:
-    """The states of a window, from the totals."""
+    """The states of a window, computed from the totals."""
     states = each.states()
     if not each.subtracts:
         return {name: _since(span, f"{name}_{span}", name) for name in states}

@@ -1,15 +1,15 @@
 """Step functions of all windows of a grouping at once, from slices as long as a step.
 
 A slice counts in a window from one step on, and ceases to a window's length later: two rows. Time
-is cut into blocks as long as the window, so that it holds exactly one boundary of blocks at every
-step: what it holds is what began to count since the boundary, and what has not ceased to yet. Both
-are running aggregates, forward and backward, however long the window is, and no state is ever
-subtracted from another (as in `operators.hopping`). Rows are there only where slices begin or
+is cut into blocks as long as the window, so at every step the window holds exactly one boundary of
+blocks. It holds what began to count since the boundary, and what began before and has not ceased
+yet. Both are running aggregates, forward and backward, however long the window is, and no state is
+ever subtracted from another (as in `operators.hopping`). There are rows only where slices begin or
 cease, so spans without events cost nothing.
 
 Distinct values are counted by the spans in which they are present: a slice with a value begins one
 unless an earlier one with the same value still counts, and ends one unless a later one already
-does. Both are counted for each slice before anything is multiplied by the number of windows.
+does. Both are counted for each slice before rows are multiplied by the number of windows.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from backfill.runtimes.differences import stacked
 
 #: The length of a row's window, µs.
 SPAN = "_span"
-#: Where its block begins, µs.
+#: Where the row's block begins, µs.
 BLOCK = "_block"
-#: Of a kept slice: what the aggregate has packed of its events.
+#: A kept slice's states, as the aggregate packed them.
 STATES = "_states"
 _CEASES = "_ceases"
-#: Of a value in a slice: how long before, and after, it was in another one, µs.
+#: Of a value in a slice: how long before, and how long after, it was in another slice, µs.
 _VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
 _BEGUN, _LASTING = "_begun", "_lasting"
 
@@ -50,20 +50,20 @@ def rolling_steps(
     """Merges events into the windows of each step at which one of them begins or ceases to count.
 
     Args:
-        events: key and TIME, the step from which on an event counts, and the aggregates' inputs.
+        events: key, TIME (the step from which on an event counts), and the aggregates' inputs.
         spans: the windows' lengths, µs; whole numbers of steps.
         keys: the key columns.
-        aggregates: whose states to compute, such as `in_frames` holds for.
-        kept: slices of further events: key, TIME as above, and STATES, which the one aggregate has
-            packed.
-        near: the last step before the rows that are wanted, and the last one of these, µs; None:
-            all are. Other rows may be left out, and may lack slices that do not reach these steps.
-            The longest window still has a row for each slice.
+        aggregates: the aggregates whose states to compute; `in_frames` holds for them.
+        kept: slices of further events: key, TIME as above, and STATES, which the only aggregate
+            has packed.
+        near: the last step before the wanted rows, and the last step of the wanted rows, µs; None:
+            all rows are wanted. Other rows may be left out, and may lack slices that do not reach
+            these steps. The longest window still has a row for each slice.
 
     Returns:
         At least one row for each key, window and step at which something changes: key, SPAN, BLOCK,
         AT, the number of events, merged states; and OWN, the number of events that begin to count
-        at this step, which only one of several rows of a key, SPAN and AT has.
+        at this step, in only one of several rows of a key, SPAN and AT.
     """
     seen = last_seen(aggregates)
     merged = [each for each in aggregates if each not in seen]
@@ -80,9 +80,9 @@ def rolling_steps(
 
 
 def _shared(merged: Sequence[Bound]) -> dict[str, str]:
-    """For each state the first one that is the same, such as the sum that is part of a mean.
+    """Maps each state to the first one that is the same, such as the sum that is part of a mean.
 
-    What is written alike is alike: states are made of inputs, which have names of their own.
+    States with the same text are the same: they are made of inputs, which have unique names.
     """
     first: dict[str, str] = {}
     return {
@@ -111,8 +111,8 @@ def _slices(
         [name] = each.states()
         value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
         values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value)
-        # Fewer rows to exchange and to sort; copies among those that are kept change nothing, since
-        # they are no time apart.
+        # Fewer rows to exchange and to sort. Copies among the kept ones change nothing, since they
+        # are no time apart.
         values = values.distinct()
         if kept is not None:
             held = F.explode(F.col(STATES)["values"]).alias(_VALUE)
@@ -125,7 +125,7 @@ def _slices(
             for apart in (_SINCE, _UNTIL):
                 far = F.col(apart).isNull() | (F.col(apart) > span)
                 if near is not None and apart == _SINCE and span != max(spans):
-                    # The one before has no rows: see `_rows`.
+                    # The slice before has no rows then: see `_rows`.
                     far |= F.col(TIME) - F.col(apart) + span <= near[0]
                 alone.append(F.count_if(far).alias(f"{name}{apart}{span}"))
         counts = values.groupBy(*keys, TIME).agg(*alone)
@@ -133,7 +133,7 @@ def _slices(
     together = found.repartition(*keys) if keys else found.coalesce(1)
     if not seen:
         return together
-    # One row for each key and step again; of each column at most one is not NULL.
+    # One row for each key and step again; in each column at most one value is not NULL.
     rest = [each for each in found.columns if each not in (*keys, TIME)]
     return together.groupBy(*keys, TIME).agg(
         *(F.first(each, ignorenulls=True).alias(each) for each in rest)
@@ -143,7 +143,7 @@ def _slices(
 def _with_kept(
     slices: DataFrame, kept: DataFrame, keys: Sequence[str], merged: Sequence[Bound]
 ) -> DataFrame:
-    """The slices, and those that are kept: those of a key and step as one."""
+    """The slices together with the kept ones, merged by key and step."""
     types = {field.name: field.dataType for field in slices.schema.fields}
     states = [state for each in merged for state in each.unpacked(F.col(STATES))]
     held = kept.select(*keys, TIME, F.col(STATES)["events"].alias(EVENTS), *states)
@@ -158,10 +158,10 @@ def _with_kept(
 def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | None) -> Column:
     """When a slice begins to count in each window, and when it ceases to.
 
-    Near some steps only what such rows are merged from: a slice that has ceased at the first of
-    them or before is in none, one that begins after the last is in none, and what ceases in a later
-    block than the last step is in can't be told from what does not. Of the longest window, whose
-    rows say how many events begin to count, only the last of these is left out.
+    With `near`, only the rows that the rows near these steps are merged from: a slice that has
+    ceased at the first step or before is in none, one that begins after the last is in none, and
+    one that ceases in a later block than the last step's looks like one that does not cease. The
+    longest window, whose rows say how many events begin to count, leaves out only the last kind.
     """
     found = []
     for span in spans:
@@ -186,21 +186,21 @@ def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | 
 def _running(
     rows: DataFrame, keys: Sequence[str], merged: Sequence[Bound], changes: Sequence[str]
 ) -> DataFrame:
-    """Adds what began to count in the row's block so far, and what ceases to later in it."""
+    """Adds what has begun to count in the row's block so far, and what ceases later in it."""
     place = [*keys, SPAN, BLOCK]
     block = Over.partitionBy(*place)
-    # Sorted before Spark adds the columns that are merged, so that they are not carried along.
+    # Sorted before Spark adds the merged columns, so that the sort does not carry them along.
     rows = rows.sortWithinPartitions(*place, F.col(AT).desc())
     back = block.orderBy(F.col(AT).desc()).rangeBetween(Over.unboundedPreceding, -1)
     rows = with_states(rows, _LASTING, _merged(merged, F.col(_CEASES), back))
     rows = rows.sortWithinPartitions(*place, AT)
     forward = block.orderBy(AT).rangeBetween(Over.unboundedPreceding, Over.currentRow)
     rows = with_states(rows, _BEGUN, _merged(merged, ~F.col(_CEASES), forward))
-    # Blocks follow each other in time, so that the sort of the lines above serves this, too.
+    # Blocks follow each other in time, so the sort above serves this, too.
     so_far = Over.partitionBy(*keys, SPAN).orderBy(BLOCK, AT)
     so_far = so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
-    # A number that is never negative, and is found in this order: Spark would take the sums first,
-    # before there is any order, and sort for them.
+    # Always true, but computed in this order: otherwise Spark would take the sums first, before
+    # there is any order, and sort for them.
     after = F.col(_BEGUN + EVENTS) >= 0
     counts = {
         name: F.coalesce(F.sum(F.when(after, F.col(name))).over(so_far), F.lit(0))

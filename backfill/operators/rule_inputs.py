@@ -1,4 +1,4 @@
-"""What the rules of a session look at, evaluated once for each event."""
+"""The values that the rules of a session look at, evaluated once for each event."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from backfill.windows import SessionWindow
 
 
 def rule_inputs(events: DataFrame, window: SessionWindow) -> list[Column]:
-    """The columns that the rules of a window need of an event, in the order that breaks ties.
+    """The columns of an event that the rules of a window use, in the order that breaks ties.
 
     Args:
         events: with their own columns.
         window: a session.
 
     Raises:
-        ColumnError: a column of `new_when` is missing, or its values cannot be ordered.
-        WindowError: a predicate does not fit the events, or is not boolean.
+        ColumnError: if a column of `new_when` is missing, or its values cannot be ordered.
+        WindowError: if a predicate does not fit the events, or is not boolean.
     """
     found = [
         _comparable(events, name).alias(f"{VALUE}{i}") for i, name in enumerate(window.new_when)
@@ -58,7 +58,7 @@ def _comparable(events: DataFrame, name: str) -> Column:
 
 
 def predicate(events: DataFrame, field: str, text: str) -> Column:
-    """A predicate in Spark SQL over events; where it is NULL it does not hold.
+    """A predicate in Spark SQL over events; NULL counts as false.
 
     Args:
         events: with their own columns.
@@ -66,7 +66,7 @@ def predicate(events: DataFrame, field: str, text: str) -> Column:
         text: the predicate.
 
     Raises:
-        WindowError: it does not fit the events, or is not boolean.
+        WindowError: if it does not fit the events, or is not boolean.
     """
     try:
         type = events.select(F.expr(text)).schema[0].dataType

@@ -1,11 +1,11 @@
-"""Sessions with rules from slices, where these leave no doubt where a session begins.
+"""Sessions with rules from slices, where these leave no doubt about where a session begins.
 
 A slice here holds events that are alike to the rules, of one grid cell no wider than the gap and of
-one day of `split`. In order of their first events, rules cut slices as they cut events. Two things
-cannot be seen from slices: the order of events where a cut is at a slice that begins before another
-one has ended, or in a slice of several events that each start or end a session; and where the
-limits cut, once the events since the last gap are beyond them. From there on, the sessions up to
-the next gap are doubtful. They are computed from events, which are read again for it.
+one day of `split`. In order of their first events, rules cut slices as they cut events. Slices do
+not show two things. One is the order of events, where a cut is at a slice that begins before
+another one has ended, or in a slice of several events that each start or end a session. The other
+is where the limits cut, once the events since the last gap exceed them. From there on, the sessions
+up to the next gap are doubtful. They are computed from events, which are read again for this.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from backfill.windows import SessionWindow
 _CHAIN, _DOUBT, _GAP, _CUT, _BEFORE = "_chain", "_doubt", "_gap", "_cut", "_before"
 _MIXED, _NEXT, _COUNT, _FULL = "_mixed", "_next", "_count", "_full"
 _WANTED, _SINCE, _NEEDED, _BUCKET = "_wanted", "_since", "_needed", "_bucket"
-# The hashes of keys that are broadcast at most: one megabyte.
+# The largest number of key hashes that are broadcast: one megabyte.
 _BUCKETS = 1 << 16
 _LEAST = -(2**31)
 
@@ -52,11 +52,11 @@ def ruled_slices(
     """Slices of events that are alike to the rules of a window.
 
     Args:
-        singles: the events by themselves, with what the rules look at.
-        window: with rules.
+        singles: the single events, with the columns that the rules look at.
+        window: a window with rules.
         keys: the key columns.
-        aggregates: whose states to make.
-        zone: of `split`.
+        aggregates: the aggregates whose states to make.
+        zone: the time zone of `split`.
 
     Returns:
         Key, the columns of the rules, FIRST, LAST, EVENTS, states.
@@ -83,9 +83,9 @@ def sessions_of(
 
     Args:
         slices: as `ruled_slices` makes them.
-        singles: the same events by themselves; only those of chains with a doubt are used.
+        singles: the same events, one row each; only those of chains with a doubt are used.
         cutter: where sessions begin.
-        aggregates: whose states to merge.
+        aggregates: the aggregates whose states to merge.
 
     Returns:
         As `ruled_sessions`.
@@ -106,14 +106,14 @@ def sessions_of(
     )
     columns = [*keys, START, END, EVENTS, CLOSED, ORDINAL]
     columns += [name for each in aggregates for name in each.states()]
-    # Sessions of a key that are sure start at instants of their own.
+    # The sessions of a key that are sure all start at different instants.
     alone = F.lit(0).cast("long")
     if not window.cuts:
-        # A stretch is all that lies between two gaps, and nothing is doubtful.
+        # A stretch is everything between two gaps, and nothing is doubtful.
         return stretches.withColumn(ORDINAL, alone).select(*columns)
-    # Used more than once and computed once, for Spark runs equal exchanges once. So nothing that is
-    # asked of it may differ below the exchange: no column that only one of them needs, and no
-    # filter. By the keys alone Spark leaves out the exchange: there the rows are by these already.
+    # Used more than once but computed once, as Spark runs equal exchanges once. So uses must not
+    # differ below the exchange: no column that only one of them needs, and no filter. With the keys
+    # alone Spark leaves out the exchange, since the rows are partitioned by them already.
     judged = stretches.repartition(*keys, _CHAIN)
     kept = [alone.alias(ORDINAL) if each == ORDINAL else F.col(each) for each in columns]
     sure = judged.where(_above(judged, ~F.col(_DOUBT))).select(*kept)
@@ -124,7 +124,7 @@ def sessions_of(
 
 
 def _above(rows: DataFrame, condition: Column) -> Column:
-    """A condition on what was exchanged that needs every column, and that Spark leaves above."""
+    """A condition that needs every exchanged column, and that Spark leaves above the exchange."""
     if not runtime_of(rows.sparkSession).is_spark:
         return condition
     whole = condition & (_every_column(rows) >= _LEAST)
@@ -132,14 +132,14 @@ def _above(rows: DataFrame, condition: Column) -> Column:
 
 
 def _every_column(rows: DataFrame) -> Column:
-    """A number from `_LEAST` on, in a way that needs every column."""
+    """A number of at least `_LEAST` that is computed from every column."""
     # Spark hashes no maps.
     fields = [each for each in rows.schema.fields if "map<" not in each.dataType.simpleString()]
     return F.hash(*(each.name for each in fields))
 
 
 def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The chains that are computed from their events.
+    """The chains that have to be computed from their events.
 
     Key, first event, last event, and where the sessions begin that are in doubt.
     """
@@ -148,7 +148,7 @@ def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
         .groupBy(*keys, _CHAIN)
         .agg(F.min(START).alias(START), F.max(END).alias(END))
     )
-    # Where Spark knows that there is no NULL, it adds no filter.
+    # Where Spark knows that there are no NULLs, it adds no filter.
     never = F.lit(0).cast("long")
     found = chains.select(
         *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
@@ -163,8 +163,8 @@ def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
 def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The events of the doubtful chains.
 
-    Events of most other keys are left out before events are exchanged, by a hash of the key that
-    has few values; so where nothing is doubtful, Spark does not read the events again.
+    Events of most other keys are left out before the exchange, by a hash of the key that has few
+    values. So if nothing is doubtful, Spark does not read the events again.
     """
     bucket = _bucket(f"{_WANTED}{each}" for each in keys).alias(_BUCKET)
     buckets = doubtful.groupBy(bucket).agg(F.min(_every_column(doubtful)).alias(_NEEDED))
@@ -172,10 +172,10 @@ def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> 
     near = singles.join(few, F.col(_BUCKET) == _bucket(keys), "left_semi")
     same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
     first, last = F.col(f"{_WANTED}{FIRST}"), F.col(f"{_WANTED}{LAST}")
-    # No chain ends before its doubt begins. That is asked so that all who use these events need
-    # _SINCE: else the chains are exchanged with it and without it.
+    # No chain ends before its doubt begins, so _SINCE excludes nothing. It is here so that all uses
+    # of these events need it: else the chains are exchanged both with it and without it.
     inside = (F.col(FIRST) >= first) & (F.greatest(FIRST, _SINCE) <= last)
-    # An event is of one chain at most.
+    # An event is in one chain at most.
     return near.join(doubtful, reduce(and_, same, inside)).select(*singles.columns, _SINCE)
 
 
@@ -184,9 +184,9 @@ def _bucket(keys: Iterable[str]) -> Column:
 
 
 def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
-    """The slices with the gap chain and the stretch that they belong to, and what is doubtful.
+    """The slices with their gap chain and their stretch, and whether they are doubtful.
 
-    Of both the first event is known: _CHAIN and START.
+    _CHAIN and START are the first events of the chain and of the stretch.
     """
     window, keys = cutter.window, cutter.keys
     in_order = Over.partitionBy(*keys).orderBy(FIRST, *rule_columns(window))
@@ -211,7 +211,7 @@ def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
     if window.max_events is not None:
         chains[_FULL] = F.max(F.when(gap, F.col(_COUNT) - F.col(EVENTS))).over(so_far)
     placed = placed.withColumns(chains).withColumn(_CUT, gap | cutter.cuts())
-    # Of slices that begin at one instant, any can hold the first event.
+    # If slices begin at the same instant, any of them can hold the first event.
     overlaps = F.coalesce((first <= F.col(_BEFORE)) | (first == F.col(_NEXT)), F.lit(False))
     cut_within = F.col(_CUT) & ~gap
     placed = placed.withColumn(_MIXED, (cut_within | ended) & overlaps)
@@ -220,14 +220,14 @@ def _cut(slices: DataFrame, cutter: Cutter) -> DataFrame:
     marks += [ended] if window.end_when else []
     if marks:
         doubts.append(reduce(or_, marks) & (F.col(EVENTS) > 1))
-    # A chain within the limits has no stretch beyond them. Where the stretches begin is known a
-    # pass later, which would be one more; and few chains are that long.
+    # A chain within the limits has no stretch beyond them. To know where the stretches begin would
+    # take one more pass, and few chains are that long.
     if window.max_duration is not None:
         doubts.append(last > limit(window, F.col(_CHAIN)))
     if window.max_events is not None:
         doubts.append(F.col(_COUNT) - F.col(_FULL) > window.max_events)
-    # What a slice may be mixed up with is in its stretch or in that of the slice before it. From
-    # the first doubt on, all of the chain is doubtful.
+    # The slices that a slice may be mixed up with are in its stretch or in the one of the slice
+    # before it. From the first doubt on, the rest of the chain is doubtful.
     latest = F.max(F.when(reduce(or_, doubts), first)).over(so_far)
     doubtful = (latest >= F.col(_CHAIN)) | F.lead(_MIXED).over(in_order)
     return placed.withColumns(

@@ -46,9 +46,9 @@ def sessions(
     Args:
         slices: key, first and last event, the number of events, states.
         window: the sessions.
-        rules: the engine's.
+        rules: the engine's rules.
         keys: the key columns.
-        aggregates: whose states to merge.
+        aggregates: the aggregates whose states to merge.
         last: the column of a slice's last event; FIRST where slices hold one event each.
         overlapping: slices of a key can overlap, as published sessions and late slices do.
         also: further aggregate expressions over the slices of a session.
@@ -76,7 +76,7 @@ def sessions(
 
 
 def last_event(end: Time, window: SessionWindow, rules: Rules) -> Time:
-    """The last event of a session whose reported end is `end`: what `reported_end` undoes."""
+    """The last event of a session whose reported end is `end`: the inverse of `reported_end`."""
     return end if rules.session_end == "last_event" else end - window.gap.us
 
 
@@ -93,15 +93,15 @@ def session_is_open(last: Column, window: SessionWindow, rules: Rules, horizon: 
 def session_id(
     keys: Sequence[tuple[Column, T.DataType]], start: Column, ordinal: Column | None = None
 ) -> Column:
-    """A session's id: two hashes of its key and its start, of 63 bits each, in 32 hexadecimals.
+    """A session's id: two hashes of its key and its start, of 63 bits each, as 32 hexadecimals.
 
     Each key value follows its length, so that no two keys run together, and is written in a way
-    that depends on no session's settings. The id is stable as long as key and start are. The
-    hashes are XXH64 with seeds of their own: MD5 would take longer than all the rest of a session.
-    Their upper bits are set, for to pad a number with zeros takes longer than to hash.
+    that depends on no Spark session's settings. The id is stable as long as key and start are. The
+    hashes are XXH64 with different seeds: MD5 would take longer than all the rest of a session.
+    Their upper bits are set, because padding a number with zeros takes longer than hashing.
 
-    Rules can cut events of one instant, so that several sessions of a key start there. The first
-    of them has the id of any session; only the others' `ordinal`, from 1, is hashed as well.
+    Rules can cut between events of one instant, so that several sessions of a key start there. The
+    first of them has the usual id; only for the others is `ordinal`, from 1, hashed as well.
     """
     parts = []
     for value, type in keys:

@@ -1,11 +1,11 @@
-"""Sessions that rules cut further than a gap does, from single events.
+"""Sessions that rules cut further than a gap does, computed from single events.
 
-A gap, an attribute that changes, a predicate and a time of day are seen at an event and the one
-before it: one sort of each key's events and running aggregates over it. Where the limits of
-`max_duration` cut depends on the cut before. Only stretches between the other cuts that are longer
-than the limit are looked at for it: the times of such a stretch are put into an array, 8 bytes
-each, and folded once from left to right into the few places where it is cut. So a task holds the
-times of the longest such stretch, and nothing else of it.
+Whether a gap, a changed attribute, a predicate or a time of day cuts is seen from an event and the
+one before it: one sort of each key's events, and running aggregates over it. Where `max_duration`
+cuts depends on the cut before. Only stretches between the other cuts that are longer than the limit
+need this: the times of such a stretch are put into an array, 8 bytes each, and folded once from
+left to right into the few places where it is cut. So a task holds the times of the longest such
+stretch, and nothing else of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FORGOTTEN = "_forgotten"
 
 
 def rule_columns(window: SessionWindow) -> list[str]:
-    """The columns that the rules of a window need of an event, in the order that breaks ties."""
+    """The columns of an event that the rules of a window use, in the order that breaks ties."""
     names = [f"{VALUE}{i}" for i in range(len(window.new_when))]
     names += [STARTS] if window.start_when else []
     return [*names, ENDS] if window.end_when else names
@@ -51,11 +51,11 @@ class Cutter:
     """Where the sessions of one window begin.
 
     Attributes:
-        window: with rules.
-        rules: the engine's.
+        window: a window with rules.
+        rules: the engine's rules.
         keys: the key columns.
-        zone: of `split`.
-        order: the columns that order events of equal time, those of the rules among them.
+        zone: the time zone of `split`.
+        order: the columns that order events of equal time, including those of the rules.
     """
 
     window: SessionWindow
@@ -72,13 +72,13 @@ class Cutter:
 
         Returns:
             The events with ROW, SESSION, START of their session, ORDINAL, the number of earlier
-            sessions of the key with the same start, and CLOSED: the event ends its session, which
-            no later event can join.
+            sessions of the key with the same start, and CLOSED: the event is the last of its
+            session, and no later event can join the session.
         """
         cut = self._limited(self._cut(events))
         in_order = self._in_order
         if self.window.max_duration is not None:
-            # A join came between, and sorts anew: events that are alike must not change places.
+            # The join sorted the rows anew: events that are alike must not change places.
             in_order = Over.partitionBy(*self.keys).orderBy(ROW)
         so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
         session, new = F.col(SESSION), F.col(_NEW)
@@ -112,7 +112,7 @@ class Cutter:
         return self._in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
 
     def earlier(self, in_order: WindowSpec) -> dict[str, Column]:
-        """What the rules that look at single events need of the rows before one.
+        """What the rules on single events need from the rows before one.
 
         Args:
             in_order: the rows of a key, in order; each has FIRST and the columns of the rules.
@@ -136,7 +136,7 @@ class Cutter:
         return found
 
     def at_gaps(self, in_order: WindowSpec, gap: str) -> dict[str, Column]:
-        """What `cuts` needs of the last row that a gap is before.
+        """What `cuts` needs from the last row that follows a gap.
 
         Args:
             in_order: the rows of a key, in order, with the columns of `earlier`.
@@ -150,9 +150,9 @@ class Cutter:
         }
 
     def cuts(self) -> Column:
-        """Whether a row begins a session by a rule that looks at single events only.
+        """Whether a row begins a session by a rule on single events.
 
-        Of a row that a gap is before, which begins one by that alone, it has no meaning.
+        It has no meaning for a row after a gap, which begins a session anyway.
         """
         window, at = self.window, F.col(FIRST)
         found = []
@@ -257,8 +257,8 @@ def ruled_sessions(
     Args:
         events: one row per event, as `Cutter.numbered` takes them, with the aggregates' inputs.
         cutter: where sessions begin.
-        aggregates: whose states to make.
-        since: a column of the events; sessions that start before it (µs) are left out.
+        aggregates: the aggregates whose states to make.
+        since: a column of the events (µs); sessions that start before it are left out.
 
     Returns:
         One row per session, dropped ones as well: key, START and END (µs), the number of events,
@@ -300,7 +300,7 @@ def long_enough(window: SessionWindow) -> Column:
 
 
 def ruled_session_is_open(window: SessionWindow, rules: Rules, zone: str, horizon: int) -> Column:
-    """Whether an event at the horizon could join a session, by what its table holds of it."""
+    """Whether an event at the horizon could join a session, judged by the row in its table."""
     at, start = F.lit(horizon).cast("bigint"), F.col(START)
     joins = session_is_open(F.col(END), window, rules, horizon) & ~F.col(CLOSED)
     if window.max_duration is not None:

@@ -7,8 +7,8 @@ costs the same however many events its window holds, and the events of one key a
 many tasks as it has slices.
 
 An event that leaves the window is a second row, at the instant at which it leaves: the tail of a
-window is what leaves at its end or later. One sort and one pass make the states of both: forward
-of events that count, backward of events that leave. A second sort, by time alone, gives each
+window is what leaves at its end or later. One sort and one pass compute the states of both: forward
+for events that count, backward for events that leave. A second sort, by time alone, gives each
 window the tail of the next event that leaves. No state is ever subtracted from another, so sums of
 doubles do not drift.
 """
@@ -31,19 +31,19 @@ from backfill.operators.last_seen import begins, ends, last_seen, with_distances
 from backfill.time.durations import DAY_US
 from backfill.windows import SlidingWindow
 
-#: The instant at which a row of a window's key counts, leaves, or asks; µs.
+#: The instant at which a row counts, leaves, or asks for its window; µs.
 AT = "_at"
 _KIND, _SLICE, _GROUP = "_kind", "_slice", "_group"
-#: In this order at the same instant: an event is not part of what came before it. A span in which a
-#: value is present ends a tick after its last event has left.
+#: The order of rows at the same instant: an event is not part of what came before it. A span in
+#: which a value is present ends a tick after its last event has left.
 _ENDS, _ASKS, _COUNTS, _BOTH, _LEAVES = -1, 0, 1, 2, 3
 
 
-# The columns of a window's parts: the prefixes of their names.
+# Prefixes of the columns of a window's parts.
 _HEAD, _WHOLE, _TAIL = "_head", "_whole", "_tail"
-#: What has been joined of them.
+#: Prefix of the parts joined so far.
 _SO_FAR = "_so_far"
-#: Before a state: by how much a row changes a number of distinct values.
+#: Prefix of a state: by how much a row changes a number of distinct values.
 _CHANGE = "_change"
 
 
@@ -66,13 +66,13 @@ def sliding(
         events: key, time and arrival columns, and the aggregates' inputs, as `bind` gives them.
         window: which events belong to an event's window.
         keys: the key columns.
-        aggregates: whose states to compute.
+        aggregates: the aggregates whose states to compute.
         arrival: the columns that order events with equal times.
         also: further columns to keep.
         tick: the resolution of time, µs.
         clips: windows that would start before 1970 start there.
         null_key: a key column can be NULL.
-        empty: keep distinct windows that hold no event: they are where others have ended.
+        empty: keep distinct windows that hold no event; they show where others have ended.
 
     Returns:
         A row for each event, or for each distinct window: key, AT (the window's end, µs), TIME,
@@ -87,7 +87,7 @@ def sliding(
     apart = with_distances(events, keys, seen, arrival)
     rows = _rows(apart, window, tick, clips, seen, arrival)
     if null_key and keys:
-        # Structs are joined by plain equality also if they hold NULL, and sorted once for it.
+        # Structs are joined by plain equality even if they hold NULL, and sorted once for that.
         group = [_GROUP]
         rows = rows.withColumn(_GROUP, F.struct(*keys))
     rows = rows.withColumn(_SLICE, floor_to(F.col(AT), width, 0))
@@ -110,7 +110,7 @@ def sliding(
         if total is not None:
             frame = slices.rangeBetween(-(count - 1) * width, -width)
         if count != 1:
-            # Last: where parts are sketches, the two small ones are merged first, and large ones
+            # Last: if parts are sketches, the two small ones are merged first, and large ones only
             # once.
             parts.append(_WHOLE)
         inner = aggregates if count != 1 else None
@@ -130,7 +130,7 @@ def sliding(
 
 
 def _slices(total: int | None, about: int) -> tuple[int, int]:
-    """The width of slices, and how many a window has; they divide it, or there is one."""
+    """The width of slices, and how many a window has; that many divide it, or there is one."""
     if total is None:
         return DAY_US, 0
     counts = [each for each in range(about // 2, 2 * about + 1) if total % each == 0]
@@ -146,9 +146,9 @@ def _rows(
     seen: Sequence[Bound],
     arrival: Sequence[str],
 ) -> DataFrame:
-    """The events, once for each instant at which they count, leave, or ask for a window.
+    """One row for each instant at which an event counts, leaves, or asks for a window.
 
-    And once for the instant at which a value of `seen` is no longer present, where they are the
+    Also one for the instant at which a value of `seen` is no longer present, if the event is the
     last with it.
     """
     time, total = F.col(TIME), window.reach_us
@@ -186,7 +186,7 @@ def _rows(
 
 
 def _arrival(events: DataFrame, name: str, kind: int) -> Column:
-    # No `when` that always or never holds: Sail 0.7.2 mistakes the type of a struct with one.
+    # No `when` that always or never holds: Sail 0.7.2 gets the type of a struct with one wrong.
     return F.lit(None).cast(events.schema[name].dataType) if kind == _ENDS else F.col(name)
 
 
@@ -204,7 +204,7 @@ def _with_running(
 ) -> DataFrame:
     """The rows with running states within their slices.
 
-    Forward of events that count, backward of events that leave: both by one sort, in one pass.
+    Forward for events that count, backward for events that leave: both by one sort, in one pass.
     `ties` order rows of the same instant.
     """
     at, leaves = F.col(AT), F.col(_KIND) == _LEAVES
@@ -220,10 +220,10 @@ def _with_running(
 
 
 def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> DataFrame:
-    """The rows with states, their names after that of a part of a window.
+    """Adds states, under their names with the prefix of a window's part.
 
-    Aggregates share states, such as the number of values. Spark would compute each of them. What is
-    written alike is alike here: states are made of inputs, which have names of their own.
+    Aggregates share states, such as the number of values, and Spark would compute each of them.
+    States with the same text are the same here: they are made of inputs, which have unique names.
     """
     first: dict[str, str] = {}
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
@@ -235,7 +235,7 @@ def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> Dat
 
 
 def _with_tails(rows: DataFrame, within: Sequence[str], aggregates: Sequence[Bound]) -> DataFrame:
-    """The rows with the states of what leaves at their instant or later, of the same slice."""
+    """Adds the states of what leaves at the rows' instants or later, within the same slice."""
     names = [EVENTS, *(name for each in aggregates for name in each.states())]
     backward = Over.partitionBy(*within).orderBy(F.col(AT).desc())
     backward = backward.rangeBetween(Over.unboundedPreceding, Over.currentRow)
@@ -256,17 +256,17 @@ def _whole(
     """For each slice the merged states of the whole slices before it.
 
     Args:
-        rows: of the events.
+        rows: the rows of the events.
         group: the key columns.
-        aggregates: whose states are merged; None for none, nor the number of events.
-        frame: over the slices that the windows of a slice hold.
+        aggregates: those whose states are merged; None merges none, nor the number of events.
+        frame: a frame over the slices that the windows of a slice hold.
         changes: by how much a row changes each number of distinct values.
-        all_before: over all slices before.
+        all_before: a frame over all slices before.
     """
     counted = F.col(_KIND).isin(_COUNTS, _BOTH)
     states = [state for each in aggregates or () for state in each.partial(counted)]
-    # From the events again: combined before the exchange, that costs less than to go through the
-    # exchanged rows twice.
+    # From the events again: as they are combined before the exchange, that costs less than going
+    # through the exchanged rows twice.
     slices = (
         rows.where(F.col(_KIND) != _LEAVES)
         .groupBy(*group, _SLICE)
@@ -289,12 +289,12 @@ def _whole(
 def _joined(
     found: DataFrame, parts: Sequence[str], kept: Sequence[str], aggregates: Sequence[Bound]
 ) -> DataFrame:
-    """The states of windows, from those of their parts."""
+    """The states of windows, merged from those of their parts."""
     columns = [EVENTS, *(name for each in aggregates for name in each.states())]
     done, *others = parts
     for part in others:
-        # One step after the other: in a single expression the steps' terms would multiply. The
-        # head last: it has a state, be it an empty list, where there are no events.
+        # One step after another: in a single expression the steps' terms would multiply. The head
+        # last: it has a state, if only an empty list, where there are no events.
         states = _both(_part(part, columns), _part(done, columns), aggregates)
         found = found.withColumns({_SO_FAR + name: state for name, state in states.items()})
         done = _SO_FAR

@@ -14,7 +14,7 @@ from backfill.operators.sliding import AT
 
 #: The instant at which another value begins to hold, µs; NULL where none does.
 _UNTIL = "_until"
-#: Whether a row is its key's first one; before a number, the value that held before.
+#: Whether a row is its key's first one; prefix of a number: the value that held before.
 _FIRST, _BEFORE = "_first", "_before"
 #: An instant that is asked for, µs.
 INSTANT = "_instant"
@@ -32,7 +32,7 @@ def changes(
         rows: keys, AT (µs), values by name.
         keys: the key columns.
         order: columns that order the rows of a key in time.
-        aggregates: what each value is of, by its name.
+        aggregates: the aggregate of each value, by the value's name.
     """
     return with_changed(rows, keys, order, aggregates).where(CHANGED).drop(CHANGED)
 
@@ -43,9 +43,9 @@ def with_changed(
     order: Sequence[str],
     aggregates: Mapping[str, Aggregate],
 ) -> DataFrame:
-    """Adds CHANGED, whether a value changes at a row; arguments as of `changes`."""
+    """Adds CHANGED, whether a value changes at a row; arguments as for `changes`."""
     in_order = Over.partitionBy(*keys).orderBy(*order)
-    # As columns, since Spark would look for the row before once for each use of it.
+    # As columns, since Spark would look up the row before for each use of it.
     before = {name: f"{_BEFORE}{i}" for i, name in enumerate(aggregates)}
     found = rows.withColumns(
         {
@@ -65,7 +65,7 @@ def every_step(steps: DataFrame, keys: Sequence[str], step: int) -> DataFrame:
     """A row for every step, from the first to the last one of each key.
 
     Args:
-        steps: keys, AT, values, as `changes` gives them.
+        steps: keys, AT, values, as `changes` returns them.
         keys: the key columns.
         step: µs.
     """
@@ -78,7 +78,7 @@ def at_instants(steps: DataFrame, keys: Sequence[str], instants: DataFrame) -> D
     """The values that hold at each instant, with AT being the instant.
 
     Args:
-        steps: keys, AT, values, as `changes` gives them.
+        steps: keys, AT, values, as `changes` returns them.
         keys: the key columns.
         instants: INSTANT (µs); few enough to be sent to every task.
     """

@@ -1,4 +1,4 @@
-"""Whether arguments fit an expectation; if not, why, in one line."""
+"""Whether arguments fit an expectation and, if not, why, in one line."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def check_arguments(expectation: Any, arguments: Mapping[str, Any]) -> None:
     """Checks the arguments of an expectation.
 
     Args:
-        expectation: its class.
+        expectation: the expectation's class.
         arguments: by name.
 
     Raises:
-        JobFileError: one is unknown, missing, or of a wrong type; the field is its name.
+        JobFileError: if one is unknown, missing, or of a wrong type; the field is its name.
     """
     from great_expectations.compatibility import pydantic
 

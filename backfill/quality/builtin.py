@@ -1,6 +1,6 @@
 """The checks that every job has by default.
 
-Each is about a number that a run measures along the way (`metrics`); what breaks it is counted
+Each is about a number that a run measures along the way (`metrics`). What breaks a check is counted
 in one pass over what was written, and the numbers are compared with their limits.
 """
 
@@ -25,7 +25,7 @@ from backfill.windows import (
 #: What a check is about.
 Scope = Literal["events", "windows", "sessions", "aligned", "reconciliation"]
 
-#: The tables that are no window's.
+#: The tables that belong to no window.
 EVENTS: Literal["events"] = "events"
 RECONCILIATION: Literal["reconciliation"] = "reconciliation"
 #: The name for all of these checks in a job file.
@@ -34,15 +34,15 @@ BUILTIN = "builtin"
 
 @dataclass(frozen=True, kw_only=True)
 class Builtin:
-    """A check, as it is without a setting of the job file.
+    """A check, as it is unless the job file sets it otherwise.
 
     Attributes:
-        name: as the job file has it.
+        name: its name in the job file.
         about: what has to hold, for people.
         scope: what it is about.
-        severity: what becomes of a run that breaks it.
-        limit: a share, or a span of time; None where nothing may break it.
-        least: the limit is the smallest allowed value, not the largest.
+        severity: what happens to a run that breaks it.
+        limit: a share, or a span of time; None if nothing may break it.
+        least: whether the limit is the smallest allowed value, not the largest.
     """
 
     name: str
@@ -143,7 +143,7 @@ BUILTINS: Mapping[str, Builtin] = {
 
 
 def scopes(window: AnyWindow) -> tuple[Scope, ...]:
-    """The checks that concern a window's table."""
+    """The scopes of the checks that concern a window's table."""
     if isinstance(window, CountWindow | RollingWindow):
         return "windows", "aligned"
     if isinstance(window, EventWindow | JoinWindow) or by_place(window):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warn"]
 
-#: So many rows that are not as expected are shown.
+#: The number of unexpected rows that are shown.
 EXAMPLES = 5
 #: The expectation that a query in SQL finds no rows; it has a description of its own.
 QUERY = "unexpected_rows_expectation"

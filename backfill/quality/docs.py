@@ -23,17 +23,17 @@ _PAGES = "validations"
 def build_docs(validations: Sequence[Mapping[str, Any]], folder: Path, *, title: str) -> Path:
     """Builds the pages; pages of validations that no longer exist are deleted.
 
-    They need no network: styles stand in the pages, which have no scripts. A page that is there
-    already is kept, so that a long history costs what is new in it.
+    They need no network: the styles are in the pages, which have no scripts. Existing pages are
+    kept, so a long history only costs what is new in it.
 
     Args:
         validations: each with `table`, `run_id`, `at` (when, in ISO 8601) and `document` (the
             validation's).
-        folder: where to; made where missing.
-        title: of the index.
+        folder: where to write them; made if missing.
+        title: the title of the index.
 
     Returns:
-        The index.
+        The path of the index.
     """
     gx.load()
     from backfill.quality.view import OfflineView
@@ -88,7 +88,7 @@ def _page(view: OfflineView, document: Mapping[str, Any], heading: str) -> str:
 
 
 def _is_known(configuration: Mapping[str, Any]) -> bool:
-    """Whether it can be rendered: one of another version, or that was refused, may not."""
+    """Whether it can be rendered; one of another version, or that was refused, may not be."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     try:
@@ -108,7 +108,7 @@ def _digest(validation: Mapping[str, Any], look: str) -> str:
 
 
 def _write(page: Path, text: str) -> None:
-    """Whole or not at all: a page that exists counts as done."""
+    """Writes a page whole or not at all: a page that exists counts as done."""
     unfinished = page.with_suffix(".part")
     unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
     unfinished.replace(page)

@@ -1,4 +1,4 @@
-"""What stops a run whose checks fail."""
+"""The error that stops a run whose checks fail."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from backfill.quality.checks import Outcome
 
 
 class ChecksFailed(BackfillError):
-    """Checks failed that are not just warnings; nothing was published.
+    """Checks failed with errors, not just warnings; nothing was published.
 
     Attributes:
-        run_id: of the run; what it wrote is kept under it.
-        outcomes: of all checks, including those that passed.
+        run_id: the id of the run, under which what it wrote is kept.
+        outcomes: the outcomes of all checks, including those that passed.
     """
 
     exit_code = 1
@@ -24,7 +24,7 @@ class ChecksFailed(BackfillError):
         self.run_id, self.outcomes = run_id, tuple(outcomes)
         stopping = [each for each in outcomes if each.stops]
         failed = [f"{each.table}: {each.check.name}" for each in stopping]
-        # What is wrong with events is seen in what could not be used of them.
+        # The quarantine shows what is wrong with events.
         tables = dict.fromkeys(
             "quarantine" if each.table == EVENTS else each.table for each in stopping
         )

@@ -15,13 +15,13 @@ from backfill.quality.results import LEVELS, outcome, printable_result, statisti
 from backfill.quality.utc import in_utc, with_times_of_utc
 from backfill.session_conf import session_conf
 
-# What succeeds needs no examples, and each look for some reads the frame again.
+# A check that succeeds needs no examples, and looking for them reads the frame again.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
-# Nothing less has the rows that a query found.
+# No smaller format has the rows that a query found.
 _COMPLETE = {"result_format": "COMPLETE"}
 # What Great Expectations calls the frame for a query, and leaves behind.
 _VIEW = "tmp_view"
-# These look at the columns' types, and at no row; ours sees to times itself.
+# These look at the columns' types, and at no row; ours handles times itself.
 _AS_IT_IS = frozenset(
     {
         "expect_column_type_to_be",
@@ -37,18 +37,18 @@ def evaluate(
 ) -> Validation:
     """Checks a frame.
 
-    On Spark, each check costs passes over the frame, of two jobs each. Aggregates of columns and
-    counts of rows take one together. Checks of each value take that and one more for each column
-    and row condition, whatever the number of checks of it; checks of several columns in each row
-    two. `expect_column_values_to_be_unique` and `expect_compound_columns_to_be_unique` sort, twice
-    for their two counts; `expect_sessions_to_be_apart` once. A check that fails is made again for
-    its examples. Passes read what the frame is made from: a frame that is dear to compute is best
-    persisted, or written first.
+    On Spark, checks cost passes over the frame, of two jobs each. Aggregates of columns and counts
+    of rows take one together. Checks of each value take that and one more for each column and row
+    condition, however many checks it has; checks of several columns in each row take two.
+    `expect_column_values_to_be_unique` and `expect_compound_columns_to_be_unique` sort twice, for
+    their two counts; `expect_sessions_to_be_apart` sorts once. A check that fails is made again for
+    its examples. Passes read what the frame is made from, so a frame that is expensive to compute
+    is best persisted, or written first.
 
-    Times are seen as those of UTC, whatever the zone of the session and of this process.
+    Times are seen in UTC, whatever the zone of the session and of this process.
 
     Args:
-        frame: of pandas, or of Spark, classic or Connect.
+        frame: a frame of pandas, or of Spark, classic or Connect.
         checks: what is expected of it.
         table: what it is: `events`, a window's name, or `reconciliation`.
         run_id: the run.
@@ -84,7 +84,7 @@ def evaluate(
 
 
 def _parts(frame: Any, checks: Mapping[int, Check]) -> Iterator[tuple[dict[int, Check], Any]]:
-    """The checks by the frame that they are made on."""
+    """The checks, grouped by the frame that they are made on."""
     as_it_is = {place: each for place, each in checks.items() if each.expectation in _AS_IT_IS}
     others = {place: each for place, each in checks.items() if place not in as_it_is}
     if as_it_is:
@@ -163,7 +163,7 @@ def _configuration(place: int, check: Check) -> dict[str, Any]:
 
 
 def _expectation(configuration: Any, spark: bool) -> Any:
-    """The expectation, with its moments as those of the frame are seen."""
+    """The expectation, with its moments in the form in which those of the frame are seen."""
     from great_expectations.expectations.expectation import (
         ColumnMapExpectation,
         ColumnPairMapExpectation,
@@ -171,7 +171,7 @@ def _expectation(configuration: Any, spark: bool) -> Any:
     )
 
     expectation = configuration.to_domain_obj()
-    # Spark compares with instants, which a moment without a zone is in this process's; what Spark
+    # Spark compares instants, and a moment without a zone is one of this process's zone. What Spark
     # has aggregated is compared in Python, where it has no zone.
     of_rows = ColumnMapExpectation | ColumnPairMapExpectation | MulticolumnMapExpectation
     zone = dt.timezone.utc if spark and isinstance(expectation, of_rows) else None

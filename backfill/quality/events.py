@@ -1,7 +1,7 @@
 """Measures of a run's events, from their slices: nothing is read again.
 
-Only whether an event was counted twice needs the events' ids, and so another look at them; that
-is taken for some of the keys, whole, where there are many events.
+Only the check for events counted twice needs the events' ids, and so another look at them. If there
+are many events, it looks at some of the keys only, at all events of each.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Counted:
 
     Attributes:
         sliced: their slices, kept.
-        sums: of these, the values of `slice_checks` among them.
-        events: normalised and usable, duplicates among them.
+        sums: sums over the slices, including the values of `slice_checks`.
+        events: normalised, usable events, including duplicates.
         id: the column of the event id, if the job has one.
-        read: rows, those that can't be used among them.
-        quarantined: these; the events of bots are not among them.
-        until: the end of the range of dates that was asked for, µs; None where none was.
+        read: how many rows were read, including those that can't be used.
+        quarantined: how many of them can't be used; the events of bots are not included.
+        until: the end of the range of dates that was asked for, µs; None if there was none.
         latest: the largest event time of all, µs.
     """
 
@@ -50,7 +50,7 @@ class Counted:
 
 
 def slice_checks(sliced: Sliced, span: tuple[int | None, int | None]) -> list[Column]:
-    """Aggregates over slices: the events that break a check, named as the check.
+    """Aggregates over slices: the events that break a check, named after the check.
 
     Args:
         sliced: the slices.
@@ -74,7 +74,7 @@ def slice_checks(sliced: Sliced, span: tuple[int | None, int | None]) -> list[Co
 
 
 def measure_events(counted: Counted) -> dict[str, float]:
-    """By the names of the built-in checks: events that break one, shares, spans in µs."""
+    """The numbers of the built-in checks, by name: events that break one, shares, spans in µs."""
     found: dict[str, float] = {name: counted.sums[name] or 0 for name in _OF_SLICES}
     found["quarantined_share"] = counted.quarantined / counted.read if counted.read else 0.0
     if counted.until is not None and counted.latest is not None:
@@ -100,7 +100,7 @@ def _twice(counted: Counted, id: str) -> int:
         events = events.where(sample.sampled(own))
     (held,) = slices.agg(F.sum(EVENTS)).collect()[0]
     identity = F.when(column(id).isNotNull(), F.struct(*own, F.col(TIME), column(id)))
-    # Rows without an id are events each.
+    # Each row without an id is an event.
     nameless, different = events.agg(
         F.count_if(column(id).isNull()), F.count_distinct(identity)
     ).collect()[0]

@@ -36,16 +36,16 @@ _Write = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
 class ExpectSessionsToBeApart(BatchExpectation):
     """Expect the sessions of each key to be further apart than the gap.
 
-    A session is nearer when it starts within the gap after the latest end of the sessions of its
-    key that start before it, or overlaps one. Rows whose key is NULL are one key's; rows without
-    a start or an end are passed over. Times are compared as whole microseconds.
+    A session is too near if it starts within the gap after the latest end of the sessions of its
+    key that start before it, or overlaps one. Rows whose key is NULL form one key; rows without a
+    start or an end are skipped. Times are compared as whole microseconds.
 
     Args:
-        gap: a duration as `30m`, or microseconds.
-        key: the columns of the key; none for one group.
+        gap: a duration such as `30m`, or microseconds.
+        key: the columns of the key; empty for a single group.
         start: the column of the starts, timestamps or microseconds.
-        end: the column of the ends. Where it is the last event plus the gap, as Spark and Flink
-            have it, `gap` is 0.
+        end: the column of the ends. If an end is the last event plus the gap, as in Spark and
+            Flink, `gap` is 0.
         gap_inclusive: sessions exactly one gap apart should have been one.
     """
 
@@ -106,7 +106,7 @@ class ExpectEventsToBeConserved(ColumnAggregateExpectation):
 
     Args:
         column: the counts, whole numbers; a NULL counts nothing.
-        events: what they should sum to; or a suite parameter that says so at run time.
+        events: what they should sum to; or a suite parameter that gives it at run time.
     """
 
     events: pydantic.StrictInt | dict[str, Any]
@@ -144,7 +144,7 @@ class ExpectEventsToBeConserved(ColumnAggregateExpectation):
 
 
 def _apart(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What is expected, as a sentence, and what is put in it."""
+    """The expectation as a sentence, and the values that are put in it."""
     gap = arguments["gap"]
     params = {
         "start": arguments.get("start", "window_start"),

@@ -16,7 +16,7 @@ def load() -> Any:
     # Read at import by the versions that have telemetry; it is set again for each context.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
-        # It imports a module that Python calls deprecated, which is its authors' to change.
+        # It imports a module that Python calls deprecated; its authors have to change that.
         warnings.simplefilter("ignore", DeprecationWarning)
         import great_expectations
 
@@ -25,10 +25,10 @@ def load() -> Any:
 
 
 def begin_to_load() -> None:
-    """Loads the package in the background: it takes seconds, as Spark does to start.
+    """Loads the package in the background: it takes seconds, as does the start of Spark.
 
-    For a process that does nothing else meanwhile, such as a command line: Python's filters of
-    warnings are changed for as long as it takes.
+    For a process that does nothing else meanwhile, such as a command line: Python's warning filters
+    are changed for as long as it takes.
     """
     threading.Thread(target=load, daemon=True).start()
 
@@ -37,9 +37,9 @@ def begin_to_load() -> None:
 def context() -> Iterator[Any]:
     """A context of Great Expectations for one piece of work.
 
-    It lives in memory, in no cloud whatever the environment says, and the process's current
-    context, such as a notebook's, is unchanged afterwards. It takes some 5 ms, and goes with all
-    that was made in it.
+    It lives in memory and in no cloud, whatever the environment says. The process's current
+    context, such as a notebook's, is unchanged afterwards. It takes about 5 ms, and everything that
+    was made in it goes with it.
     """
     gx = load()
     from great_expectations.data_context.data_context.context_factory import project_manager
@@ -67,11 +67,11 @@ def context() -> Iterator[Any]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No log lines: what they say of an expectation that fails is in its outcome.
+    """Suppresses log lines: what they say of a failing expectation is in its outcome.
 
-    And no warning of conditions on rows given as text, which is how job files and suites have
-    them; they work as long as this major version, which is pinned. Nor of groups in a pattern,
-    which pandas warns of where it only looks for a match.
+    Also suppresses warnings about row conditions given as text, which is how job files and suites
+    give them; they work throughout this major version, which is pinned. And about groups in a
+    pattern, of which pandas warns where it only looks for a match.
     """
     logger = logging.getLogger("great_expectations")
     before = logger.level

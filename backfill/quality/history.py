@@ -11,7 +11,7 @@ from backfill.quality.window_rules import Counts
 from backfill.store import DataFile, Table
 
 _WEEK = dt.timedelta(days=7)
-#: A date is judged from so many such dates on, and by the last so many.
+#: A date is judged if there are at least this many such dates, and by at most this many, the last.
 FEWEST, MOST = 4, 8
 
 
@@ -27,8 +27,8 @@ def published_counts(
 
     Args:
         table: the version.
-        dates: these.
-        without: files that are replaced.
+        dates: the dates to count.
+        without: files that are replaced, and so not counted.
     """
     by_date: dict[dt.date, list[DataFile]] = {}
     for file in table.files:
@@ -49,8 +49,8 @@ def unusual(
     """The dates whose rows or events are further from the median before than the limit.
 
     Args:
-        counts: of these dates and of those before; a date that is not there has nothing.
-        dates: what is judged; those with fewer than four such weekdays before are not.
+        counts: the counts of these dates and of those before; a missing date has nothing.
+        dates: the dates to judge; those with fewer than four such weekdays before are skipped.
         limit: as a share of the median.
     """
     for day in sorted(dates):

@@ -27,18 +27,18 @@ def judged(
 
     Args:
         table: what is checked.
-        run_id: of the run that checks it.
+        run_id: the run that checks it.
         builtin: expectations of the numbers, as `as_check` makes them.
         metrics: the numbers, by the checks' names.
         own: the user's expectations.
-        rows: that these see; None where there are no such expectations.
+        rows: the rows that these see; None if there are no such expectations.
         key: the columns of the key, shown with rows that fail.
     """
     found = []
     if builtin:
         found.append(compared(builtin, metrics, table=table, run_id=run_id))
     if own:
-        # Imported where it is needed: that takes seconds.
+        # Imported only where it is needed, because that takes seconds.
         from backfill.quality.evaluate import evaluate
 
         found.append(evaluate(rows, own, table=table, run_id=run_id, key=key))
@@ -48,10 +48,10 @@ def judged(
 def as_check(builtin: Builtin) -> Check:
     """A built-in check as an expectation of its number."""
     limit: Any = builtin.limit.us if isinstance(builtin.limit, Fixed) else builtin.limit
-    # What the numbers count is broken already by the limit: they are to be none.
+    # These numbers count what breaks the limit already, so they have to be zero.
     if limit is None or builtin.name == "history":
         limit = 0
-    # As of a column with this number alone: so the data docs can show it.
+    # As if for a column with this number alone, so that the data docs can show it.
     bound = "min" if builtin.least else "max"
     return Check(
         name=builtin.name,

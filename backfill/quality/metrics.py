@@ -32,7 +32,7 @@ from backfill.time.epoch import micros_of
 
 TOO_NEAR = "sessions.too_near"
 EVENTS_SUM = "column.events_sum"
-# Beside the session's own columns in an example: the end that it is too near to.
+# Added to a session's own columns in an example: the end that it is too near to.
 PREVIOUS_END = "previous_end"
 
 
@@ -138,7 +138,7 @@ def _gap_us(gap: int | str) -> int:
 
 
 def _with_previous_end(frame: DataFrame, asked: Mapping[str, Any]) -> DataFrame:
-    """The sessions, each with the latest end of those of its key before it."""
+    """The sessions, each with the latest end of the earlier sessions of its key."""
     start, end = exactly(asked["start"]), exactly(asked["end"])
     before = (
         Window.partitionBy(*map(exactly, asked["key"]))
@@ -184,7 +184,7 @@ def _near_rows(
 
 
 def _us(value: Any) -> int:
-    """Microseconds since the epoch; what has no zone is in UTC."""
+    """Microseconds since the epoch; a time without a zone is in UTC."""
     if not isinstance(value, dt.datetime):
         return int(value)
     if isinstance(value, pd.Timestamp):

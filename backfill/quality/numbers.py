@@ -1,7 +1,7 @@
 """The numbers of the built-in checks, compared with their limits.
 
-That is a comparison each, for which Great Expectations need not be loaded: it takes two seconds of
-a processor. The outcome has the form of its results, so the data docs show both alike.
+Each is a single comparison, for which Great Expectations need not be loaded: that takes two seconds
+of a processor. The outcome has the form of its results, so the data docs show both alike.
 """
 
 from __future__ import annotations

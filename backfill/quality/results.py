@@ -16,12 +16,12 @@ from backfill.printable import not_finite, printable
 from backfill.quality.checks import EXAMPLES, QUERY, Check, Outcome, Severity
 from backfill.quality.utc import in_utc
 
-#: Great Expectations' words for how grave a failure is.
+#: Great Expectations' words for how severe a failure is.
 LEVELS: Mapping[Severity, str] = {"error": "critical", "warn": "warning"}
 
 # Where a query's rows are among the details.
 _ROWS = "unexpected_rows"
-# The last line of a trace from a Python worker, which is in the midst of what Spark says.
+# The last line of a trace from a Python worker, which is in the middle of what Spark says.
 _PYTHON_ERROR = re.compile(r"^Traceback .*?^(\w[\w.]*(?:Error|Exception)\b[^\n]*)", re.M | re.S)
 
 
@@ -77,7 +77,7 @@ def _examples(check: Check, result: Mapping[str, Any]) -> list[Mapping[str, Any]
     if check.expectation == QUERY:
         return list(result.get("details", {}).get(_ROWS, ()))
     rows = result.get("partial_unexpected_index_list") or []
-    # Without a key pandas gives places in the frame, which say nothing.
+    # Without a key, pandas gives places in the frame, which tell nothing.
     if not rows or not isinstance(rows[0], Mapping):
         rows = result.get("partial_unexpected_list") or []
     name = str(check.arguments.get("column", "value"))

@@ -15,7 +15,7 @@ from backfill.quality.checks import Validation
 from backfill.quality.results import plain
 
 _FOLDER = "_quality"
-#: The parts of a result that can show values, but for numbers of rows.
+#: The parts of a result that can show values other than numbers of rows.
 _SHOWING = ("result", "exception_info")
 _COUNT = re.compile("_count$|_percent(_|$)")
 #: Where the data docs are, below the folder of the tables or another on this machine.
@@ -42,12 +42,12 @@ def kept(root: Folder) -> list[dict[str, Any]]:
 
 
 def erase_examples(root: Folder, pages: Path, values: Sequence[Any]) -> None:
-    """Erases what checks show of rows with all of these values, and the pages, if they show some.
+    """Erases what checks show of rows with all of these values, and the pages if there are any.
 
     Args:
         root: the folder of the tables.
         pages: where the pages are.
-        values: such as those of a key. One whose text has no letter or digit is nowhere found.
+        values: such as those of a key. A value whose text has no letter or digit is never found.
     """
     found = [word_pattern(text_of(each)) for each in values]
     patterns = [re.compile(each) for each in found if each is not None]
@@ -67,15 +67,15 @@ def erase_examples(root: Folder, pages: Path, values: Sequence[Any]) -> None:
 
 
 def text_of(value: Any) -> str:
-    """A value as the outcomes of checks have it."""
+    """A value's text, as the outcomes of checks have it."""
     return value if isinstance(value, str) else json.dumps(plain(value)).strip('"')
 
 
 def word_pattern(text: str) -> str | None:
-    """A pattern for a text that is not a part of a longer word, a number or an address.
+    """A pattern for a text that is not part of a longer word, a number or an address.
 
-    Also as JSON has it. Of Python, of Java after `(?U)`, and without looking around, of Rust; None
-    for a text without a letter or a digit, which may be anywhere.
+    It also finds the text as JSON writes it. The pattern works in Python, in Java after `(?U)` and,
+    having no lookaround, in Rust. None for a text without a letter or digit, which may be anywhere.
     """
     if not re.search(r"\w", text):
         return None
@@ -100,7 +100,7 @@ def _without_counts(value: Any) -> Any:
 
 
 def _erased(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
-    """Without lists, which are of examples, and without values that show one of the texts."""
+    """The value without lists, which hold examples, and without values that show a text."""
     if isinstance(value, dict):
         return {k: v if _COUNT.search(k) else _erased(v, patterns) for k, v in value.items()}
     if isinstance(value, list):

@@ -16,7 +16,7 @@ from backfill.quality.checks import QUERY, Check, Severity
 
 _NAMED = ("column", "column_A", "column_B", "column_list", "column_set", "key")
 _LONGEST = 100
-# How a result is reported, which is not for a suite to say here; older ones do.
+# How a result is reported, which a suite can't set here; older ones do.
 _REPORTING = frozenset({"catch_exceptions", "include_config", "result_format"})
 _NO_SPARK = "Great Expectations can't make it on Spark's frames"
 _REFUSED = {
@@ -29,8 +29,8 @@ _REFUSED = {
 def own_check(name: str, arguments: Mapping[str, Any], severity: Severity) -> Check:
     """A check from an expectation's name and arguments.
 
-    Its own name is made of what is given here, so that it stays the same from run to run, and two
-    expectations that differ in an argument have two.
+    Its own name is made from what is given here, so it stays the same from run to run, and two
+    expectations that differ in an argument have different names.
 
     Args:
         name: Great Expectations' name in snake case, or one of ours.
@@ -38,7 +38,7 @@ def own_check(name: str, arguments: Mapping[str, Any], severity: Severity) -> Ch
         severity: what a failure means.
 
     Raises:
-        JobFileError: an unknown name or argument, a wrong type, or an expectation that can't be
+        JobFileError: for an unknown name or argument, a wrong type, or an expectation that can't be
             met here.
     """
     expectation = _expectation(name)
@@ -64,11 +64,11 @@ def suite_checks(path: str | Path, severity: Severity) -> list[Check]:
     """The checks of an expectation suite.
 
     Args:
-        path: of the JSON that Great Expectations wrote, 1.x or 0.18.
-        severity: what a failure means where the suite does not say that it is less than critical.
+        path: the path of the JSON that Great Expectations wrote, 1.x or 0.18.
+        severity: what a failure means unless the suite says that it is less than critical.
 
     Raises:
-        JobFileError: no such file, no suite, or an expectation that `own_check` refuses.
+        JobFileError: for no such file, a file that is no suite, or what `own_check` refuses.
     """
     place = str(path)
     suite = _read(place)
@@ -128,7 +128,7 @@ def _snake_case(name: str) -> str:
 
 
 def _check_spark(name: str, expectation: Any) -> None:
-    """Refuses what says that it works on other sources alone."""
+    """Refuses expectations that say that they work on other sources only."""
     metadata = expectation.schema()["properties"]["metadata"]["properties"]
     sources = metadata.get("supported_data_sources", {}).get("const")
     if sources and "Spark" not in sources:

@@ -1,4 +1,4 @@
-"""Times as those of UTC, whatever the zones of Spark's session and of this process."""
+"""Times in UTC, whatever the zones of Spark's session and of this process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backfill.columns import column, quoted
 
 
 def in_utc(moment: dt.datetime) -> dt.datetime:
-    """The moment without its zone, in UTC; without one, it is that already."""
+    """The moment in UTC, without its zone; a moment without a zone is in UTC already."""
     if moment.tzinfo is None:
         return moment
     return moment.astimezone(dt.timezone.utc).replace(tzinfo=None)
 
 
 def with_times_of_utc(frame: DataFrame) -> DataFrame:
-    """The frame with its timestamps as local times of UTC: Python has instants in its own zone."""
+    """The frame with timestamps as local times of UTC: Python shows instants in its own zone."""
     names = [each.name for each in frame.schema if isinstance(each.dataType, TimestampType)]
     epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
     local = {

@@ -1,4 +1,4 @@
-"""Great Expectations' pages without network and scripts, whatever the values hold."""
+"""Great Expectations' pages, without network and scripts, whatever the values hold."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from jinja2 import ChoiceLoader, PackageLoader
 
 # What the renderer itself says; the rest comes from tables, job files and errors.
 _OWN = frozenset({"content_block_type", "renderer_type", "tag"})
-# What is to be rendered has one of these; else a dictionary is a value.
+# Dictionaries to be rendered have one of these; other dictionaries are values.
 _RENDERED = frozenset({"content_block_type", "content_blocks", "string_template"})
 
 
 class OfflineView(DefaultJinjaPageView):
     """A page for each validation result, and an index of them.
 
-    Great Expectations' templates load their styles and scripts from elsewhere, and escape some of
-    the values. Here everything is in the page and is escaped, and the page's policy forbids
-    scripts besides.
+    Great Expectations' templates load their styles and scripts from elsewhere, and escape only some
+    of the values. Here everything is in the page and is escaped, and the page's policy forbids
+    scripts as well.
     """
 
     def __init__(self) -> None:
         super().__init__()
         ours = PackageLoader("backfill.quality", "pages")
         sources = [ours.get_source(self.env, name)[0] for name in sorted(ours.list_templates())]
-        #: Changes when the pages would look another way.
+        #: Changes when the pages would look different.
         self.look = "".join([great_expectations.__version__, *sources])
         self.env.loader = ChoiceLoader([ours, self.env.loader or ours])
 
@@ -46,7 +46,7 @@ class OfflineView(DefaultJinjaPageView):
         Args:
             document: rendered by Great Expectations.
             others: results that it can't render.
-            heading: the page's.
+            heading: the page's heading.
             home: the link to the index.
         """
         content = _escaped(document.to_json_dict())
@@ -57,8 +57,8 @@ class OfflineView(DefaultJinjaPageView):
         """The index.
 
         Args:
-            rows: the validations, as they are to be listed.
-            title: the site's.
+            rows: the validations, in the form in which to list them.
+            title: the site's title.
         """
         return str(self._get_template("index.j2").render(rows=rows, title=title))
 
@@ -81,7 +81,7 @@ def _escaped(node: Any) -> Any:
 
 
 def _unlinked(styling: Any) -> Any:
-    """Without links, since they would lead to pages of suites, which do not exist here."""
+    """Removes links, since they would lead to pages of suites, which do not exist here."""
     if not isinstance(styling, dict):
         return styling
     return {name: _unlinked(value) for name, value in styling.items() if name != "href"}

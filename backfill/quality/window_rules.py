@@ -40,18 +40,18 @@ _UNIQUE, _GAP = "unique", "gap"
 _START_BEFORE = "_start_before"
 _END_BEFORE = "_end_before"
 _ID_BEFORE = "_id_before"
-#: What tells the events of a join's row.
+#: The columns that identify the events of a join's row, as a struct.
 _PAIR = "_pair"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows of a date.
+    """The rows of a date, counted.
 
     Attributes:
-        rows: windows.
+        rows: the number of windows.
         events: the sum of their numbers of events.
-        held: the sum that must be the number of events, as often as each is counted.
+        held: the sum that must equal the number of events, each as often as it is counted.
     """
 
     rows: int
@@ -67,9 +67,9 @@ class Measured:
     """What one pass over a table's rows finds.
 
     Attributes:
-        flagged: the rows with a column of truth values for each check, named as the check.
+        flagged: the rows with a column of truth values for each check, named after the check.
         broken: how many rows break each check, by its name.
-        dates: what is there of each date.
+        dates: the counts of each date.
     """
 
     flagged: DataFrame
@@ -78,7 +78,7 @@ class Measured:
 
     @property
     def held(self) -> int:
-        """How many events the windows hold, as often as each is counted."""
+        """How many events the windows hold, each as often as it is counted."""
         return sum(each.held for each in self.dates.values())
 
 
@@ -87,10 +87,10 @@ class WindowRules:
     """The rules for the rows of a window's table.
 
     Attributes:
-        definition: of the window.
+        definition: the window's definition.
         key: the key's columns.
-        engine: whose conventions its bounds follow.
-        zone: of its dates.
+        engine: the engine whose conventions the window's bounds follow.
+        zone: the time zone of the dates.
         id: the column of the events' id, if the job has one.
     """
 
@@ -102,42 +102,42 @@ class WindowRules:
 
     @property
     def kind(self) -> Kind:
-        """Of the window."""
+        """The kind of the window."""
         return kind_of(self.definition.window, self.engine, self.zone)
 
     @property
     def _told_by_id(self) -> bool:
-        """Several sessions of a key can have the same bounds; their ids differ."""
+        """Whether several sessions of a key can have the same bounds; their ids differ."""
         window = self.definition.window
         return isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
 
     @property
     def _pair(self) -> list[str]:
-        """The columns that tell which events a join's row is of; none where events have no id."""
+        """The columns that identify the events of a join's row; empty if events have no id."""
         window = self.definition.window
         if not isinstance(window, JoinWindow) or self.id is None or self.id in self.key:
             return []
         return list(window.own_columns(self.id))
 
     def flagged(self, rows: DataFrame) -> DataFrame:
-        """Rows of the table with a boolean column for each check: whether they break it.
+        """Adds to the table's rows a boolean column for each check: whether they break it.
 
-        They are sorted by key and start for it.
+        The rows are sorted by key and start for this.
         """
         start, end = self.kind.bounds()
         before = {_START_BEFORE: START, _END_BEFORE: END}
         if self.id is not None and of_each_event(self.definition.window):
-            # Of events at the same time, those with the same id are one.
+            # Events at the same time with the same id are one.
             before[_ID_BEFORE] = self.id
         elif self._pair:
-            # Of several rows of one instant each has another pair of events.
+            # Rows of one instant each have another pair of events.
             rows = rows.withColumn(_PAIR, F.struct(*map(column, self._pair)))
             before[_ID_BEFORE] = _PAIR
         elif self._told_by_id:
             before[_ID_BEFORE] = "session_id"
         group = [*self.key]
         if isinstance(self.definition.window, CountWindow):
-            # Several can end at one instant. So no task has all rows of the whole stream, besides.
+            # Several can end at one instant. Besides, no task then has all rows of the stream.
             group.append(LAST_EVENT)
         in_order = Over.partitionBy(*map(column, group)).orderBy(*map(column, before.values()))
         return (
@@ -176,7 +176,7 @@ class WindowRules:
             (F.col(_START_BEFORE) == start) & (F.col(_END_BEFORE) == end), F.lit(False)
         )
         if of_each_event(window):
-            # Without an id, and with none, equal events at the same time have equal rows.
+            # Without an id column, or with a NULL id, equal events of one time have equal rows.
             known = F.lit(False) if self.id is None else column(self.id) == F.col(_ID_BEFORE)
             again = again & F.coalesce(known, F.lit(False))
         elif isinstance(window, JoinWindow):
@@ -194,7 +194,7 @@ class WindowRules:
             rules = self.engine.rules_for(window)
             near = ~breaks(start, F.col(_END_BEFORE), window.gap.us, rules)
             if window.has_rules:
-                # They cut where there is no gap, but sessions never overlap.
+                # Rules cut where there is no gap, but sessions never overlap.
                 near = F.coalesce(start < F.col(_END_BEFORE), F.lit(False))
             # A row that is there twice breaks one check, not two.
             return [*flags, (_GAP, near & ~again)]
@@ -214,7 +214,7 @@ class WindowRules:
         window = self.definition.window
         assert isinstance(window, JoinWindow)
         given = {place: name for name, place in window.own_columns(self.id).items()}
-        # A row without a partner has no time of one; an event without an id can be there twice.
+        # A row without a partner has no time of it; an event without an id can be there twice.
         known = [F.lit(True)]
         for side in (LEFT, RIGHT):
             if (side, "id") in given:
@@ -225,10 +225,10 @@ class WindowRules:
 
 
 def _has_its_numbers(window: CountWindow) -> Column:
-    """Whether a count window has the events from its first to its last number, and is one."""
+    """Whether a count window has the events from its first to its last number, as it should."""
     first, last = F.col(FIRST_EVENT), F.col(LAST_EVENT)
     held = last - first + 1
-    # One up to a time also holds later events of that time.
+    # A window up to a time also holds later events of that time.
     timed = isinstance(window.size, Fixed)
     right = (first >= 1) & (F.col(EVENTS) >= held if timed else F.col(EVENTS) == held)
     if isinstance(window.size, int) and isinstance(window.advance, int):
@@ -249,13 +249,13 @@ def _beyond_limits(window: SessionWindow, start: Column, end: Column) -> Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What is to be measured of a table.
+    """What to measure in a table.
 
     Attributes:
-        rules: of its rows.
-        rows: as the table has them.
-        beside: those of some keys, whole ones: what a row has to be like beside its neighbour is
-            looked up for these only, which saves sorting all rows. None: for all.
+        rules: the rules for its rows.
+        rows: the table's rows.
+        beside: all rows of some keys: only these are compared with the row before them, which
+            saves sorting all rows. None: all rows are.
     """
 
     rules: WindowRules
@@ -264,7 +264,7 @@ class Look:
 
     @cached_property
     def flagged(self) -> DataFrame:
-        """All rows, with what they break."""
+        """All rows, with the checks that they break."""
         return self.rules.flagged(self.rows)
 
     def counts(self, table: str) -> DataFrame:
@@ -276,14 +276,14 @@ class Look:
         alone = [each for each in checks if each not in (_UNIQUE, _GAP)]
         paired = [each for each in checks if each in (_UNIQUE, _GAP)]
         none = [F.lit(0).cast("bigint")] * len(total)
-        # Where nothing asks for the row before, Spark sorts nothing.
+        # If nothing asks for the row before, Spark sorts nothing.
         return _counts(table, self.flagged, alone, *total).unionByName(
             _counts(table, self.rules.flagged(self.beside), paired, *none)
         )
 
 
 def measure(tables: Mapping[str, Look]) -> dict[str, Measured]:
-    """Looks at rows of several tables, at once."""
+    """Measures the rows of several tables at once."""
     if not tables:
         return {}
     found = reduce(

@@ -1,4 +1,4 @@
-"""From slices of events to windows: the one way that `aggregate` and every job take."""
+"""From slices of events to windows, in the same way for `aggregate` and every job."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Key:
 
     @property
     def inner(self) -> list[str]:
-        """The names that they go by between reading and publishing."""
+        """The names of the columns between reading and publishing."""
         return [key_name(i) for i in range(len(self.names))]
 
     def named(self) -> list[Column]:
@@ -81,7 +81,7 @@ class Key:
         Args:
             start: its first event.
             ordinal: the number of sessions of the key before it that start there as well; None
-                where there can be none.
+                if there can be none.
         """
         values = [F.col(each) for each in self.inner]
         return session_id(list(zip(values, self.types, strict=True)), start, ordinal)
@@ -96,13 +96,13 @@ class Sliced:
         events: the events themselves, each once, for windows around single events, by number and
             by offset; None where there are no such windows.
         id: the name of the events' id.
-        arrival: the columns of the order of arrival, among those of `events`.
-        count: how many events there are; None where nobody has counted them.
+        arrival: the columns of `events` that give the order of arrival.
+        count: how many events there are; None if they have not been counted.
         dimensions: the columns of `events` that hold dimensions of metrics, and what joins look at,
             by their names.
-        sides: those that say whether an event is on a side of a join, by the predicate.
-        singles: the events by themselves, for each session with rules: the columns of slices, those
-            of the rules, and the aggregates' inputs. Lazy, and read when such a session is built.
+        sides: the columns of `events` that say whether an event is on a join's side, by predicate.
+        singles: the single events for each session with rules: the columns of slices, those of the
+            rules, and the aggregates' inputs. Lazy, and read only when such a session is built.
     """
 
     frame: DataFrame
@@ -120,10 +120,10 @@ class Sliced:
     singles: Mapping[AnyWindow, DataFrame] = field(default_factory=dict)
 
     def of(self, definition: Definition) -> Sliced:
-        """The same, with the key that the rows of a definition have.
+        """The same slices, with the key that the rows of a definition have.
 
-        Of a metric only with the events that have one of its dimensions, and of a join with those
-        that are on one of its sides.
+        For a metric, only with the events that have one of its dimensions; for a join, only with
+        those that are on one of its sides.
         """
         if isinstance(definition.window, RollingWindow):
             return self._by_dimensions(definition.window.by)
@@ -137,7 +137,7 @@ class Sliced:
     def usable(self, window: TableWindow) -> Column:
         """Whether an event has one of a metric's dimensions, or is on a side of a join.
 
-        Every event has one of no dimensions.
+        If there are no dimensions, this is true of every event.
         """
         if isinstance(window, JoinWindow):
             return F.col(self.sides[window.left]) | F.col(self.sides[window.right])
@@ -159,10 +159,10 @@ class Sliced:
         return replace(self, key=key, events=events, count=None, dimensions={})
 
     def by_key(self) -> Sliced:
-        """The same, each key in one partition and in order of time, once for all windows.
+        """The same slices, each key in one partition in order of time, once for all windows.
 
-        Sessions then exchange and sort nothing; and groups of rows in order come out in order,
-        which are sorted in little time when they are written.
+        Sessions then exchange and sort nothing. Groups of ordered rows come out in order, so they
+        are sorted in little time when they are written.
         """
         keyed = slicing.together(self.frame, self.key.inner)
         return replace(self, frame=keyed.sortWithinPartitions(*self.key.inner, FIRST))
@@ -177,7 +177,7 @@ class Sliced:
         return replace(self, frame=frame, singles=singles)
 
     def takes_events(self, definition: Definition) -> bool:
-        """Whether its windows are built from slices of single events as well as of more."""
+        """Whether its windows can be built just as well from slices of single events."""
         own, window = self._bound(definition), definition.window
         if isinstance(window, EventWindow | TableWindow) or running(own) is None:
             return False
@@ -193,9 +193,9 @@ class Sliced:
         """Merges the slices into one definition's windows, or computes its rows from events.
 
         Args:
-            definition: of the windows.
-            wanted: where the rows are that are wanted, µs, which spares work for metrics. There can
-                be others.
+            definition: the definition of the windows.
+            wanted: where the wanted rows are, µs, which saves work for metrics. There can be other
+                rows.
             kept: published slices of further events, for a metric: the key, END, and the states.
         """
         window = definition.window
@@ -250,7 +250,7 @@ class Sliced:
         wanted: Span,
         kept: DataFrame | None,
     ) -> Built:
-        # One aggregate, of all windows.
+        # A single aggregate, for all windows.
         [aggregate] = aggregates
         sliced, names = self.of(definition), list(definition.aggregates)
         assert sliced.events is not None
@@ -309,7 +309,7 @@ class Sliced:
 
     def _cutter(self, window: SessionWindow, singles: DataFrame) -> Cutter:
         fields = singles.schema.fields
-        # Events that are alike to the rules are ordered by what is aggregated of them.
+        # Events that are alike to the rules are ordered by the aggregates' inputs.
         ties = [each.name for each in fields if each.name.startswith("_arrival")]
         ties += rule_columns(window)
         ties += [each.name for each in fields if each.name[:3] == "_in" and sortable(each.dataType)]
@@ -330,27 +330,27 @@ class Built:
 
     @property
     def kind(self) -> Kind:
-        """Of the windows."""
+        """The kind of the windows."""
         return kind_of(self.definition.window, self.sliced.engine, self.sliced.zone)
 
     def result(self) -> DataFrame:
-        """Key, [session_id,] what says when the window is, [id,] the aggregates by name."""
+        """Key, [session_id,] columns that say when the window is, [id,] the aggregates by name."""
         return self.published().select(*self._result_columns())
 
     def published(self) -> DataFrame:
-        """The windows without those that a rule drops, and without rows that say nothing."""
+        """The windows without those that a rule drops, and without rows that are only computed."""
         window = self.definition.window
         if isinstance(window, SessionWindow) and window.drops:
             return self.frame.where(long_enough(window))
         return self.frame.where(CHANGED) if self.definition.blanks else self.frame
 
     def table(self, horizon: int) -> DataFrame:
-        """What a table holds: the result, is_open, `_events`, states that are kept, the date.
+        """The rows of a table: the result, is_open, `_events`, kept states, the date.
 
         Args:
             horizon: the largest event time in the snapshot, in µs.
         """
-        # Rows of events are never merged.
+        # Rows that are computed from events are never merged.
         merged = not self.definition.of_events
         kept = [
             state
@@ -383,12 +383,12 @@ class Built:
         aggregates = self.definition.aggregates
         values = [bound[each].finish(name) for name, each in aggregates.items()]
         if self.definition.steps:
-            # States of several windows would be in one another's way.
+            # The states of several windows would get in each other's way.
             values = [column(name) for name in aggregates]
         return [*self.sliced.key.named(), *ids, *self.kind.reported(), *own, *values]
 
     def _of_pair(self, window: JoinWindow) -> list[Column]:
-        """What the row of a join has besides the key."""
+        """The columns of a join's row besides the key."""
         id = self.sliced.id
         given = {
             (LEFT, "time"): F.timestamp_micros(LEFT_TIME),
@@ -405,5 +405,5 @@ class Built:
 
 
 def ties(key: Key, id: str | None) -> list[str]:
-    """The columns that order events of equal times and arrivals, of windows by number."""
+    """The columns that order events of equal times and arrivals, for windows by number."""
     return [*key.inner, *([] if id is None else [slicing.ID])]

@@ -1,7 +1,7 @@
 """From events to windows by number of events: the rows of `aggregate` and of a job's table.
 
-Events are numbered; windows of so many events are then windows of time whose time is the number,
-and the same operators merge them.
+Events are numbered. Windows by number of events are then windows of time with the number as the
+time, and the same operators merge them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from backfill.windows import CountWindow, SlidingWindow
 
 #: The part of a key's events that one task goes through.
 _PART = "_part"
-#: How many events have come since the window before, where windows are as far apart in time.
+#: How many events have come since the window before, if windows advance by time.
 _SINCE = "_since"
-#: Blocks of as many events as a window has, and the prefixes of a window's part in either.
+#: Blocks of as many events as a window has, and the prefixes of a window's parts in two of them.
 _BLOCK, _TAIL, _HEAD = "_block", "_tail", "_head"
-#: Parts are about as long as this, and many times as long as windows reach back.
+#: Parts are at least about as long as this, and many times as long as windows reach back.
 _PART_EVENTS = 1 << 17
 #: Up to this size, Spark's ROWS frame goes through the events of each window: that takes no sort
-#: but the one that numbers them. At 16 both ways take as long, at 64 the frame does 1.3 times.
+#: but the one that numbers them. At 16 both are equally fast, at 64 it takes 1.3 times as long.
 _FRAME_EVENTS = 16
 
 
@@ -67,12 +67,12 @@ def count_rows(
     Args:
         events: usable events as `aggregates.bound.bind` gives them, each once.
         window: which events make a window.
-        keys: the columns of the key; none for windows of the whole stream.
-        aggregates: whose states to compute.
-        arrival: the columns of the order of arrival.
+        keys: the columns of the key; empty for windows over the whole stream.
+        aggregates: the aggregates whose states to compute.
+        arrival: the columns that give the order of arrival.
         ties: columns that order events of equal times and arrivals, before the aggregates' inputs.
-        engine: whose rules hold.
-        count: how many events there are; None where that is not known.
+        engine: the engine whose rules apply.
+        count: how many events there are; None if that is not known.
 
     Returns:
         Key; BEGIN, the least event time; START and END, the largest (µs); the numbers of the first
@@ -119,7 +119,7 @@ def _numbering(
 
 
 def _extent(window: CountWindow, index: int) -> Extent:
-    """What is aggregated of times and numbers, as far as a window's last event does not say it."""
+    """The times and numbers to aggregate, as far as a window's last event does not show them."""
     least, largest = [INSTANT], []
     if _is_aligned(window) or window.order == "arrival":
         largest.append(INSTANT)
@@ -131,18 +131,18 @@ def _extent(window: CountWindow, index: int) -> Extent:
 
 
 def _is_aligned(window: CountWindow) -> bool:
-    """Whether slices of numbers are merged, rather than that each event has a window at first."""
+    """Whether slices of numbers are merged; otherwise each event has a window at first."""
     size, advance = window.size, window.advance
     return isinstance(size, int) and (size == 1 or (isinstance(advance, int) and advance > 1))
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """How windows are merged from numbered events, and where their numbers and times are then.
+    """Merges windows from numbered events, and tells where their numbers and times are then.
 
     Attributes:
         keys: the columns of the key.
-        aggregates: those of the user, and of the extent.
+        aggregates: those of the user and of the extent.
     """
 
     window: CountWindow
@@ -161,7 +161,7 @@ class _Counted:
     def last_number(self) -> Column:
         """The number of the last event: where the window ends.
 
-        One up to a time also holds later events of that time, after which others end.
+        A window up to a time also holds later events of that time, after which other windows end.
         """
         return self.extent.largest.get(NUMBER, F.col(NUMBER))
 
@@ -189,9 +189,9 @@ class _Counted:
         """A row for each window, merged.
 
         Args:
-            few: events of keys of which one task takes all: they are exchanged once, by key.
+            few: events of keys that one task each can take; they are exchanged once, by key.
             many: events of other keys.
-            numbering: of both.
+            numbering: the numbering of both.
         """
         parts = []
         if few is not None:
@@ -204,15 +204,15 @@ class _Counted:
         return self._windows(reduce(DataFrame.unionByName, [each for each, _ in parts]))
 
     def _windows(self, numbered: DataFrame, *, spread: bool = True) -> DataFrame:
-        """The windows of numbered events; `spread`: a key can have more than one task holds."""
+        """The windows of numbered events; `spread`: a key may have more than one task can hold."""
         size, advance = self.window.size, self.window.advance
         axis = numbered.withColumn(TIME, F.col(NUMBER))
         if isinstance(size, Fixed):
-            # Storm's windows are without their start.
+            # Storm's windows exclude their start.
             behind = self.engine.tick_us if self.rules.closed == "right" else 0
             found = self._sliding(numbered, Fixed(size.us - behind), self.keys)
         elif size is None:
-            # An event a second, so that a slice is of 86,400 events.
+            # One event per second, so that a slice has 86,400 events.
             seconds = axis.withColumn(TIME, F.col(NUMBER) * 1_000_000)
             found = self._sliding(seconds, None, self.keys)
         elif _is_aligned(self.window):
@@ -249,7 +249,7 @@ class _Counted:
         return found.where(last > end - advance if self.rules.counts_rest else last == end)
 
     def _apart(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
-        """Windows that no two of have an event in common."""
+        """Windows of which no two have an event in common."""
         number = F.col(NUMBER)
         placed = axis.withColumn(END, -floor_to(-number, advance, 0))
         if size < advance:
@@ -259,7 +259,7 @@ class _Counted:
         return found if self.rules.counts_rest else found.where(self.last_number == F.col(END))
 
     def _each(self, axis: DataFrame, size: int, *, spread: bool) -> DataFrame:
-        """A window for each event, of the last `size` ones."""
+        """For each event, a window of the last `size` events."""
         if not spread:
             return self._last(axis, self.keys, size)
         length = max(_PART_EVENTS, 16 * size)
@@ -273,7 +273,7 @@ class _Counted:
         return found.where(F.col(_PART) == own).drop(_PART)
 
     def _last(self, rows: DataFrame, group: Sequence[str], size: int) -> DataFrame:
-        """For each row the last `size` ones of its group, whose numbers have no holes."""
+        """For each row, a window of the last `size` rows of its group; numbers have no holes."""
         if size <= _FRAME_EVENTS:
             frame = Over.partitionBy(*group).orderBy(NUMBER).rowsBetween(1 - size, 0)
             return rows.withColumns(self._over(frame))
@@ -294,7 +294,7 @@ class _Counted:
         left, right = (
             Part(events, {each: F.col(part + each) for each in columns})
             for part, events in (
-                # At the end of a block, that is the window.
+                # At the end of a block, the head is the whole window.
                 (_TAIL, F.when(~ended, F.coalesce(_TAIL + EVENTS, F.lit(0))).otherwise(0)),
                 (_HEAD, F.col(_HEAD + EVENTS)),
             )
@@ -312,7 +312,7 @@ class _Counted:
         return states
 
     def _sliding(self, events: DataFrame, size: Fixed | None, keys: Sequence[str]) -> DataFrame:
-        """A window for each event, of those whose TIME is up to the size before its own."""
+        """For each event, a window of the events whose TIME is up to the size before its own."""
         return sliding(
             events,
             SlidingWindow(size=size),

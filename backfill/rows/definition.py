@@ -1,4 +1,4 @@
-"""What is computed: a window, and aggregates over it."""
+"""What to compute: a window, and aggregates over it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Definition:
 
     @property
     def mergeable(self) -> bool:
-        """Late events can be merged into published windows without the events of these."""
+        """Whether late events can be merged into published windows without the windows' events."""
         return (
             not self.of_events
             and not self.ruled
@@ -34,33 +34,33 @@ class Definition:
 
     @property
     def of_events(self) -> bool:
-        """Its rows are computed from the events themselves, each time, and not from slices."""
+        """Whether its rows are computed from the events themselves each time, not from slices."""
         return isinstance(self.window, SlidingWindow | TableWindow) or by_place(self.window)
 
     @property
     def ruled(self) -> bool:
-        """It is a session with rules, which look at single events."""
+        """Whether it is a session with rules, which look at single events."""
         return isinstance(self.window, SessionWindow) and self.window.has_rules
 
     @property
     def drops(self) -> bool:
-        """Sessions that are too short are not published."""
+        """Whether sessions that are too short are left out when publishing."""
         return isinstance(self.window, SessionWindow) and self.window.drops
 
     @property
     def steps(self) -> bool:
-        """It is a metric."""
+        """Whether it is a metric."""
         return isinstance(self.window, RollingWindow)
 
     @property
     def blanks(self) -> bool:
-        """Events can have rows of their own that are computed and not published.
+        """Whether events can have rows of their own that are computed but not published.
 
-        Of a metric these are rows without a change, of a join those that its kind leaves out.
+        For a metric these are rows without a change, for a join those that its kind leaves out.
         """
         return isinstance(self.window, TableWindow)
 
     @property
     def hides(self) -> bool:
-        """Not all rows that are computed are published."""
+        """Whether some of the computed rows are not published."""
         return self.drops or self.blanks

@@ -35,10 +35,10 @@ def event_rows(
         events: usable events as `aggregates.bound.bind` gives them, each once.
         window: which events belong to an event's row.
         keys: the key columns.
-        aggregates: whose states to compute.
+        aggregates: the aggregates whose states to compute.
         arrival: the columns that order events with equal times.
         also: further columns of the event to keep; none for distinct windows.
-        engine: whose resolution of time, and rules, apply.
+        engine: the engine whose time resolution and rules apply.
 
     Returns:
         Key, START and END (µs), the columns of `also`, the number of events, merged states.
@@ -52,7 +52,7 @@ def event_rows(
         also=also,
         tick=engine.tick_us,
         clips=engine.rules.clips_at_epoch,
-        # Of several key columns one can be NULL, whatever the engine.
+        # If there are several key columns, one of them can be NULL, whatever the engine.
         null_key=engine.null_key or len(keys) > 1,
     )
     if window.distinct:
@@ -62,7 +62,7 @@ def event_rows(
 
 
 def own_end(window: SlidingWindow | TableWindow, engine: Engine) -> Column:
-    """END of the row that is an event's own, from its TIME."""
+    """END of an event's own row, computed from its TIME."""
     if isinstance(window, RollingWindow):
         return begins(window.step.us, window.offset.us)
     if isinstance(window, SlidingWindow) and window.distinct and engine.rules.clips_at_epoch:
@@ -74,16 +74,16 @@ def own_end(window: SlidingWindow | TableWindow, engine: Engine) -> Column:
 def with_own(
     rows: DataFrame, events: DataFrame, window: SlidingWindow, keys: Sequence[str], engine: Engine
 ) -> DataFrame:
-    """Rows with the number of events whose own row it is: each event has one.
+    """Adds the number of events whose own row it is; each event has one.
 
-    Of distinct windows, that of an event is the one that ends with it.
+    Of distinct windows, an event's own is the one that ends with it.
 
     Args:
-        rows: what `event_rows` gives of the events.
+        rows: what `event_rows` returns for the events.
         events: the events.
         window: the window.
         keys: the key columns.
-        engine: whose rules apply.
+        engine: the engine whose rules apply.
     """
     if not window.distinct:
         return rows.withColumn(OWN, F.lit(1).cast("bigint"))

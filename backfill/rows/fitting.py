@@ -30,7 +30,7 @@ from backfill.windows import (
 from backfill.windows.join_window import JoinWindow
 from backfill.windows.message_gaps import Messages
 
-#: So many digits leave room for ten more in a sum: those of ten thousand million values.
+#: This many digits leave room for ten more in a sum: those of ten billion values.
 _SUMMED_DIGITS = 28
 
 
@@ -38,7 +38,7 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
     """Checks that the events' runtime aggregates values of these types exactly.
 
     Raises:
-        SetupError: it may not, and would not say so.
+        SetupError: if it may not, and would not report that.
     """
     runtime = runtime_of(events.sparkSession)
     if runtime.is_spark:
@@ -72,13 +72,13 @@ def check_framed(events: DataFrame, aggregates: Iterable[Bound]) -> None:
     """Checks that the events' runtime computes aggregates over window frames exactly.
 
     Raises:
-        SetupError: it may not, and would not say so.
+        SetupError: if it may not, and would not report that.
     """
     if runtime_of(events.sparkSession).is_spark:
         return
     for each in aggregates:
         if not isinstance(each.aggregate, Count | Sum | Mean | Min | Max | First | LastSeen):
-            # Of lists, Sail 0.7.2 keeps NULL there.
+            # Sail 0.7.2 keeps NULL in lists there.
             what = "this aggregate of sliding and count windows and of metrics is computed"
             needs_spark(events, what, field=str(each.aggregate))
 
@@ -87,12 +87,12 @@ def check_subtracted(events: DataFrame, aggregates: Iterable[Bound]) -> None:
     """Checks that what leaves a window frame leaves no trace in sums over it.
 
     Raises:
-        SetupError: the runtime may subtract it: 1e300, infinity or NaN leave a residue.
+        SetupError: if the runtime may subtract it: 1e300, infinity or NaN leave a residue.
     """
     if runtime_of(events.sparkSession).is_spark:
         return
     for each in aggregates:
-        # A mean of BIGINT is made of a sum of doubles, too.
+        # A mean of BIGINT uses a sum of doubles, too.
         doubles = T.FloatType | T.DoubleType
         inexact = doubles if isinstance(each.aggregate, Sum) else doubles | T.LongType
         if isinstance(each.aggregate, Sum | Mean) and isinstance(each.type, inexact):
@@ -101,7 +101,7 @@ def check_subtracted(events: DataFrame, aggregates: Iterable[Bound]) -> None:
 
 
 def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
-    """Raises ColumnError if events lack a column that is a metric's dimension, or can't be it."""
+    """Raises a ColumnError if events lack a metric's dimension, or its type is unsuitable."""
     if isinstance(window, RollingWindow):
         for name in window.by:
             check_column(events, "by", name)
@@ -112,8 +112,8 @@ def check_looked_at(events: DataFrame, window: AnyWindow) -> None:
     """Checks that the events have the columns that a join looks at.
 
     Raises:
-        ColumnError: there is no such column, Spark can't order its values, or it has a name that
-            the join uses itself.
+        ColumnError: if there is no such column, Spark can't order its values, or it has a name
+            that the join uses itself.
     """
     if not isinstance(window, JoinWindow):
         return
@@ -145,7 +145,7 @@ def check_looked_at(events: DataFrame, window: AnyWindow) -> None:
 
 
 def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow) -> None:
-    """Raises AggregateError where a result would have two columns of one name."""
+    """Raises an AggregateError if an aggregate's name is empty, or reserved for the result."""
     taken = {*RESERVED, *key_of(window, tuple(key))}
     if isinstance(window, CountWindow):
         taken |= {FIRST_EVENT, LAST_EVENT}
@@ -167,7 +167,7 @@ def check_names(aggregates: Iterable[str], key: Sequence[str], window: AnyWindow
 
 
 def check_distinct_columns(result: DataFrame, key: Sequence[str], id: str | None) -> None:
-    """Raises ColumnError if two columns have the same name, but for case: Spark finds neither."""
+    """Raises a ColumnError if two columns have the same name but for case: Spark finds neither."""
     name = named_twice(result.columns)
     if name is not None:
         of_key = name.lower() in {each.lower() for each in key}
@@ -181,11 +181,11 @@ def check_distinct_columns(result: DataFrame, key: Sequence[str], id: str | None
 
 
 def check_arrival(events: DataFrame, window: AnyWindow, arrival: Sequence[str]) -> None:
-    """Checks that the events have the order that numbers or offsets need.
+    """Checks that the events have the order of arrival that numbers or offsets need.
 
     Args:
         events: any rows.
-        window: of any kind.
+        window: a window of any kind.
         arrival: columns that give the order of arrival.
 
     Raises:

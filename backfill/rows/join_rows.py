@@ -35,7 +35,7 @@ RIGHT_ID = "_right_id"
 #: An event's number among those of its side with the same key and time.
 _TIE = "_join_tie"
 _IS_LEFT, _IS_RIGHT = "_join_is_left", "_join_is_right"
-#: Names that no column of the events may have that a join looks at.
+#: Names that are not allowed for columns of the events that a join looks at.
 TAKEN = INNER | {TIME, ID, INDEX, SEEN, CLOSED, _TIE, _IS_LEFT, _IS_RIGHT}
 
 
@@ -48,28 +48,28 @@ def join_rows(
     columns: Mapping[str, str],
     arrival: Sequence[str] = (),
 ) -> DataFrame:
-    """Computes the rows of a join, also those that are not published.
+    """Computes the rows of a join, including those that are not published.
 
-    Every event of a side has a row of its own, at its time: of a left event the first one of its
-    rows, of others one that only a full join publishes, where the event has no partner. So what
-    rows hold can be counted.
+    Every event of a side has one row of its own, at its time, so the events in rows can be counted.
+    For a left event it is the first of its rows; for any other event it is a row that only a full
+    join publishes, if the event has no partner.
 
     Args:
-        events: usable events, each once: key, TIME, perhaps ID, and what follows.
+        events: usable events, each once: key, TIME, perhaps ID, and the columns named below.
         window: which events are pairs.
         keys: the key columns.
         sides: the columns that say whether an event is on the left and on the right side.
-        columns: those of what the window looks at, by its names.
-        arrival: those of the order of arrival, for pairs by number of events.
+        columns: the columns that the window looks at, by the window's names for them.
+        arrival: the columns of the order of arrival, for pairs by number of events.
 
     Returns:
         Key, START and END (the row's time, µs), EVENTS (how many events the row has), OWN (1 in an
-        event's own row, or else 0), CHANGED (whether the row is published), LEFT_TIME, RIGHT_TIME
-        (µs), ID and RIGHT_ID where events have an id, and the window's columns by their names. Of
-        pairs by number also CLOSED: the next event of the other side is no partner of the row's.
+        event's own row, else 0), CHANGED (whether the row is published), LEFT_TIME, RIGHT_TIME
+        (µs), ID and RIGHT_ID where events have an id, and the window's columns by their names. For
+        pairs by number also CLOSED: the next event of the other side can't be the row's partner.
 
     Raises:
-        WindowError: the window's condition does not fit the events.
+        WindowError: if the window's condition does not fit the events.
     """
     is_left, is_right = (F.col(each) for each in sides)
     ids = [ID] if ID in events.columns else []
@@ -96,7 +96,7 @@ def join_rows(
     def row(
         has: Sequence[str], events: Column, own: Column, shown: Column, *also: str
     ) -> list[Column]:
-        """The columns of a row that has an event of these sides, the first of which is its own."""
+        """The columns of a row with an event of each of these sides, the first being its own."""
 
         def cell(side: str, name: str) -> Column:
             return _of(side, name) if side in has else F.lit(None).cast(types[name])
@@ -140,10 +140,10 @@ def join_rows(
         return [*found, *own]
 
     def pairs() -> DataFrame:
-        """Of each left event its pairs, or one row."""
+        """The pairs of each left event, or one row if it has none."""
         alone = no if window.how == "inner" else yes
         if counted is None:
-            # A single relation finds those without a partner by itself.
+            # With a single relation, a left join also finds the events without a partner.
             [relation] = pairing.relations
             met = _of(RIGHT, TIME).isNotNull()
             shown, number = F.when(met, yes).otherwise(alone), F.when(met, 2).otherwise(1)
@@ -164,14 +164,14 @@ def _of(side: str, name: str) -> Column:
 
 
 def _first(pairs: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Rows of left events with OWN, of which each event has one that is 1."""
+    """Adds OWN to the rows of left events: 1 in exactly one row of each event."""
     of_one = Over.partitionBy(*keys, LEFT_TIME, _TIE).orderBy(RIGHT_TIME)
     first = F.when(F.row_number().over(of_one) == 1, 1).otherwise(0).cast("bigint")
     return pairs.withColumn(OWN, first).drop(_TIE)
 
 
 def _numbered(events: DataFrame, keys: Sequence[str], alike: Sequence[str]) -> DataFrame:
-    """Events with numbers that tell those of equal times apart, also events that are alike."""
+    """Numbers events so that those of equal times can be told apart, even if they are alike."""
     order = _sortable(events, alike)
     own = Over.partitionBy(*keys, TIME).orderBy(*(order or [F.col(TIME)]))
     return events.withColumn(_TIE, F.row_number().over(own))
@@ -182,13 +182,13 @@ def _placed(
 ) -> dict[str, DataFrame]:
     """The events of each side with INDEX, SEEN, CLOSED and, as a tie, INDEX again.
 
-    Events are in this order, then left before right, and then of what is looked at of them. An
-    event on both sides is in two places.
+    Events are in this order, then left before right, and then by the columns that the join looks
+    at. An event on both sides is in two places.
     """
     sides = {LEFT: F.col(_IS_LEFT).cast("int"), RIGHT: F.col(_IS_RIGHT).cast("int")}
     in_order = Over.partitionBy(*keys).orderBy(*order, *_sortable(events, alike))
     number = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    # With all that are equal in the order, which is all that a place among the other side asks.
+    # These include all events that are equal in the order, as a place among the other side needs.
     so_far, equal = Over.partitionBy(*keys).orderBy(*order), Over.partitionBy(*keys, *order)
     seen = {
         LEFT: F.sum(sides[RIGHT]).over(so_far) - F.sum(sides[RIGHT]).over(equal),

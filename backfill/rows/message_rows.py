@@ -1,8 +1,8 @@
 """From events to sessions whose gap is a number of messages: for `aggregate` and a job's table.
 
-An event's place is its offset in its partition, so between two events of a key lie as many messages
-as their offsets are apart, less one. Sessions of such a gap are sessions in time whose time is the
-offset, and the same operators build them.
+An event's place is its offset in its partition, so the number of messages between two events of a
+key is the distance of their offsets minus one. Sessions with such a gap are sessions in time with
+the offset as the time, and the same operators build them.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def message_rows(
     *,
     arrival: Sequence[str],
 ) -> DataFrame:
-    """Computes sessions of each key and partition.
+    """Computes sessions for each key and partition.
 
     Args:
         events: usable events as `aggregates.bound.bind` gives them, each once.
-        gap: a session ends when so many messages of the partition have followed its last one.
+        gap: a session ends when this many messages of the partition have followed its last one.
         keys: the columns of the key.
-        aggregates: whose states to compute.
-        arrival: the columns of the partition, if there are several, and last that of the offset.
+        aggregates: the aggregates whose states to compute.
+        arrival: the partition's column or columns, if any, and then the offset's.
 
     Returns:
         Key; `session_id`, of the key, the partition and the first offset; START and END, the least
-        and the largest event time (µs); the number of events; CLOSED: it is not the last session of
-        its key in the partition; merged states.
+        and the largest event time (µs); the number of events; CLOSED: its key has a later session
+        in the partition; merged states.
     """
     *partition, offset = arrival
     own = [replace(each, order=(INSTANT, *each.order[1:])) for each in aggregates]
@@ -62,7 +62,7 @@ def message_rows(
         aggregates=every,
         deduplicate=False,
     )
-    # Five messages have passed where the next offset is more than five away.
+    # Five messages have passed if the next offset is more than five away.
     merged = sessions(slices, SessionWindow(gap=Fixed(gap.count)), PLAIN.rules, group, every)
     following = F.lead(START).over(Over.partitionBy(*group).orderBy(START))
     merged = merged.withColumn(CLOSED, following.isNotNull())

@@ -35,12 +35,12 @@ def cut(
 
     Args:
         events: usable events as `aggregates.bound.bind` gives them: key, time and arrival
-            columns and the aggregates' inputs; with `deduplicate` the id; ROWS, where each has
-            been counted once already.
+            columns and the aggregates' inputs; with `deduplicate` the id; ROWS, if they have been
+            deduplicated already.
         keys: the key columns.
-        cuttings: the grids; an event belongs to one slice for each, and slices with equal places
-            in all of them are one row.
-        aggregates: whose states to make.
+        cuttings: the grids; an event belongs to one slice of each, and events that share a slice
+            in all of them make one row.
+        aggregates: the aggregates whose states to make.
         deduplicate: count events of equal key, time and id once.
 
     Returns:
@@ -64,7 +64,7 @@ def cut(
 def apart(
     events: DataFrame, *, keys: Sequence[str], states: Sequence[Column], deduplicate: bool
 ) -> DataFrame:
-    """Each event as a slice of its own, for windows that hardly join two of them.
+    """Each event as a slice of its own, for windows that rarely merge two of them.
 
     Args:
         events: as for `cut`.
@@ -83,15 +83,15 @@ def apart(
 
 
 def together(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The rows, those with equal values in these columns in one partition; without columns, all."""
+    """Puts rows with equal values in these columns into one partition; without columns, all."""
     return rows.repartition(*columns) if columns else rows.coalesce(1)
 
 
 def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
-    """One row per event; of copies that differ, the one with the smallest (arrival, inputs).
+    """One row per event; if copies differ, the one with the smallest (arrival, inputs).
 
-    The events are exchanged by their place, key and slice, once: both this grouping and the one
-    into slices find their rows together then, and a hot key is spread over its slices.
+    The events are exchanged once, by their place: key and slice. Both this grouping and the one
+    into slices then find their rows together, and a hot key is spread over its slices.
     """
     same = [*place, TIME, ID, _UNIQUE]
     payload = [each for each in placed.columns if each not in same]
@@ -113,9 +113,9 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
 
 
 def _first_of(rows: DataFrame, same: list[str], payload: list[str]) -> DataFrame:
-    """As `distinct`, by a sort: it orders NULL and NaN where the least struct may not."""
+    """As `distinct`, but by a sort: it orders NULL and NaN where the least struct may not."""
     copies = Over.partitionBy(*same)
-    # Sail 0.7.2 has no frame by values over a struct, which is what an order has by default.
+    # Sail 0.7.2 has no frame by values over a struct, which is the default frame of an order.
     ordered = copies.orderBy(*payload).rowsBetween(Over.unboundedPreceding, Over.currentRow)
     numbered = rows.select(
         *same,
@@ -127,7 +127,7 @@ def _first_of(rows: DataFrame, same: list[str], payload: list[str]) -> DataFrame
 
 
 def distinct_by_hour(events: DataFrame, keys: list[str]) -> DataFrame:
-    """As `distinct`, of events that are not needed together by key: a hot key is spread."""
+    """As `distinct`, for events that are not needed together by key: a hot key is spread."""
     hours = events.withColumn("_hour", floor_to(F.col(TIME), _HOUR_US, 0))
     return distinct(hours, [*keys, "_hour"]).drop("_hour")
 

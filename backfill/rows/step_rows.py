@@ -1,4 +1,4 @@
-"""From events to what metrics hold at each step at which an event begins or ceases to count."""
+"""From events to metrics' values at each step at which an event begins or ceases to count."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from backfill.windows.rolling_window import RollingWindow
 
 #: The time of an event, µs, where TIME is the step at which it begins to count.
 _OWN_TIME = "_own_time"
-#: A row's number of events and value, of one window.
+#: A row's number of events and value, for one window.
 _HELD, _VALUE = "_held", "value"
 
 
 def begins(step: int, offset: int) -> Column:
-    """From which step on an event counts, by its TIME; up to the window's length later."""
+    """The step from which on an event counts, by its TIME; it does for the window's length."""
     return floor_to(F.col(TIME), step, offset) + step
 
 
@@ -51,15 +51,15 @@ def step_rows(
 
     Args:
         events: key, TIME and arrival columns, and the aggregates' inputs.
-        windows: whole numbers of steps.
+        windows: the windows' lengths, whole numbers of steps.
         keys: the key columns.
-        aggregates: as sliding windows compute them.
+        aggregates: the aggregates, as sliding windows compute them.
         step: the distance between steps, µs.
-        offset: shifts them, µs.
+        offset: shifts the steps, µs.
         arrival: the columns that order events with equal times.
-        wanted: where the rows are that are wanted, µs, [low, high). Others are left out, or are
-            of a step near to theirs; each event is still counted in one. A window that holds no
-            event at the last step before may have no row up to there.
+        wanted: where the wanted rows are, µs, [low, high). Others are left out, or are at a step
+            near their own; each event is still counted in one row. A window that holds no event at
+            the last step before the wanted rows may have no row up to there.
         kept: slices of further events: key, END, and STATES; only where `in_frames` holds.
 
     Returns:
@@ -94,9 +94,9 @@ def slice_rows(
     Args:
         events: as for `step_rows`, each once.
         window: the steps.
-        name: of the states.
+        name: the name of the states' column.
         keys: the key columns.
-        aggregate: what is computed, as sliding windows compute it.
+        aggregate: the aggregate, as sliding windows compute it.
         arrival: the columns that order events with equal times.
 
     Returns:
@@ -130,14 +130,14 @@ def metric_rows(
     wanted: Span,
     kept: DataFrame | None = None,
 ) -> DataFrame:
-    """Computes the rows of a metric's table, also those in which nothing changes.
+    """Computes the rows of a metric's table, including those in which nothing changes.
 
     Args:
         events: as for `step_rows`, each once.
         window: the windows and steps.
-        names: of the values, one for each window.
+        names: the names of the values, one for each window.
         keys: the key columns.
-        aggregate: what is computed, as sliding windows compute it.
+        aggregate: the aggregate, as sliding windows compute it.
         arrival: the columns that order events with equal times.
         wanted: as for `step_rows`. No value changes in other rows.
         kept: as for `step_rows`.
@@ -145,7 +145,7 @@ def metric_rows(
     Returns:
         Key, START and END (both the step, µs), the number of events in the longest window, OWN
         (the number of events that count from this step on, so that each event is in one row),
-        CHANGED (whether a value is not what it was a step before), and the values by name.
+        CHANGED (whether a value differs from that of a step before), and the values by name.
     """
     step, offset = window.step.us, window.offset.us
     rows = step_rows(
@@ -166,7 +166,7 @@ def metric_rows(
     held = F.struct(EVENTS, aggregate.finish(_VALUE))
     spans = {f"{_HELD}{i}": each.us for i, each in enumerate(window.windows)}
     wide = rows.groupBy(*keys, AT).agg(
-        # Of one window only, where each has it.
+        # From one window only, if each has it.
         F.coalesce(F.sum(F.when(_of(window.longest_us), F.col(OWN))), F.lit(0)).alias(OWN),
         *(
             F.first(F.when(F.col(SPAN) == us, held), ignorenulls=True).alias(name)
@@ -203,12 +203,12 @@ def _in_order(aggregate: Bound, arrival: Sequence[str]) -> Bound:
 def _coarse(
     at: Column, windows: Sequence[Fixed], step: int, near: tuple[int, int] | None
 ) -> Column:
-    """The step from which on an event counts, or one that the wanted rows do not tell from it."""
+    """The step from which on an event counts, or one that the wanted rows can't tell from it."""
     return at if near is None else coarse_steps(at, [each.us for each in windows], step, near)
 
 
 def _of(us: int) -> Column:
-    """Whether a row is of the window of this length, or of none."""
+    """Whether a row belongs to the window of this length, or to none."""
     return F.col(SPAN).isNull() | (F.col(SPAN) == us)
 
 
@@ -219,7 +219,7 @@ def _of_window(
     aggregates: Sequence[Bound],
     arrival: Sequence[str],
 ) -> DataFrame:
-    """What `rolling_steps` gives, of one window and of any aggregates: each event by itself."""
+    """What `rolling_steps` returns, for one window and any aggregates: each event by itself."""
     rows = sliding(
         events,
         SlidingWindow(size=Fixed(window.us - 1), distinct=True),

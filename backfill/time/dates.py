@@ -43,7 +43,7 @@ class Dates:
 
     @staticmethod
     def from_json(value: Iterable[Iterable[str]]) -> Dates:
-        """What `json` gave."""
+        """Reads what `json` returned."""
         pairs = (tuple(map(dt.date.fromisoformat, each)) for each in value)
         return Dates.of((low, high) for low, high in pairs)
 
@@ -82,7 +82,7 @@ class Dates:
                 yield low + number * DAY
 
     def spans(self, zone: str) -> list[tuple[int | None, int | None]]:
-        """The instants of each range, [from, to) in µs; None where there is no bound."""
+        """The instants of each range, [from, to) in µs; None if there is no bound."""
         return [(midnight(low, zone), midnight(high, zone)) for low, high in self.ranges]
 
 
@@ -93,7 +93,7 @@ NONE = Dates()
 def midnight(date: dt.date, zone: str) -> int | None:
     """The instant at which a date begins in the zone, µs; None for `date.min` and `date.max`.
 
-    Of two midnights the earlier; one that clocks leave out moves forward.
+    Of two midnights it is the earlier; one that clocks skip moves forward.
     """
     if date in (dt.date.min, dt.date.max):
         return None
@@ -104,7 +104,7 @@ def date_of(instant: int, zone: str) -> dt.date:
     """The zone's date at an instant (µs); `date.min` or `date.max` beyond the calendar."""
     try:
         local = moment_of(instant).astimezone(ZoneInfo(zone)).date()
-        # Where clocks go back over midnight, a date has begun and is left once more.
+        # Where clocks go back over midnight, a date begins and is left once more.
         begins = midnight(local + DAY, zone)
     except OverflowError:
         return dt.date.min if instant < 0 else dt.date.max

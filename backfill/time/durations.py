@@ -46,9 +46,9 @@ _FORMS = (
     "Write it like 500ms, 30s, 30m, 24h, 7d, or 6 local hours, 1 day, 1 week, 1 month for calendar "
     "spans"
 )
-#: What a column of longs holds, µs.
+#: The largest number that a column of longs holds, µs.
 _LONGEST_US = (1 << 63) - 1
-#: No month of the calendar has more, or fewer, days.
+#: The most and the fewest days that a month of the calendar has.
 _LONGEST_MONTH, _SHORTEST_MONTH = 31, 28
 
 
@@ -80,18 +80,18 @@ class Calendar:
 
     @property
     def local_us(self) -> int:
-        """How far the wall clock moves on, whether it is set meanwhile or not; not of months."""
+        """How far the wall clock moves on, whether or not it is set meanwhile; not for months."""
         return self.count * {"hour": 1, "day": 24, "week": 168}[self.unit] * _MICROS["h"]
 
     @property
     def longest_us(self) -> int:
-        """On the wall clock, no span of this kind is longer."""
+        """The length of the longest span of this kind on the wall clock."""
         months = self.unit == "month"
         return self.count * _LONGEST_MONTH * DAY_US if months else self.local_us
 
     @property
     def shortest_us(self) -> int:
-        """On the wall clock, no span of this kind is shorter."""
+        """The length of the shortest span of this kind on the wall clock."""
         months = self.unit == "month"
         return self.count * _SHORTEST_MONTH * DAY_US if months else self.local_us
 
@@ -129,7 +129,7 @@ def fixed(value: object, *, field: str) -> Fixed:
     """Reads a duration that may not be a calendar one.
 
     Raises:
-        WindowError: if it is no duration, or a calendar one.
+        WindowError: if it is not a duration, or is a calendar one.
     """
     parsed = duration(value, field=field)
     if isinstance(parsed, Calendar):

@@ -9,15 +9,15 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def micros_of(moment: dt.datetime) -> int:
-    """The microseconds from the epoch to a moment; what has no zone is in UTC."""
+    """The microseconds from the epoch to a moment; a moment without a zone is in UTC."""
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
     return (moment - _EPOCH) // MICROSECOND
 
 
 def moment_of(us: int) -> dt.datetime:
-    """The moment so many microseconds from the epoch, in UTC.
+    """The moment this many microseconds from the epoch, in UTC.
 
     Raises:
-        OverflowError: it is not in the years 1 to 9999.
+        OverflowError: if it is not in the years 1 to 9999.
     """
     return _EPOCH + us * MICROSECOND

@@ -18,8 +18,8 @@ def instant_us(given: str | dt.date, zone: ZoneInfo, *, option: str) -> int:
     Args:
         given: `2026-01-31` (midnight in the zone), `2026-01-31T12:00` (in the zone, unless an
             offset or Z is given), `today`, `yesterday`; or a `date` or `datetime`, read likewise.
-            Of an ambiguous local time the earlier is meant; one that does not exist moves forward.
-        zone: the job's.
+            An ambiguous local time means the earlier one; one that does not exist moves forward.
+        zone: the job's time zone.
         option: what it was given for; named in the error.
 
     Raises:
@@ -42,7 +42,7 @@ def instant_us(given: str | dt.date, zone: ZoneInfo, *, option: str) -> int:
 
 
 def date_named(text: str, zone: ZoneInfo) -> dt.date | None:
-    """The date that `2026-01-31`, `today` or `yesterday` is in a zone; None for anything else."""
+    """The date that `2026-01-31`, `today` or `yesterday` means in a zone; None for other texts."""
     if text in _DAYS_BACK:
         return dt.datetime.now(zone).date() - dt.timedelta(days=_DAYS_BACK[text])
     # Newer Pythons read more forms than 3.10 does, such as 20260131 and 2026-W05.

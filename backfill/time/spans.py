@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-#: [low, high), µs; None is no bound.
+#: [low, high), µs; None means no bound.
 Span = tuple[int | None, int | None]
 EVERYTHING: Span = (None, None)
 

@@ -1,4 +1,4 @@
-"""The names of time zones; apart from what they do, since a replay does without Spark."""
+"""The names of time zones, in a module without Spark, since a replay runs without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backfill.errors import JobFileError, did_you_mean
 
 
 def check_zone(timezone: str) -> None:
-    """Refuse what is no IANA name of a zone.
+    """Refuses names that are not IANA names of time zones.
 
     Raises:
         JobFileError: with the nearest name.
@@ -27,5 +27,5 @@ def check_zone(timezone: str) -> None:
 
 @cache
 def _names() -> frozenset[str]:
-    """Of all zones: a walk through the zones' folders each time, and asked for at every frame."""
+    """The names of all zones: finding them walks through folders, and every frame needs them."""
     return frozenset(zoneinfo.available_timezones())

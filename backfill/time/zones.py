@@ -11,16 +11,16 @@ Conversion = Callable[[Column, str], Column]
 """`from_local` or `to_local`."""
 
 _HOUR_US = 3_600_000_000
-# Around a time, in steps short enough to meet every offset that clocks kept there, and so far that
-# what clocks show beyond cannot matter: the offsets of a zone differ by a day and some minutes at
-# most, and a time that was left out is read with the offset of up to a day before.
+# Distances around a time, in steps short enough to meet every offset that clocks kept there, and so
+# far that what clocks show beyond cannot matter: the offsets of a zone differ by a day and some
+# minutes at most, and a skipped time is read with the offset of up to a day before.
 _STEPS_US = tuple(hours * _HOUR_US for hours in range(-60, 61, 6))
 
 
 def from_local(local: Column, timezone: str) -> Column:
     """Instants from wall-clock times, both bigint in µs (a wall clock's as if it were UTC's).
 
-    The earlier of two; one that clocks leave out moves forward.
+    A time that occurs twice means the earlier instant; one that clocks skip moves forward.
     """
     if timezone == "UTC":
         return local
@@ -35,13 +35,13 @@ def to_local(instant: Column, timezone: str) -> Column:
 
 
 def least_from(convert: Conversion, time: Column, timezone: str) -> Column:
-    """What no time from this one on is converted to less than; as narrow as clocks allow.
+    """A lower bound of what times from this one on are converted to, as tight as clocks allow.
 
     Clocks are set back and forth, so later times may well come before earlier ones: an hour
     before midnight that occurs twice belongs to a day that had ended already.
 
     Args:
-        convert: for `to_local`, also a wall clock's time that clocks left out counts, as one that
+        convert: for `to_local`, a wall clock's time that clocks skip counts as well, as one that
             `from_local` brings into the range.
         time: bigint, µs.
         timezone: by its IANA name.
@@ -50,7 +50,7 @@ def least_from(convert: Conversion, time: Column, timezone: str) -> Column:
 
 
 def most_until(convert: Conversion, time: Column, timezone: str) -> Column:
-    """What no time up to this one is converted to more than; as `least_from`."""
+    """An upper bound of what times up to this one are converted to; as for `least_from`."""
     return time if timezone == "UTC" else F.greatest(*_near(convert, time, timezone))
 
 

@@ -314,7 +314,7 @@ class CountWindow:
 
     @property
     def has_duration(self) -> bool:
-        """Either the size or the advance is a duration rather than a number of events."""
+        """Whether the size or the advance is a duration rather than a number of events."""
         return isinstance(self.size, Fixed) or isinstance(self.advance, Fixed)
 
     def __str__(self) -> str:
@@ -339,9 +339,9 @@ def is_distinct(window: AnyWindow) -> bool:
 
 
 def by_place(window: AnyWindow) -> bool:
-    """Whether an event's number or offset, rather than its time, says which windows it is in.
+    """Whether an event's number or offset, not its time, says which windows or pairs it is in.
 
-    Or which pairs. One more event then moves others to other windows, whenever these are.
+    One more event then moves others to other windows, wherever in time these are.
     """
     if isinstance(window, SessionWindow):
         return isinstance(window.gap, Messages)
@@ -353,7 +353,7 @@ def by_place(window: AnyWindow) -> bool:
 def key_of(window: AnyWindow, key: tuple[str, ...]) -> tuple[str, ...]:
     """The key's columns in the window's result.
 
-    Count windows of the whole stream have none; those of a metric are its dimensions.
+    Count windows over the whole stream have none; those of a metric are its dimensions.
     """
     if isinstance(window, RollingWindow):
         return window.by

@@ -13,8 +13,8 @@ from backfill.windows.arguments import choice, predicate_text, set_fields
 from backfill.windows.message_gaps import Messages
 from backfill.windows.within import Reach, read_within
 
-#: Which events without a partner have a row: none, the left ones, those of both sides; or only
-#: left events have, with a partner or without.
+#: Which events without a partner have a row: none, the left ones, those of both sides. Or only left
+#: events have a row: those with a partner, or those without.
 HOWS = ("inner", "left", "full", "semi", "anti")
 #: How conditions and columns name the sides.
 LEFT, RIGHT = "left", "right"
@@ -44,18 +44,18 @@ class JoinWindow:
 
     Or an event and one of the last n of the other side before it. Both are events of one job;
     predicates say which. The row of a pair stands at the time of its left event. Job files have it
-    as an entry of `joins`; of two DataFrames, `join` gives the same.
+    as an entry of `joins`; for two DataFrames, `join` does the same.
 
     Args:
         left: which events are on the left side, in Spark SQL.
-        right: which are on the right side. An event can be on both.
+        right: which events are on the right side. An event can be on both.
         within: (before, after), or one duration for both, or a number of messages, as for `join`.
         how: inner, left, full, semi or anti, as for `join`.
         where: a further condition on a pair, over `left.column` and `right.column`.
-        columns: what a row has of its events, such as "right.price", by the column's name.
+        columns: what a row shows of its events, such as "right.price", by the column's name.
 
     Raises:
-        WindowError: an argument can't be used.
+        WindowError: if an argument can't be used.
 
     Example:
         >>> print(JoinWindow(left="kind = 'click'", right="kind = 'buy'", within=("0s", "30m")))
@@ -112,10 +112,10 @@ class JoinWindow:
         return found
 
     def own_columns(self, id: str | None) -> dict[str, tuple[str, str]]:
-        """What tells a row's events, besides its time: for each column the side, and time or id.
+        """The columns that identify a row's events besides its time: the side, and time or id.
 
         Args:
-            id: the column of the events' id; None where they have none, or where it is in the key.
+            id: the column of the events' id; None if they have none, or if it is in the key.
         """
         sides = [LEFT, RIGHT] if self.has_right else [LEFT]
         found: dict[str, tuple[str, str]] = {}
@@ -129,15 +129,15 @@ class JoinWindow:
 
     @property
     def in_time(self) -> Reach:
-        """How far apart in time the events of a pair may be, where no number says it."""
+        """How far apart in time the events of a pair may be; not for pairs by number."""
         assert isinstance(self.within, Reach)
         return self.within
 
     @property
     def furthest(self) -> Reach:
-        """How much later than a row an event can stand on which it depends; of pairs in time.
+        """How much later than a row an event that it depends on can be; for pairs in time.
 
-        Of a full join also the rows of right events, which depend on left ones.
+        For a full join this covers the rows of right events as well, which depend on left ones.
         """
         within = self.in_time
         if self.how != "full":

@@ -18,7 +18,7 @@ class Messages:
 
     @property
     def us(self) -> int:
-        """Refused: wherever a gap has to be a duration."""
+        """Raises a WindowError: it is read wherever a gap must be a duration."""
         raise WindowError(
             "is a number of messages, which only `aggregate` and jobs take as a gap",
             field="gap",
@@ -31,7 +31,7 @@ class Messages:
 
 
 def messages(count: int) -> Messages:
-    """A gap of so many messages: `SessionWindow(gap=messages(5))`.
+    """A gap of this many messages: `SessionWindow(gap=messages(5))`.
 
     Args:
         count: at least 1.

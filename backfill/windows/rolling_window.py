@@ -9,13 +9,13 @@ from backfill.time.durations import Fixed
 
 @dataclass(frozen=True, kw_only=True)
 class RollingWindow:
-    """For each value of some dimensions a row at every step at which an aggregate changes.
+    """For each value of some dimensions, a row at every step at which an aggregate changes.
 
     The row at T has the aggregate over the events of [T - window, T), for each of the windows. Job
     files have it as one grouping of a metric, which checks it (`backfill.frames.metric`).
 
     Args:
-        by: the dimensions; none for all events together.
+        by: the dimensions; empty for all events together.
         windows: their lengths; whole numbers of steps.
         step: the distance between two steps, which are multiples of it since 1970 in UTC.
         offset: shifts the steps; may be negative.
@@ -39,10 +39,10 @@ class RollingWindow:
 
     @property
     def reach_us(self) -> int:
-        """How long after an event a row can stand that depends on it, µs.
+        """How long after an event a row that depends on it can be, µs.
 
-        It counts from the next step on, at most a step later; and the row at which it has ceased
-        to count stands a window's length after that.
+        The event counts from the next step on, at most a step later. The row at which it has ceased
+        to count comes a window's length after that.
         """
         return self.step.us + self.longest_us
 
@@ -64,7 +64,7 @@ class MetricSlices(RollingWindow):
     """The events of each step by themselves, from which longer windows of a metric are merged.
 
     The row at T has the state of the aggregate over the events of [T - step, T), for each value of
-    the dimensions that has some.
+    the dimensions that has events.
 
     Args:
         metric: the table of the longer windows.
@@ -81,7 +81,7 @@ class MetricSlices(RollingWindow):
 
     @property
     def reach_us(self) -> int:
-        """As `RollingWindow` has it: no row says that an event has ceased to count."""
+        """See `RollingWindow`: no row shows that an event has ceased to count."""
         return self.step.us
 
     def __str__(self) -> str:

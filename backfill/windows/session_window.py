@@ -49,7 +49,7 @@ class SessionWindow:
        of the rules before.
     3. `min_events`, `min_duration`: sessions that are shorter after all cuts are dropped.
 
-    Events of a key are ordered by time, arrival, and for the rules of a window then by the values
+    Events of a key are ordered by time and arrival, and for a window's rules then by the values
     of `new_when`, of `start_when` and of `end_when`.
 
     Args:
@@ -58,7 +58,7 @@ class SessionWindow:
             partition have followed its last event (only for `aggregate` and jobs, over events with
             offsets, and without rules).
         max_duration: an event that is later than the session's start by more than this begins a
-            new session. No smaller than zero; a fixed duration.
+            new session. A fixed duration greater than zero.
         max_duration_on: "start" measures from the session's start, exactly. "grid" checks at
             multiples of `max_duration` since 1970 only, as Azure Stream Analytics does: the
             session ends at the first of them at which it has lasted longer than `max_duration`, so
@@ -72,8 +72,8 @@ class SessionWindow:
         start_when: a predicate in Spark SQL; an event for which it holds begins a new session.
         end_when: a predicate in Spark SQL; an event for which it holds is the last of its session.
         split: "midnight", or a time of day such as "06:00": sessions end there, in the job's time
-            zone. A local time that occurs twice is the earlier one, one that does not exist moves
-            forward.
+            zone. A local time that occurs twice means the earlier one; one that does not exist
+            moves forward.
         min_events: sessions with fewer events are dropped.
         min_duration: sessions whose last event is less than this after their first one are dropped.
 
@@ -167,7 +167,7 @@ class SessionWindow:
             rules: arguments of `SessionWindow` that replace or complement those of the preset.
 
         Raises:
-            WindowError: there is no such preset, or as for `SessionWindow`.
+            WindowError: if there is no such preset, or as for `SessionWindow`.
 
         Example:
             >>> print(SessionWindow.preset("mixpanel"))
@@ -203,7 +203,7 @@ class SessionWindow:
 
     @property
     def longest_us(self) -> int | None:
-        """No session is longer, from first to last event, µs; None without a limit."""
+        """The longest a session can be, from first to last event, µs; None without a limit."""
         if self.max_duration is None:
             return None
         return self.max_duration.us * (2 if self.max_duration_on == "grid" else 1)

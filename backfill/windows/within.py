@@ -22,7 +22,7 @@ class Reach:
 
     @property
     def length(self) -> int:
-        """From one end to the other."""
+        """The distance from one end to the other."""
         return self.high - self.low
 
     def reversed(self) -> Reach:
@@ -34,10 +34,10 @@ def read_within(value: object) -> Reach | Messages:
     """Reads `within`.
 
     Args:
-        value: (before, after); a duration, for as long before as after; or a number of messages.
+        value: (before, after); one duration for both; or a number of messages.
 
     Raises:
-        WindowError: it is none of these, or a duration is negative or a calendar span.
+        WindowError: if it is none of these, or a duration is negative or a calendar span.
     """
     try:
         counted = read_messages(value)
