@@ -46,9 +46,15 @@ class BackfillError(Exception):
 
     def within(self, place: str) -> BackfillError:
         """The same error with an outer field name: `gap` becomes `windows.sessions.session.gap`."""
-        field = f"{place}.{self.field}" if self.field else place
+        return self._with(f"{place}.{self.field}" if self.field else place, self.way_out)
+
+    def leaving(self, way_out: str) -> BackfillError:
+        """The same error with another way out."""
+        return self._with(self.field, way_out)
+
+    def _with(self, field: str | None, way_out: str | None) -> BackfillError:
         value = self.value if self.has_value else _ABSENT
-        return type(self)(self.problem, field=field, value=value, way_out=self.way_out)
+        return type(self)(self.problem, field=field, value=value, way_out=way_out)
 
 
 class JobFileError(BackfillError, ValueError):

@@ -250,7 +250,7 @@ def _check_apart(name: str, other: MemoryVersion, dates: Dates, replace: Sequenc
         raise TableError(
             f"run {run} published version {other.version} meanwhile",
             field=name,
-            way_out="Nothing was published. Run again.",
+            way_out="Run again.",
         )
 
 

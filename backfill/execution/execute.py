@@ -90,7 +90,7 @@ def run_stage(
     facts: Mapping[str, object] | None = None,
     anyway: str | None = None,
 ) -> RunResult:
-    """Computes one stage, and publishes it at its end or not at all.
+    """Computes one stage, and publishes it at its end: table by table, each whole or not at all.
 
     Args:
         context: the context as it is now.
@@ -99,7 +99,7 @@ def run_stage(
         anyway: the reason to publish even if checks fail.
 
     Raises:
-        BackfillError: the stage failed; nothing of it is published.
+        BackfillError: the stage failed; unless it says otherwise, nothing of it is published.
     """
     began = time.monotonic()
     with Staging(context) as staging, spark_errors(context.source.snapshot):

@@ -53,7 +53,7 @@ def publish(
 
     Raises:
         ChecksFailed: a check failed; the staged files are kept as evidence.
-        TableError: another run published meanwhile.
+        TableError: another run published meanwhile; it says which tables this one had committed.
     """
     checks: tuple[Outcome, ...] = ()
     if computed.counted is not None:
@@ -67,36 +67,16 @@ def publish(
         tables.append(QUARANTINE)
     known["tables"] = json.dumps(tables)
     changed = _changed(context, computed.tables)
-    versions = {}
-    for each in computed.tables:
-        name = each.state.name
-        versions[name] = context.store.publish(
-            name,
-            each.staged,
-            replace=each.replaces,
-            base=each.state.version,
-            dates=_ranges(each.closure),
-            metadata=_texts(
-                {
-                    **known,
-                    "rows": each.rows,
-                    **each.facts,
-                    **_dropped(each.dropped),
-                    "changed": changed.get(name),
-                }
-            ),
-            record=_recorded(
-                context,
-                each.state,
-                counted=each.counted,
-                covered=each.covered,
-                horizon=each.horizon,
-                times=each.times,
-                anew=each.closure is None,
-            ),
-        )
-    # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
-    _publish_quarantine(context, computed, known)
+    versions: dict[str, int] = {}
+    try:
+        for each in computed.tables:
+            name = each.state.name
+            versions[name] = _publish_table(context, each, {**known, "changed": changed.get(name)})
+        # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
+        _publish_quarantine(context, computed, known)
+    except TableError as error:
+        done = f"Published before: {', '.join(versions)}" if versions else "Nothing was published"
+        raise error.leaving(f"{done}. {error.way_out or ''}".rstrip()) from error
     found = {each.state.name: each for each in computed.tables}
     return RunResult(
         run_id=context.run_id,
@@ -128,6 +108,26 @@ def _audit(
     except ChecksFailed:
         staging.keep()
         raise
+
+
+def _publish_table(context: Context, change: TableChange, known: Mapping[str, object]) -> int:
+    return context.store.publish(
+        change.state.name,
+        change.staged,
+        replace=change.replaces,
+        base=change.state.version,
+        dates=_ranges(change.closure),
+        metadata=_texts({**known, "rows": change.rows, **change.facts, **_dropped(change.dropped)}),
+        record=_recorded(
+            context,
+            change.state,
+            counted=change.counted,
+            covered=change.covered,
+            horizon=change.horizon,
+            times=change.times,
+            anew=change.closure is None,
+        ),
+    )
 
 
 def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str, object]) -> None:
@@ -300,7 +300,7 @@ def _check_further(state: State, newest: Record, after: Record, zone: str) -> No
             "another run has published meanwhile, and one of the two covers further dates, for "
             f"which the other has counted late events, of {shown(found[0])}",
             field=state.name,
-            way_out="Nothing was published. Run again.",
+            way_out="Run again.",
         )
 
 
@@ -309,7 +309,7 @@ def _moved(name: str) -> TableError:
     return TableError(
         "another run has published events later than any that this run read",
         field=name,
-        way_out="Nothing was published. Run again.",
+        way_out="Run again.",
     )
 
 

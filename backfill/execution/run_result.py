@@ -46,7 +46,7 @@ class WindowResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A range whose run failed; nothing of it was published."""
+    """A range whose run failed; unless the error says otherwise, nothing of it was published."""
 
     dates: Range
     error: Exception

@@ -144,7 +144,7 @@ class Context:
                     "another run has counted an input that this one has not seen: "
                     + shown(unseen[0]),
                     field=name,
-                    way_out="Nothing was published. Run again.",
+                    way_out="Run again.",
                 )
         return replace(self, run_id=new_run_id(), tables=tables, combining=COMBINED)
 

@@ -85,6 +85,30 @@ def test_a_date_that_is_computed_without_late_events_that_others_know(world: Wor
     assert len(world.rows("sessions")) == 5
 
 
+def test_a_conflict_at_the_second_table_says_that_the_first_is_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, spark, store=MemoryStore())
+    world.write("0", [Event("a", at(0, 10)), Event("a", at(2, 10))])
+    world.run_all()
+    world.write("1", [Event("a", at(2, 20))])
+    world.recompute()
+    first, second = world.windows
+    before = {name: world.rows(name) for name in (first, second)}
+    world.write("late", [Event("b", at(0, 11))])
+
+    def restored() -> None:
+        assert isinstance(world.store, MemoryStore)
+        world.store.restore(second, 0, run_id="other", metadata={})
+
+    meanwhile(world, restored, commit=2)
+    with pytest.raises(TableError, match=rf"^{second}: .* Published before: {first}\. Run again"):
+        world.job.recompute(world.spark)
+    assert len(world.rows(first)) == len(before[first]) + 1
+    assert world.rows(second) != before[second]
+    merged(world)
+
+
 def test_what_another_run_has_counted_stays_counted(world: World) -> None:
     world.run_all()
     world.write("late", [Event("a", at(0, 11))])

@@ -85,7 +85,7 @@ def test_of_two_runs_from_one_version(
     else:
         with pytest.raises(TableError, match=re.escape(WON + refusal)) as caught:
             publish(staged, replaced(our_files), dates=ours, base=0)
-        assert "Nothing was published. Run again" in str(caught.value)
+        assert "Run again to start from the current version" in str(caught.value)
         assert content(store) == before
         assert record_of(store, "sessions") == {"runs": ["first", "theirs"]}
 

@@ -83,7 +83,7 @@ def commit_files(
     raise TableError(
         f"other runs committed first {_ATTEMPTS} times in a row",
         field=staged.name,
-        way_out="Nothing was published. Run again when they are done.",
+        way_out="Run again when they are done.",
     )
 
 
@@ -114,7 +114,7 @@ def _check_others(
             f"the table is at version {newest}, but was at version {after} before: "
             "another table has replaced it",
             field=staged.name,
-            way_out="Nothing was published. Run again.",
+            way_out="Run again.",
         )
     for version in log.since(after):
         commit, changes = log.commit(version), log.changes(version)
@@ -144,13 +144,13 @@ def _check(table: Version | None, staged: StagedFiles, replace: Replace) -> None
             "a file to replace is no longer in the table",
             field=staged.name,
             value=gone[0],
-            way_out="Nothing was published. Run again.",
+            way_out="Run again.",
         )
     if table is not None and table.schema != staged.schema:
         raise TableError(
             "the columns or types of the new files do not match the table's",
             field=staged.name,
-            way_out="Nothing was published. Run the whole backfill again.",
+            way_out="Run the whole backfill again.",
         )
 
 

@@ -99,5 +99,5 @@ def _conflict(name: str, theirs: Commit, why: str) -> TableError:
     return TableError(
         f"{writer(theirs)} published version {theirs.version} meanwhile, and {why}",
         field=name,
-        way_out="Nothing was published. Run again to start from the current version.",
+        way_out="Run again to start from the current version.",
     )

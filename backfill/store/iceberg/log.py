@@ -141,7 +141,7 @@ class IcebergLog:
                 f"version {version} is no longer in the table's history: its snapshot has "
                 "expired, or the table was rolled back",
                 field=self.name,
-                way_out="Nothing was published. Run again.",
+                way_out="Run again.",
             )
         return [each for each in known if each > version]
 
@@ -193,8 +193,7 @@ class IcebergLog:
             raise TableError(
                 "another writer has changed the table's columns",
                 field=self.name,
-                way_out="Nothing was published. Run the whole backfill again, which sets the "
-                "columns of the job.",
+                way_out="Run the whole backfill again, which sets the columns of the job.",
             )
         return self._replace(below.table, staged, files, metadata, data_change)
 
