@@ -1,4 +1,4 @@
-"""`backfill recompute`: merge what arrived since the last run."""
+"""`backfill recompute`: merge the events that arrived since the last run."""
 
 from __future__ import annotations
 
