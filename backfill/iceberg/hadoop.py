@@ -2,7 +2,7 @@
 
 There is no server: a table is the folder of its name in the warehouse, and its newest version is
 the file in `metadata` with the highest number. A commit writes the file with the next number if it
-does not exist. pyiceberg has no such catalog. Source: Iceberg's specification, "File System Tables".
+does not exist. pyiceberg has no such catalog. Source: Iceberg's spec, "File System Tables".
 """
 
 from __future__ import annotations
