@@ -72,8 +72,8 @@ def generate(
         late: the share of events that are received 1 hour to 7 days after their event time (the
             delay beyond the hour is exponential with a mean of 12 hours). The others take one
             second, so that without late events the order of arrival is the order of event time.
-        duplicates: the share of events that is delivered a second time, up to 50 minutes later.
-        hot_key: the share of events that belongs to one more user, `u0000000`.
+        duplicates: the share of events that are delivered a second time, up to 50 minutes later.
+        hot_key: the share of events that belong to one more user, `u0000000`.
         per_session: the mean number of events in a visit; the numbers are uniform around it, the
             steps between events lognormal with a median of 25 s and a sigma of 1.2.
         seed: another seed gives other events.

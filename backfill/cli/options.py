@@ -33,14 +33,14 @@ Runtime = Annotated[
     typer.Option(
         "--runtime",
         metavar="NAME",
-        help=f"What to run on in this process: {', '.join(RUNTIMES)}; by default the job file's.",
+        help=f"The runtime in this process: {', '.join(RUNTIMES)}; by default the job file's.",
     ),
 ]
 OlderThan = Annotated[
     str,
     typer.Option(
         metavar="AGE",
-        help="Keep leftovers of failed runs that are newer; give more than the longest run takes.",
+        help="Keep newer leftovers of failed runs; give more than the longest run takes.",
     ),
 ]
 Anyway = Annotated[

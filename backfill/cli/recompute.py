@@ -25,7 +25,8 @@ def recompute(
     late: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="A file or folder of late events; an input of the job from now on."
+            metavar="PATH",
+            help="A file or folder of late events, which becomes an input of the job.",
         ),
     ] = None,
     publish_anyway: Anyway = None,
