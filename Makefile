@@ -1,4 +1,4 @@
-# Everything here works from nothing: the environments and Java are put in place where missing.
+# Everything here works from a bare checkout: the environments and Java are installed if missing.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 EXTRAS := test,bench
 WITH_SAIL := ,sail
 
-# $(1): the environment's folder, $(2): its pins, $(3): extras. Debian has venv in a package of its own.
+# $(1): the environment's folder, $(2): its pins, $(3): extras. Debian packages venv separately.
 define environment
 @test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; install it" >&2; exit 2; }
 @$(PYTHON) -c 'import ensurepip' 2>/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
@@ -22,7 +22,7 @@ $(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e '.
 @touch $@
 endef
 
-# Spark's Java, found or installed; stops with one line that says what to type.
+# Finds or installs Java for Spark; failing that, stops with one line that says what to type.
 with_java = @JAVA_HOME=$$($(1)/bin/python -I scripts/install_java.py); export JAVA_HOME;
 
 help: ## list the targets
@@ -32,11 +32,11 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 	$(call with_java,.venv) .venv/bin/backfill run data/samples/job.yaml
 	$(call with_java,.venv) .venv/bin/backfill show data/samples/job.yaml sessions --top events --limit 10
 
-# Of the examples that the lakehouse lane draws, and of random streams for the engines.
+# The seed of the tests that the lakehouse lane draws, and of random streams for the engines.
 SEED := $(shell echo $$RANDOM)
-# Of the tests of the lakehouse lane that need no jars, one in so many is drawn, too.
+# The lakehouse lane draws one in this many of the tests that need no jars.
 ONE_IN ?= 3
-# Two processes, each with a Spark of its own; one that is done takes over tests of the other.
+# Two processes, each with its own Spark; one that is done takes over tests of the other.
 PYTEST = python -m pytest -n 2 --dist worksteal
 
 test: .venv/ready ## the whole test suite, on the newest Spark
@@ -59,15 +59,15 @@ test-sequences: .venv/ready ## ten random sequences of runs for every window, wi
 
 test-lakehouse: .venv-lakehouse/ready ## a third of the core tests, others each time, on the newest Spark that Iceberg and Delta have jars for
 	@echo "These examples again: make test-lakehouse SEED=$(SEED) ONE_IN=$(ONE_IN)"
-	@# All tests run on the newest Spark, in all variants: a Spark that differs is seen in many.
-	@# pyspark 4.1 leaves its sockets to the garbage collector, which Python warns of.
+	@# On the newest Spark all tests run in all variants: a difference of this Spark shows in many.
+	@# pyspark 4.1 leaves its sockets to the garbage collector, and Python warns of that.
 	$(call with_java,.venv-lakehouse) BACKFILL_SEED=$(SEED) BACKFILL_VARIANTS=2 BACKFILL_ONE_IN=$(ONE_IN) \
 	.venv-lakehouse/bin/$(PYTEST) -m 'not slow and not one_lane' --hypothesis-seed=$(SEED) \
 	-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 
-# These count Spark's jobs, or have nothing to do with what computes.
+# These count Spark's jobs, or do not depend on the runtime.
 NOT_ON_SAIL := $(addprefix tests/quality/,test_events.py test_telemetry.py test_docs.py)
-# What Sail computes; whatever it refuses is marked spark_only in there, or in other files.
+# What Sail computes; tests of what it refuses are marked spark_only, or are in other files.
 SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefix tests/frames/, \
 	test_sessions.py test_session_rules.py test_message_sessions.py test_aligned.py test_sliding.py \
 	test_counts.py test_metrics.py test_duplicates.py test_bots.py) $(addprefix tests/joins/,test_join.py \
@@ -81,11 +81,11 @@ SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefi
 	tests/joins/test_reconciled_tables.py tests/joins/test_reconciled_joins.py
 
 test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java
-	@# Its client warns, as the server logs, of a window without a key.
+	@# The client warns of a window without a key, as the server's log does.
 	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail .venv-lakehouse/bin/$(PYTEST) -m 'not spark_only' \
 	-W 'ignore:WARN WindowExpression:UserWarning' $(SAIL_TESTS)
 
-# Of Spark's plans Comet runs what it can, natively; the results have to be the same.
+# Comet runs what it can of Spark's plans natively; the results must be the same.
 COMET := --packages org.apache.datafusion:comet-spark-spark4.1_2.13:1.2.0 \
 	--conf spark.plugins=org.apache.spark.CometPlugin \
 	--conf spark.shuffle.manager=org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager \

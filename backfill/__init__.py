@@ -74,7 +74,7 @@ __all__ = [
     "updates",
 ]
 
-# Silent, unless whoever imports this configures logging.
+# Silent, unless the importing program configures logging.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {

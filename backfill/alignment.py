@@ -1,7 +1,7 @@
 """Which aligned windows hold an instant, in plain Python. Times are µs since the epoch.
 
-`backfill.operators` says the same in Spark's columns. Everything floors, so times before 1970 are
-like any others.
+`backfill.operators` does the same in Spark columns. Everything is floored, so times before 1970
+need no special case.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WEEK, _NONE = dt.timedelta(weeks=1), dt.timedelta(0)
 
 
 def in_zone(span: Duration, zone: str) -> Duration:
-    """Hours, days and weeks of UTC have a fixed length, and fixed spans are cheaper."""
+    """The span, fixed if the zone is UTC, where hours, days and weeks have a fixed length."""
     if isinstance(span, Calendar) and span.unit != "month" and zone in _UTC:
         return Fixed(span.local_us)
     return span
 
 
 def first_start(span: Duration) -> int:
-    """Weeks begin on Mondays; the epoch was a Thursday."""
+    """The first start after the epoch: weeks begin on Mondays; the epoch was a Thursday."""
     return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
 
 
@@ -45,7 +45,7 @@ def months(window: Aligned) -> int:
 
 
 def phase(size: Fixed, advance: Duration, offset: Fixed, rules: Rules) -> int:
-    """Where windows of a fixed size start, as a distance from multiples of the advance, µs."""
+    """How far from multiples of the advance windows of a fixed size start, µs."""
     by_end = size.us if rules.aligned == "end" else 0
     return offset.us + first_start(advance) - by_end
 
@@ -56,16 +56,16 @@ def assigner(
     """The function from an instant to the windows that hold it.
 
     Args:
-        window: where they lie; calendar spans follow the zone.
-        rules: the engine's.
-        tick: its resolution of time, µs.
+        window: the windows; calendar spans follow the zone.
+        rules: the engine's rules.
+        tick: the engine's resolution of time, µs.
         zone: the time zone's name.
     """
     # Windows (start, end] become [start, end) a tick earlier.
     shift = tick if rules.closed == "right" else 0
     if isinstance(window, CumulatingWindow):
         size, step = in_zone(window.size, zone), in_zone(window.step, zone)
-        # A span of a calendar that ends within a step has a last window that is cut.
+        # If a calendar span ends within a step, its last window is cut short.
         if isinstance(size, Fixed) and isinstance(step, Fixed) and not size.us % step.us:
             return _cumulating(size.us, step.us, window.offset.us + first_start(window.size))
         if isinstance(window.size, Calendar):
@@ -113,7 +113,7 @@ def _cumulating(size: int, step: int, phase: int) -> Assigner:
 class _Calendar:
     """The instants at which a zone's hours, days, weeks or months begin, `offset` after midnight.
 
-    Of several months, so many (`phase`) after January.
+    Spans of several months are counted from `phase` months after January.
     """
 
     def __init__(self, every: Calendar, zone: str, offset: int, phase: int) -> None:
@@ -128,7 +128,7 @@ class _Calendar:
         wall = moment_of(at).astimezone(self.zone).replace(tzinfo=None)
         local = micros_of(wall) - self.offset
         near = self._local_index(local)
-        # Where clocks go back over a boundary, the wall clock reads as before it once more.
+        # If clocks go back over a boundary, the wall clock shows times before it once more.
         while at >= self.start(near + 1):
             near += 1
         while at < self.start(near):
@@ -136,13 +136,13 @@ class _Calendar:
         return near
 
     def local(self, index: int) -> dt.datetime:
-        """What the wall clock shows as a span begins, without the offset."""
+        """The wall clock's time when a span begins, without the offset."""
         if self.every.unit == "month":
             return _months(_ZERO, index * self.every.count + self.phase)
         return _ZERO + (first_start(self.every) + index * self.every.local_us) * MICROSECOND
 
     def begins(self, local: dt.datetime) -> int:
-        """The instant at which the wall clock shows that: the earlier of two, or moved forward."""
+        """The instant of a wall clock's time: the earlier of two, or moved forward."""
         wall = local + self.offset * MICROSECOND
         return micros_of(wall.replace(tzinfo=self.zone))
 
@@ -157,24 +157,24 @@ class _Calendar:
 
 
 def steps_back(size: Calendar, every: Calendar, zone: str) -> int:
-    """How many steps before the one that holds an instant a window can begin that holds it, too.
+    """How many steps before an instant's own step a window can begin and still hold the instant.
 
     Args:
-        size: of the windows.
+        size: the size of the windows.
         every: the step.
         zone: the time zone's name.
     """
     further = 0
     if every.shortest_us < DAY_US:
-        # Clocks go through the steps that they leave out at once.
+        # When clocks go forward, they pass the skipped steps in no time.
         further = max(0, _longest_skip_us(zone) - every.shortest_us)
     return (size.longest_us + further) // every.shortest_us + 1
 
 
 @lru_cache
 def _longest_skip_us(zone: str) -> int:
-    """How far the zone's clocks have gone forward at once; a day where a date was left out."""
-    # By weeks: no zone has gone back within a week of going forward.
+    """The furthest that the zone's clocks went forward at once; a day if a date was skipped."""
+    # Compared week by week: no zone has gone back within a week of going forward.
     first, weeks = dt.datetime(1800, 1, 1, tzinfo=dt.timezone.utc), 21_000
     local = ZoneInfo(zone)
     offsets = [(first + n * _WEEK).astimezone(local).utcoffset() or _NONE for n in range(weeks)]
@@ -191,7 +191,7 @@ def _calendar_hopping(size: Calendar, calendar: _Calendar) -> Assigner:
     def windows(at: int) -> list[tuple[int, int]]:
         last = calendar.index(at)
         near = (window(index) for index in range(last - before, last + 1))
-        # Of the times that clocks leave out, two may be one instant.
+        # Two of the times that clocks skip may be the same instant.
         return [*dict.fromkeys((start, end) for start, end in near if start <= at < end)]
 
     def tumbling(at: int) -> list[tuple[int, int]]:
@@ -213,7 +213,7 @@ def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
             later = Calendar(steps * step.count, step.unit)
             found.append(min(calendar.begins(_later(local, later)), last))
             steps += 1
-        # Of the times that clocks leave out, two may be one instant, and later ones come before.
+        # Two of the times that clocks skip may be the same instant, and later ones may come first.
         return sorted({*found})
 
     def windows(at: int) -> list[tuple[int, int]]:

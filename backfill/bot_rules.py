@@ -1,4 +1,4 @@
-"""The definition of bots: sessions that no person would make, and what of their key is removed."""
+"""The definition of bots: sessions that no person would make, and which events are removed."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _PAUSE = "no_pause_longer_than"
 
 @dataclass(frozen=True, kw_only=True)
 class BotRule:
-    """A rule for sessions that a bot made; what is given of it must all hold of a session.
+    """A rule for sessions made by a bot; all given conditions must hold for the same session.
 
     Args:
         name: letters, digits, `_` and `-`, beginning with a letter. It is the reason in the
             quarantine.
-        events: there are more events than this in the session.
-        per: "hour" counts those in less than an hour instead, whichever hour of the session.
-        no_pause_longer_than: no two events in a row of the session are further apart; a fixed
-            duration. Needs `events`, for a session of one event has no pause at all.
-        where: a predicate in Spark SQL, which holds for an event of the session.
+        events: the session has more events than this.
+        per: "hour" counts events that lie within less than an hour, anywhere in the session.
+        no_pause_longer_than: no two successive events of the session are further apart; a fixed
+            duration. Needs `events`, because a session of one event has no pause at all.
+        where: a predicate in Spark SQL that holds for an event of the session.
         remove: "session" removes the session's events; "day" all events of the key on the local
             dates that the session has events on.
 
     Raises:
-        WindowError: if a value has another form, if nothing is given that could hold, or if an
-            argument has no meaning without another one.
+        WindowError: if a value has another form, if no condition is given, or if an argument has
+            no meaning without another one.
 
     Example:
         >>> print(BotRule(name="crawler", where="user_agent RLIKE 'bot'", remove="day"))
@@ -112,8 +112,8 @@ class Bots:
     """Rules for bots, and the gap that ends the sessions that they look at.
 
     Attributes:
-        gap: of the sessions.
-        rules: where several hold for an event, the first of them is its reason.
+        gap: the gap of the sessions.
+        rules: if several hold for an event, the first of them is its reason.
     """
 
     gap: Fixed
@@ -121,7 +121,7 @@ class Bots:
 
     @classmethod
     def of(cls, gap: object, rules: Sequence[BotRule]) -> Bots:
-        """The rules, if they can stand together.
+        """The rules, if they can be combined.
 
         Raises:
             WindowError: there is no rule, two have the same name, or the gap is not positive, not

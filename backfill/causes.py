@@ -1,7 +1,7 @@
-"""The causes by which batch and stream differ, each named and described once.
+"""The causes of differences between batch and stream, each named and described once.
 
-Reports, `--accept` and charts take them from here. Nothing else of the package is
-imported, so that a job file and the command line can ask for a name before Spark is there.
+Reports, `--accept` and charts take them from here. Nothing that needs Spark is imported, so that
+the job file and the command line can check a name before Spark is there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from backfill.errors import JobFileError, did_you_mean
 
 UNEXPLAINED = "unexplained"
-#: No cause, but what may be accepted like one: causes that hold and are not proved.
+#: Not a cause, but can be accepted like one: causes that hold but are not proved.
 POSSIBLE = "possible"
 
 
@@ -22,11 +22,11 @@ class Cause:
     """Why rows differ.
 
     Attributes:
-        name: as reports, `--accept` and JSON have it.
+        name: its name in reports, `--accept` and JSON.
         since: a sentence that says why the rows differ.
-        color: in pictures.
-        shown: the replay shows it by itself, without a fault that is assumed.
-        of_order: it depends on the order in which events arrived, also events of other keys.
+        color: its color in charts.
+        shown: the replay shows it by itself, without assuming a fault.
+        of_order: it depends on the order in which events arrived, including those of other keys.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Cause:
     of_order: bool = False
 
 
-#: By name. Where a replay shows several, they count in this order.
+#: By name. If a replay shows several, they count in this order.
 CAUSES: Mapping[str, Cause] = MappingProxyType(
     {
         each.name: each

@@ -1,4 +1,4 @@
-"""Names of columns: quoting those from outside, and those that this library adds."""
+"""Names of columns: quoting users' names, and the names that this library adds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from backfill.errors import ColumnError
 
-#: Named so that users' own columns are not: exports of Splunk or InfluxDB have a `_time`.
+#: A name that users' own columns do not have: exports of Splunk or InfluxDB have a `_time`.
 TIME = "_backfill_time"
 REASON = "_backfill_reason"
 FIRST = "_first"
@@ -20,31 +20,31 @@ LAST = "_last"
 EVENTS = "_events"
 START = "_start"
 END = "_end"
-#: Of sessions with rules: no later event can join; the number of those with an equal start before.
+#: In sessions with rules: no later event can join; how many earlier sessions have the same start.
 CLOSED = "_closed"
 ORDINAL = "_ordinal"
 
 #: The time of the event that a sliding window belongs to.
 EVENT_TIME = "event_time"
-#: The step from which on the values of a metric's row hold.
+#: The step from which the values of a metric's row hold.
 HOLDS_FROM = "at"
-#: Columns that results and tables have of their own, besides the key's.
+#: Columns that results and tables add to those of the key.
 RESERVED = frozenset({"date", "event_time", "is_open", "session_id", "window_end", "window_start"})
 ROWS = "_rows"
-#: How many events have this row as their own, in a table of windows around single events or by
-#: number of events; in a metric's, how many count from this row's step on.
+#: In a table of windows around single events or by number of events: how many events have this row
+#: as their own; in a metric's table, how many events count from this row's step on.
 OWN = "_own"
-#: Whether a row that was computed is published: of a metric, whether a value is not what it was a
-#: step before; of a join, whether its kind keeps the row.
+#: Whether a computed row is published: for a metric, if a value differs from the step before; for a
+#: join, if its kind keeps the row.
 CHANGED = "_changed"
-#: Of a join's rows: the times of the left and of the right event, NULL where there is none; in µs
-#: until they are published.
+#: In a join's rows: the times of the left and the right event, NULL if there is none; in µs until
+#: they are published.
 LEFT_TIME, RIGHT_TIME = "left_time", "right_time"
-#: Of windows by number or offset: the least event time in it, µs; START and END are the largest.
+#: In windows by number or offset: the least event time, µs; START and END are the largest.
 BEGIN = "_begin"
-#: Of count windows: the numbers of the first and last event, from 1.
+#: In count windows: the numbers of the first and last event, from 1.
 FIRST_EVENT, LAST_EVENT = "first_event", "last_event"
-#: The event's time, µs, where TIME is its number or its offset.
+#: The event's time, µs, if TIME is its number or its offset.
 INSTANT = "_instant"
 
 
@@ -59,7 +59,7 @@ def column(name: str) -> Column:
 
 
 def named_twice(names: Sequence[str]) -> str | None:
-    """The first name that another one equals but for the case of letters, as Spark takes them."""
+    """The first name that another one equals except for case, which Spark ignores."""
     lower = [each.lower() for each in names]
     return next((each for each in names if lower.count(each.lower()) > 1), None)
 
@@ -80,7 +80,7 @@ def names_of(columns: str | Sequence[str], *, field: str) -> tuple[str, ...]:
 
 
 def arrival_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The names of the columns that give the order of arrival; none where that is not given."""
+    """The names of the columns that give the order of arrival; none if it is not given."""
     return () if columns is None else names_of(columns, field="arrival")
 
 
@@ -91,18 +91,18 @@ def sortable(type: T.DataType) -> bool:
 
 
 def key_name(index: int) -> str:
-    """What the key columns are called between reading and publishing, whatever their names."""
+    """What a key column is called between reading and publishing, whatever its name."""
     return f"_key{index}"
 
 
 def set_aside(names: Sequence[str]) -> dict[str, str]:
-    """What users' columns are called beside helper columns, which all begin with an underscore.
+    """New names for users' columns, to avoid helper columns, which all begin with an underscore.
 
     Args:
-        names: of all columns.
+        names: the names of all columns.
 
     Returns:
-        A name for each; TIME and REASON keep theirs.
+        A name for each column; TIME and REASON keep theirs.
     """
     taken = {each.lower() for each in names}
     found = {}
@@ -118,5 +118,5 @@ def set_aside(names: Sequence[str]) -> dict[str, str]:
 
 
 def any_given(columns: Sequence[str]) -> Column:
-    """Whether not all of these columns are NULL; so it is where there are none."""
+    """Whether any of these columns is not NULL; true if there are no columns."""
     return reduce(or_, [F.col(each).isNotNull() for each in columns]) if columns else F.lit(True)

@@ -1,4 +1,4 @@
-"""Nothing vanishes: the two sums that every run checks."""
+"""No event vanishes: the two sums that every run checks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WAY_OUT = "Nothing was published. Run again; if the error persists, report it a
 
 @dataclass(frozen=True)
 class Totals:
-    """What the slices of a run hold, all together.
+    """The sums over all slices of a run.
 
     Attributes:
-        accepted: events, duplicates counted once.
-        rows: rows, duplicates counted each.
+        accepted: the number of events, without duplicates.
+        rows: the number of rows, including duplicates.
         first: the smallest event time in µs, or None if there is no event.
-        horizon: the largest one.
+        horizon: the largest event time likewise.
         assigned: per window definition, the sum over events of the number of windows that they
             are counted in.
         also: what else was added up in the same pass, by name.
@@ -49,7 +49,7 @@ def totals(
 
     Args:
         sliced: the slices.
-        definitions: by name.
+        definitions: the window definitions by name.
         also: further aggregates over slices, with names.
 
     Raises:
@@ -77,8 +77,8 @@ def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list
 def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -> Totals:
     """As `totals`, from the values of `total_columns`.
 
-    Of count windows, metrics and joins not all events that this assigns need have one:
-    `assigned_to` says how many.
+    For count windows, metrics and joins, this also counts events without a window: `assigned_to`
+    gives the correct number.
     """
     assigned = {name: row[f"{name}{FIRST}"] or 0 for name in definitions}
     for name, first in assigned.items():
@@ -95,7 +95,7 @@ def totals_from(row: Mapping[str, Any], definitions: Mapping[str, Definition]) -
 
 
 def assigned_to(sliced: Sliced, definition: Definition) -> int:
-    """The same sum of the events themselves, for windows that are computed from these."""
+    """The same sum, from the events themselves, for windows that are computed from them."""
     assert sliced.events is not None
     if isinstance(definition.window, CountWindow):
         return _owned(sliced, {"one": definition}, sliced.events, F.count(F.lit(1)))["one"]
@@ -105,7 +105,7 @@ def assigned_to(sliced: Sliced, definition: Definition) -> int:
 
 
 def _usable(sliced: Sliced, definitions: Mapping[str, Definition]) -> dict[str, int]:
-    """For each metric how many events have one of its dimensions; of joins, are on a side."""
+    """How many events have a dimension of each metric, or are on a side of each join."""
     wanted = {
         name: sliced.usable(each.window)
         for name, each in definitions.items()
@@ -121,7 +121,7 @@ def _usable(sliced: Sliced, definitions: Mapping[str, Definition]) -> dict[str, 
 def _owned(
     sliced: Sliced, definitions: Mapping[str, Definition], rows: DataFrame, events: Column
 ) -> dict[str, int]:
-    """How many events have a count window of their own, by how many each key has."""
+    """How many events have their own count window, from the number of events of each key."""
     sums: dict[tuple[str, ...], list[Column]] = {}
     for name, each in definitions.items():
         kind = kind_of(each.window, sliced.engine, sliced.zone)
@@ -141,7 +141,7 @@ def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:
 
 
 def check_rows(read: int, totals: Totals, quarantined: int) -> None:
-    """Rows read = events accepted + their duplicates + rows quarantined.
+    """Checks that rows read = events accepted + their duplicates + rows quarantined.
 
     Raises:
         ConservationError: if not.
@@ -155,7 +155,7 @@ def check_rows(read: int, totals: Totals, quarantined: int) -> None:
 
 
 def check_held(name: str, events: int, assigned: int) -> None:
-    """The windows of a definition hold each event as often as the engine assigns it.
+    """Checks that a definition's windows hold each event as often as the engine assigns it.
 
     Raises:
         ConservationError: if not.
@@ -169,11 +169,11 @@ def check_held(name: str, events: int, assigned: int) -> None:
 
 
 def check_none_lost(name: str, lost: int) -> None:
-    """Every event of the source that was in a window removed is in a window written.
+    """Checks that every event of the source that was in a removed window is in a new one.
 
     Args:
         name: the table.
-        lost: how many windows or slices hold events that are not.
+        lost: how many windows or slices hold events that are in no new window.
 
     Raises:
         ConservationError: some are not.

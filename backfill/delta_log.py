@@ -1,4 +1,4 @@
-"""Delta logs: commits as text, one JSON action a line, and what a table asks of its readers.
+"""Delta logs: commits as text, one JSON action per line, and what a table requires of readers.
 
 Source: the Delta protocol, "Actions" and "Table Features".
 """
@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 #: The feature by which rows are deleted beside their files.
 DELETIONS = "deletionVectors"
 
-#: The folder of the log in that of the table.
+#: The folder of the log in the table's folder.
 LOG = "_delta_log"
 
-# What changes nothing about how a live file is read.
+# Features that change nothing about how a live file is read.
 _HARMLESS = frozenset({"timestampNtz", "v2Checkpoint"})
-# An old protocol has this one without naming it, and a new one can name it without a use.
+# An old protocol has this feature without naming it, and a new one can name it without using it.
 _RENAMED = "columnMapping"
 _KIND = re.compile(r'\s*\{\s*"(\w+)"')
 
@@ -34,7 +34,7 @@ def actions(lines: Iterable[str], kinds: Collection[str]) -> Iterator[tuple[str,
     """The actions of some kinds, in order.
 
     Args:
-        lines: of a commit.
+        lines: the lines of a commit.
         kinds: such as `add`, `remove`, `commitInfo`.
 
     Raises:
@@ -46,13 +46,13 @@ def actions(lines: Iterable[str], kinds: Collection[str]) -> Iterator[tuple[str,
         kind = _KIND.match(line)
         if kind is None:
             raise ValueError("a line is not an action")
-        # Only what is asked for is parsed: a big run's commit has thousands of files.
+        # Only the wanted kinds are parsed: a big run's commit has thousands of files.
         if kind[1] in kinds:
             yield kind[1], json.loads(line)[kind[1]]
 
 
 def reader_features(table: DeltaTable) -> set[str]:
-    """The features of a table that change what its files say, by the protocol's names."""
+    """The features of a table that change how its files are read, by the protocol's names."""
     found = set(table.protocol().reader_features or ()) - _HARMLESS - {_RENAMED}
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         found.add(_RENAMED)

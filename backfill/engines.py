@@ -39,11 +39,11 @@ class Rules:
         gap_inclusive: two events exactly one gap apart share a session.
         session_end: what a session reports as its end: its last event, or that plus the gap.
         closed: which end of an aligned window belongs to it: [start, end) or (start, end].
-        aligned: which end of a window of fixed size is at a multiple of the advance; they are
-            the same where the advance divides the size.
+        aligned: which end of a window of fixed size is at a multiple of the advance; both are if
+            the advance divides the size.
         clips_at_epoch: aligned windows that would start before 1970 do not exist.
         gaps_between_windows: an advance larger than the size is allowed, leaving gaps.
-        counts_rest: the events after the last full count window are a window too, of fewer events.
+        counts_rest: the events after the last full count window form a smaller window.
     """
 
     gap_inclusive: bool = True
@@ -65,9 +65,9 @@ class Engine:
         before_epoch: events before 1970 are accepted.
         sessions, offsets, calendars, cumulating, spanning_counts: whether it has event-time windows
             of this kind at all; kinds that it lacks follow the plain rules at its tick.
-            `spanning_counts`: count windows of which the size or the advance is a duration.
-        streaming: how its operators take events as they come, by the name of the interface where
-            it has several; a window is computed by the first one that has it.
+            `spanning_counts`: count windows whose size or advance is a duration.
+        streaming: how its operators take events as they come, by the name of the interface if it
+            has several; the first interface that has a window computes it.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Engine:
         if isinstance(window, SlidingWindow):
             return self.rules
         if isinstance(window, TableWindow):
-            # No engine's windows have such rows.
+            # No engine has windows with such rows.
             return PLAIN.rules
         return self.rules if self._has_kind(window) else PLAIN.rules
 
@@ -106,7 +106,7 @@ class Engine:
         self._check_advance(window)
 
     def has(self, window: Window | CountWindow) -> bool:
-        """Whether the engine itself has such windows; rules that cut sessions no engine has."""
+        """Whether the engine itself has such windows; no engine has rules that cut sessions."""
         ruled = isinstance(window, SessionWindow) and window.has_rules
         return self._has_kind(window) and not ruled
 
@@ -221,7 +221,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 spanning_counts=True,
                 streaming=STREAMING["storm"],
             ),
-            # Samza's windows are of processing time, which a batch has not.
+            # Samza's windows are in processing time, which a batch does not have.
             Engine(
                 name="samza",
                 sessions=False,

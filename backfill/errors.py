@@ -16,8 +16,8 @@ class BackfillError(Exception):
 
     Attributes:
         problem: what is wrong, without the field's name.
-        field: the setting, column, argument or file that it is about, or None.
-        value: what was found there; absent when `has_value` is False.
+        field: the setting, column, argument or file that the error is about, or None.
+        value: the value found there; absent if `has_value` is False.
         way_out: what to do about it, or None.
     """
 

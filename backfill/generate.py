@@ -20,9 +20,9 @@ _MEDIAN_STEP_S = 25.0
 _STEP_SIGMA = 1.2
 _LATE_MEAN = 12 * _HOUR
 _LATE_MOST = 7 * _DAY
-#: Of anything: what is computed with such numbers fits a BIGINT.
+#: The upper limit for any number, so that everything computed with them fits a BIGINT.
 _MOST = 10**12
-# Spark's default, INT96, leaves files without statistics of their times.
+# With Spark's default, INT96, files have no statistics of times.
 _WRITE_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 
@@ -33,8 +33,8 @@ class Generated:
     Attributes:
         path: the folder.
         events: the number of distinct events.
-        rows: the number of rows; more than events where some were delivered twice.
-        late: the rows that were received an hour or more after their event time.
+        rows: the number of rows; more than events if some were delivered twice.
+        late: the number of rows that were received an hour or more after their event time.
         days: the days of arrival; each has one file.
     """
 
@@ -59,7 +59,7 @@ def generate(
     seed: int = 1,
     start: date = date(2026, 1, 1),
 ) -> Generated:
-    """Write events as Parquet: `received_date=YYYY-MM-DD/`, a file a day, in order of arrival.
+    """Writes events as Parquet: `received_date=YYYY-MM-DD/`, a file per day, in order of arrival.
 
     The same arguments give the same rows on any machine, whatever Spark's settings.
 
@@ -69,18 +69,18 @@ def generate(
         events: how many distinct events.
         days: their event times lie in [start, start + days), UTC.
         keys: how many users they are spread over, evenly.
-        late: the share of events that is received 1 hour to 7 days after its event time
-            (12 hours more in the mean, exponential). The others take one second, so that without
-            late events the order of arrival is the order of event time.
-        duplicates: the share of events that is delivered a second time, up to 50 minutes later.
-        hot_key: the share of events that belongs to one more user, `u0000000`.
+        late: the share of events that are received 1 hour to 7 days after their event time (the
+            delay beyond the hour is exponential with a mean of 12 hours). The others take one
+            second, so that without late events the order of arrival is the order of event time.
+        duplicates: the share of events that are delivered a second time, up to 50 minutes later.
+        hot_key: the share of events that belong to one more user, `u0000000`.
         per_session: the mean number of events in a visit; the numbers are uniform around it, the
             steps between events lognormal with a median of 25 s and a sigma of 1.2.
-        seed: another seed, other events.
+        seed: another seed gives other events.
         start: the first day of the event times.
 
     Raises:
-        JobFileError: a number that makes no sense.
+        JobFileError: a number makes no sense.
         TableError: the folder exists.
     """
     for name, number in {
@@ -126,8 +126,8 @@ def _clicks(
 ) -> DataFrame:
     """One row per event: `event` (its number), `visit`, `at` (µs since the start).
 
-    Visits come in pairs that share 2 * per_session events, so the number of events is exact and
-    each knows its own without counting the others.
+    Visits come in pairs that share 2 * per_session events, so the number of events is exact, and
+    each event's number is known without counting the others.
     """
     pair_size = 2 * per_session
     pair = F.col("id")
@@ -144,7 +144,7 @@ def _clicks(
     )
 
     def step(number: Column) -> Column:
-        # Box and Muller's normal number.
+        # A normal number, by the method of Box and Muller.
         radius = F.sqrt(-2 * F.log(1 - chance("radius", F.col("v.visit"), number)))
         angle = F.lit(6.283185307179586) * chance("angle", F.col("v.visit"), number)
         seconds = _MEDIAN_STEP_S * F.exp(_STEP_SIGMA * radius * F.cos(angle))
@@ -174,7 +174,7 @@ def _users(chance: _Chance, *, keys: int, hot_key: float) -> Column:
     ordinary = 1 + F.floor(chance("user", F.col("visit")) * keys)
     hot = chance("hot", F.col("visit")) < hot_key
     number = F.when(hot, F.lit(0).cast("bigint")).otherwise(ordinary)
-    # A name with a constant width, at a fifth of what format_string takes.
+    # A name of constant width, in a fifth of the time that format_string takes.
     return F.concat(F.lit("u"), F.lpad(number.cast("string"), max(7, len(str(keys))), "0"))
 
 
@@ -203,14 +203,14 @@ def _deliveries(
         users.alias("user_id"),
         F.timestamp_micros(at).alias("event_time"),
         F.when(kind < 0.8, "view").when(kind < 0.95, "cart").otherwise("buy").alias("event_type"),
-        # The square makes the first pages the busy ones.
+        # The square makes the first pages the busiest.
         F.concat(F.lit("/item/"), 1 + F.floor(200 * F.pow(chance("page", event), F.lit(2)))).alias(
             "page"
         ),
         F.round(0.01 + chance.exponential("amount", 25, event), 2).alias("amount"),
         F.explode(F.transform(deliveries, lambda d: at + F.floor(d))).alias("received"),
     )
-    # A day is counted from the epoch, since a cast would follow the session's time zone.
+    # Days are counted from the epoch, because a cast would follow the session's time zone.
     day = F.date_add(F.lit(_EPOCH), F.floor(F.col("received") / _DAY).cast("int"))
     return received.select(
         *(name for name in received.columns if name != "received"),

@@ -1,4 +1,4 @@
-"""A job: what a job file describes, to plan, run and inspect."""
+"""A job: plans, runs and inspects what a job file describes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Job(PublishedTables):
         """Copies what has come to the job's Kafka topic since the last copy into its folder.
 
         The folder becomes a Delta table of the records: `key`, `value`, `partition`, `offset` and
-        `timestamp`. Each record is copied once, also where a copy was killed. It needs no Spark.
+        `timestamp`. Each record is copied once, even if a copy was killed. It needs no Spark.
 
         Args:
             topic: another one of the same brokers, such as the streaming operator's output.
@@ -92,10 +92,10 @@ class Job(PublishedTables):
             progress: as for `run`; called for each commit, of some 64 MB.
 
         Returns:
-            The numbers of records by partition, and how many Kafka had deleted before.
+            The numbers of records by partition, and how many offsets Kafka had deleted before.
 
         Raises:
-            JobFileError: the source is no topic, or one of `topic` and `to` is given alone.
+            JobFileError: the source is not a topic, or only one of `topic` and `to` is given.
             SetupError: the package `confluent-kafka` is missing.
             SourceError: the brokers do not answer, or the folder holds something else.
 
@@ -219,7 +219,7 @@ of this format is read where it is (got 'csv')
             Counts of events and rows, the outcomes of the checks, and the ranges that failed.
 
         Raises:
-            ChecksFailed: a check failed; the computed rows are kept aside, nothing is published.
+            ChecksFailed: a check failed; the computed rows are set aside, nothing is published.
             SourceError: the source can't be read, is empty, or has no usable event.
             ColumnError, AggregateError: the job does not fit the source's columns.
             ConservationError: events were lost in the computation.
@@ -352,8 +352,8 @@ of this format is read where it is (got 'csv')
         """Compares a published table with a streaming operator's output and explains differences.
 
         The events of keys that differ are replayed: up to 100,000 in this process, more than that
-        in parts on Spark's workers, which need backfill installed; where they have not, this
-        process replays up to 500,000. The events of one key must fit into the memory of one worker.
+        in parts on Spark's workers, which need backfill installed; if they lack it, this process
+        replays up to 500,000. The events of one key must fit into the memory of one worker.
         A million differences take some 100 MB of this process's memory.
 
         Args:
@@ -407,7 +407,7 @@ of this format is read where it is (got 'csv')
 def reconcile(
     job: Job | str | Path, window: str, spark: SparkSession | None = None, **options: Any
 ) -> Reconciled:
-    """Compares a published table with a streaming operator's output; as `Job.reconcile`.
+    """Compares a published table with a streaming operator's output, as `Job.reconcile` does.
 
     Args:
         job: a job, or the path of a job file.

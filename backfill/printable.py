@@ -1,4 +1,4 @@
-"""Untrusted text as it may be shown: on one line, without control characters or passwords."""
+"""Making untrusted text safe to show: on one line, without control characters or passwords."""
 
 import math
 import re
@@ -7,7 +7,7 @@ import re
 KEYS = r"[^\s/@:]+:[^\s@]+"
 
 _LONGEST = 400
-#: What colours text in a terminal.
+#: Sequences that color text in a terminal.
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -19,25 +19,25 @@ def printable(text: str) -> str:
 
 
 def shown(path: str) -> str:
-    """The path as it may be shown: without the user and password that a URL can carry."""
+    """The path in a form that may be shown: without the user and password that a URL can have."""
     return re.sub(rf"(?<=://)({KEYS}|[^/@\s]*)@", "", path)
 
 
 def not_finite(value: float) -> str:
-    """A number that JSON does not have, as text."""
+    """A number that JSON can't represent, as text."""
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
 
 
 def one_line(error: BaseException) -> str:
-    """A library's message of several lines, which say more and more exactly what is wrong."""
+    """A library's message of several lines, each more exact than the one before, as one line."""
     text = _COLOURS.sub("", str(error))
     return shown(" ".join(text.split()))[:_LONGEST].rstrip(".") or type(error).__name__
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a library's message, without its final dot."""
+    """The first line of a library's message, without its final period."""
     lines = _COLOURS.sub("", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""Progress for which the caller gave no function: it goes to the logger `backfill`."""
+"""Progress goes to the logger `backfill` if the caller gives no function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions of the user that give the same for an event whenever they are computed."""
+"""Finding user expressions that can give another value for the same event in another run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ INSTEAD = "Leave it out, or have it in a column of the source; quote a column of
 
 
 def changing_function(text: str) -> str | None:
-    """The function in Spark SQL by which an expression is another one each time; None without one.
+    """The Spark SQL function that makes an expression change from run to run; None without one.
 
-    A run that computes some dates again has to find for an event what an earlier run found. Texts
-    that Spark takes for the time of the query (`timestamp 'now'`) are not noticed.
+    A run that computes some dates again must find the same for an event as an earlier run. Texts
+    that Spark takes as the time of the query (`timestamp 'now'`) are not noticed.
 
     Args:
         text: an expression.

@@ -1,4 +1,4 @@
-"""Settings of a Spark session that hold for a moment."""
+"""Temporary settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
-# Above 32 paths Spark lists them by a job with a task for each, which takes seconds; the driver
-# alone does it in a fraction of one.
+# Above 32 paths, Spark lists them in a job with a task for each, which takes seconds; the driver
+# alone takes a fraction of a second.
 _LISTING_CONF = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 
 
 def local_listing(spark: SparkSession) -> AbstractContextManager[None]:
-    """For paths on the local disk: the driver looks at them by itself when a frame is made."""
+    """For paths on the local disk: the driver itself lists them when a frame is made."""
     return session_conf(spark, _LISTING_CONF)
 
 
 @contextmanager
 def session_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings, which are afterwards as they were, also after a failure.
+    """The session with these settings, which are restored afterwards, even after a failure.
 
-    The settings are the session's: what other threads do with it meanwhile has them too.
+    The settings are the session's: other threads that use it meanwhile have them too.
     """
     before = {key: spark.conf.get(key, None) for key in conf}
     try:

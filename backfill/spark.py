@@ -29,7 +29,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONNECT_PORT = 15002
 
-# A run ends before most of Spark's code repays being compiled by C2, which competes with the tasks
+# A run ends before compiling most of Spark's code with C2 pays off, and C2 competes with the tasks
 # for cores: so the thresholds are three times the default.
 _COMPILING = " ".join(
     f"-XX:Tier4{name}Threshold={3 * usual}"
@@ -40,27 +40,27 @@ _COMPILING = " ".join(
         "BackEdge": 40_000,
     }.items()
 )
-# Spark's launcher is a JVM of its own, which lives for a second.
+# Spark's launcher is a separate JVM, which lives for a second.
 _LAUNCHING = "-XX:TieredStopAtLevel=1"
 
-# At most, of one machine: a heap keeps what it has had, and the rest is for others.
+# The maximum on one machine: a heap keeps what it has taken, and the rest is for others.
 _HEAP = 16 << 30
 
 # Settings of every session that backfill starts, wherever it runs.
 _EVERYWHERE = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    # Spark's default, INT96, leaves files without statistics of their times.
+    # With Spark's default, INT96, files have no statistics of times.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # What is held is held for seconds: packing it costs more than it saves.
+    # Cached rows are held for seconds only: compressing them costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # At every step of building a query Spark notes its own stack, for errors that we tell in our
-    # own words.
+    # At every step of building a query, Spark records its own stack for error messages, which we
+    # write in our own words.
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
-# Those that can be set only as Spark starts: a server that is there refuses them, with a warning.
+# Settings that can only be made as Spark starts: a running server refuses them with a warning.
 _AT_START = {
-    # pyspark notes the caller's line at every such step, which takes longer than the step.
+    # pyspark records the caller's line at every such step, which takes longer than the step.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
@@ -83,11 +83,11 @@ def session(
         paths: what will be read and written; for URLs of S3 a session in this process is started
             with the jars and settings that Spark needs, unless `conf` has them.
         runtime: what a new session runs on in this process: spark, or sail, which needs no Java
-            and starts in a second, and has not all that Spark has.
+            and starts in a second, but lacks some of what Spark has.
 
     Raises:
         SetupError: there is no Java that is new enough, the server does not answer, or Spark
-            refuses a setting; or the runtime is not installed, or of a server.
+            refuses a setting; or the runtime is not installed, or is named together with a server.
     """
     if runtime not in RUNTIMES:
         raise SetupError(
@@ -120,7 +120,7 @@ def session(
         settings = {**_EVERYWHERE, **_AT_START, **conf}
     else:
         home = _use_java()
-        # Workers are of the Python that runs this: it has the packages that they need.
+        # Workers use the Python that runs this: it has the packages that they need.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = with_object_stores(conf, paths)
         options = {_JVM_OPTIONS: _jvm_options(home, conf)}
@@ -143,14 +143,14 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
         raise SetupError(
             f"packages for Spark Connect are missing: {error}", way_out=way_out
         ) from error
-    # pyspark raises errors of every kind here, from three libraries.
+    # pyspark raises errors of all types here, from three libraries.
     except Exception as error:
         reason = telling_line(output.text) or telling_line(str(error)) or type(error).__name__
         raise SetupError(f"Spark does not start: {reason}") from error
 
 
 def _with_settings(active: SparkSession, conf: Mapping[str, str]) -> SparkSession:
-    """A session of Spark Connect, which a builder finds again only by its address."""
+    """Sets up a Spark Connect session, which a builder would find again only by its address."""
     for name, value in conf.items():
         try:
             active.conf.set(name, value)
@@ -161,7 +161,7 @@ def _with_settings(active: SparkSession, conf: Mapping[str, str]) -> SparkSessio
 
 
 def _silence_pyspark() -> None:
-    """Keep pyspark from printing each of its errors, caught or not, before it raises it."""
+    """Keeps pyspark from printing each of its errors, caught or not, before it raises it."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
@@ -181,27 +181,27 @@ def _jvm_options(home: Path, conf: Mapping[str, str]) -> str:
 
 
 def _in_this_process() -> dict[str, str]:
-    # Of tables saved without a path, in a catalog that is gone with the process.
+    # For tables saved without a path, in a catalog that ends with the process.
     warehouse = tempfile.mkdtemp(prefix="backfill-warehouse-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": f"{min(memory.limit() // 2, _HEAP) >> 20}m",
-        # No other machine has to reach us, and a host name that does not resolve does no harm.
+        # No other machine needs to reach us, and so a host name that does not resolve does no harm.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Of each query a description is kept for the UI, which takes long to write at full length.
+        # For each query, a description is kept for the UI; in full it would take long to write.
         "spark.sql.ui.explainMode": "simple",
-        # AQE joins small partitions; it cannot split one that is too large to sort in memory.
+        # AQE merges small partitions; it cannot split one that is too large to sort in memory.
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         "spark.sql.warehouse.dir": warehouse,
     }
 
 
 def _check_reachable(remote: str) -> None:
-    """Stop immediately where pyspark would retry for ten minutes."""
+    """Fails at once where pyspark would retry for ten minutes."""
     try:
         address = urlsplit(remote)
         host, port = address.hostname, address.port or _CONNECT_PORT

@@ -1,4 +1,4 @@
-"""How each engine's operators take events as they come: what `backfill.replay` runs, as data."""
+"""How each engine's operators take events as they come, as data for `backfill.replay`."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ class Streaming:
 
     Attributes:
         operators: the operator for each kind of window (session, aligned, sliding; count and rows:
-            count windows in order of arrival and of time); a kind that is absent is one that the
-            interface has not.
-        feed: what an operator is fed: all events one by one, in micro-batches, in bundles, or each
-            partition to an instance of its own.
+            count windows in order of arrival and of time); the interface lacks kinds that are
+            absent.
+        feed: how an operator is fed: all events one by one, in micro-batches, in bundles, or each
+            partition to its own instance.
         clock: where it gets the current stream time from.
         lag_ticks: how much a derived watermark stays behind the largest event time, besides the
             delay.
-        clock_start: where the clock begins, in µs; None: before everything.
+        clock_start: where the clock begins, in µs; None for before everything.
         clock_grain: the derived watermark is floored to this many µs.
-        complete_ticks: a window is complete when the clock has come to its end plus this.
-        timer_ticks: a trigger by the wall clock fires so many ticks after its time.
-        late: lateness is judged of the window after merging, or of the event's own window before
-            it; or nothing is late.
+        complete_ticks: a window is complete when the clock has reached its end plus this.
+        timer_ticks: a trigger by the wall clock fires this many ticks after its time.
+        late: lateness is judged by the window after merging, or by the event's own window before
+            merging; or nothing is late.
         flushes: the end of the input completes all windows, unless the operator is not `drained`.
-        null_key: what becomes of events without a key: they are dropped, an ordinary group, or
-            the operator fails.
+        null_key: what happens to events without a key: they are dropped, they are an ordinary
+            group, or the operator fails.
         null_time: the same for events without a time.
         gaps: the session gap can differ from event to event.
-        filters_gaps: a gap of zero or less leaves the event out, rather than that it fails.
+        filters_gaps: with a gap of zero or less, the event is left out, and the operator does not
+            fail.
         unbounded: sliding windows without a length.
         endless_counts: count windows in order of arrival without a size.
         strides: count windows that advance by more than one event.
-        calendars, cumulating: aligned windows that the interface has, if the engine has them.
+        calendars, cumulating: whether the interface has these aligned windows, if the engine does.
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
         empty_panes: a window fires on time even if its panes are deltas and nothing came since the
             last one.
-        keeps_fired: of the triggers that one combines itself, those that have fired count as firing
-            from then on: such a trigger, once it has fired in a window, fires at each event.
-        retracts: panes can be retracted, besides that they repeat what was sent or are deltas.
+        keeps_fired: the triggers within a combined one count as firing from then on once they have
+            fired: such a trigger, once it has fired in a window, fires at each event.
+        retracts: panes can also be retracted, besides repeating everything or being deltas.
         stamps: output records carry a time.
         emits: the policies of emission, the default one first.
-        not_of_sessions: settings that it takes for other windows only.
+        not_of_sessions: settings that it does not take for sessions.
         settings: the arguments of `replay` that it takes, with their defaults.
     """
 
@@ -94,7 +95,7 @@ class Streaming:
 
     @property
     def shares_its_clock(self) -> bool:
-        """Events of all keys move the clock."""
+        """Whether events of all keys move the clock."""
         return self.clock in ("stream_time", "watermark", "batches")
 
 
@@ -110,7 +111,7 @@ _FLINK_SQL = Streaming(
     settings={**_DELAY, "restarts": (), "drained": True},
 )
 
-#: The interfaces of each engine, by name; of several, the first that has a window computes it.
+#: The interfaces of each engine, by name; the first one that has a window computes it.
 STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
     {
         "plain": {
@@ -242,7 +243,7 @@ STREAMING: Mapping[str, Mapping[str, Streaming]] = MappingProxyType(
                 settings={**_DELAY, "rolling": False},
             )
         },
-        # Samza's windows are of processing time.
+        # Samza's windows are in processing time.
         "samza": {
             "high-level": Streaming(
                 operators={"session": "open_sessions", "aligned": "aligned"},

@@ -16,7 +16,7 @@ from backfill.windows.arguments import positive, set_fields, whole_events
 
 @dataclass(frozen=True)
 class AfterCount:
-    """After so many events: Beam's `AfterPane.elementCountAtLeast`, Samza's `Triggers.count`.
+    """After `count` events: Beam's `AfterPane.elementCountAtLeast`, Samza's `Triggers.count`.
 
     Args:
         count: at least 1.
@@ -40,7 +40,7 @@ class _Delayed:
 
 
 class AfterProcessingTime(_Delayed):
-    """So long after the first event, by the wall clock.
+    """`delay` after the first event, by the wall clock.
 
     Beam's `AfterProcessingTime.pastFirstElementInPane`, Samza's `Triggers.timeSinceFirstMessage`.
 
@@ -53,7 +53,7 @@ class AfterProcessingTime(_Delayed):
 
 
 class AfterSilence(_Delayed):
-    """When nothing came for so long, by the wall clock: Samza's `Triggers.timeSinceLastMessage`.
+    """When nothing came for `delay` by the wall clock: Samza's `Triggers.timeSinceLastMessage`.
 
     Args:
         delay: such as "10s".
@@ -64,7 +64,7 @@ class AfterSilence(_Delayed):
 
 
 class AfterEventTime(_Delayed):
-    """When the watermark has come so far beyond the time of the first event to arrive.
+    """When the watermark is `delay` beyond the time of the first event to arrive.
 
     Args:
         delay: such as "10s".
@@ -92,10 +92,10 @@ class AfterAny(_Combined):
     """When the first of these fires: Beam's `AfterFirst`, Samza's `Triggers.any`.
 
     Args:
-        *triggers: none of them repeated.
+        *triggers: triggers that are not repeated.
 
     Raises:
-        WindowError: if there is none, or one of them is no trigger or is repeated.
+        WindowError: if there is none, or one of them is not a trigger or is repeated.
     """
 
 
@@ -103,10 +103,10 @@ class AfterAll(_Combined):
     """When all of these would fire: Beam's `AfterAll`.
 
     Args:
-        *triggers: none of them repeated.
+        *triggers: triggers that are not repeated.
 
     Raises:
-        WindowError: if there is none, or one of them is no trigger or is repeated.
+        WindowError: if there is none, or one of them is not a trigger or is repeated.
     """
 
 
@@ -115,10 +115,10 @@ class Repeatedly:
     """Again and again: Beam's `Repeatedly.forever`, Samza's `Triggers.repeat`.
 
     Args:
-        trigger: not repeated itself.
+        trigger: a trigger that is not repeated itself.
 
     Raises:
-        WindowError: if it is no trigger, or is repeated.
+        WindowError: if it is not a trigger, or is repeated.
 
     Example:
         >>> from backfill import AfterAny, AfterCount, AfterProcessingTime, Repeatedly
@@ -133,13 +133,13 @@ class Repeatedly:
 
 
 Delayed = AfterProcessingTime | AfterSilence | AfterEventTime
-#: One that fires once.
+#: A trigger that fires once.
 Trigger = AfterCount | Delayed | AfterAny | AfterAll
 AnyTrigger = Trigger | Repeatedly
 
 
 def delays_of(trigger: AnyTrigger) -> Iterable[Delayed]:
-    """The triggers in it that wait for a time."""
+    """The triggers within a trigger that wait for a time."""
     match trigger:
         case Repeatedly():
             yield from delays_of(trigger.trigger)

@@ -1,4 +1,4 @@
-"""The command line: one file per verb."""
+"""The command line: one file per command."""
 
 from backfill.cli.app import main
 

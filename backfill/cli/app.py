@@ -1,4 +1,4 @@
-"""The command `backfill`: its verbs, and how errors are reported."""
+"""The command `backfill`: its subcommands, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -100,19 +100,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         130 interrupted.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Looked up here and not where a verb runs, since arguments can be wrong before that.
+    # Read here and not by the subcommand, since arguments can be rejected before it runs.
     as_json, verbose = "--json" in given, "--verbose" in given
-    # py4j logs stack traces of its own, most of all when it is interrupted.
+    # py4j logs stack traces of its own, especially when it is interrupted.
     logging.disable(logging.NOTSET if verbose else logging.ERROR)
     try:
         code = app(given or ["--help"], prog_name="backfill", standalone_mode=False)
         sys.stdout.flush()
-        if code == INTERRUPTED:  # what Typer makes of the signal
+        if code == INTERRUPTED:  # how Typer reports the signal
             raise KeyboardInterrupt
         return int(code or 0)
     except (BrokenPipeError, SystemExit):
-        # Who reads our output has seen enough (`backfill show … | head`). Typer and rich make a
-        # SystemExit of that, and of nothing else.
+        # The reader of our output has closed it (`backfill show … | head`). Typer and rich turn
+        # that into a SystemExit, and nothing else.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):
@@ -157,7 +157,7 @@ def _report(kind: str, message: str, code: int, *, as_json: bool, **facts: objec
 
 
 def _translated(error: Exception) -> BackfillError | None:
-    """What Spark raised in our words; without importing Spark to find out."""
+    """Spark's error in our words, or None; Spark is not imported to find out."""
     if "pyspark" not in sys.modules:
         return None
     from backfill.events import translate

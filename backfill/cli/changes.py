@@ -12,7 +12,7 @@ import typer
 from backfill.cli.options import JobFile, Json, Remote, Runtime, Settings, Verbose, job_session
 from backfill.cli.output import cell, print_json, print_line, print_table
 
-# Of an id's 32 characters: enough to tell the sessions of a screen apart.
+# How many of an id's 32 characters are shown: enough to tell the sessions on a screen apart.
 _ID_SHOWN = 8
 
 
@@ -57,14 +57,14 @@ def changes(
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    """What was done, the key, and what either version has."""
+    """The kind of change, the key, and the columns that either version has."""
     sides = (row[side] for row in rows for side in ("old", "new") if row[side] is not None)
     values = dict.fromkeys(name for side in sides for name in side)
     return ["change", *rows[0]["key"], *values]
 
 
 def _texts(row: Mapping[str, Any], columns: list[str], zone: dt.tzinfo) -> list[str]:
-    """One text for each column: what it was and is, where it differs."""
+    """One text for each column; the old and the new value where they differ."""
     old, new = row["old"] or {}, row["new"] or {}
 
     def text(name: str, value: Any) -> str:

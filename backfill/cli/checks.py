@@ -1,4 +1,4 @@
-"""What came of checks, as JSON and for people."""
+"""The outcomes of checks, as JSON and for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_documents(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
 
 
 def print_failed(outcomes: Sequence[Outcome]) -> None:
-    """A table of the checks that failed, and rows that show why."""
+    """Prints a table of the checks that failed, and rows that show why."""
     failed = [each for each in outcomes if not each.success]
     if not failed:
         return

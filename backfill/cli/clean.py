@@ -1,4 +1,4 @@
-"""`backfill clean`: remove what dead runs left, and join small files."""
+"""`backfill clean`: remove what killed runs left behind, and compact small files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backfill docs`: pages of what came of the checks; needs no Spark session."""
+"""`backfill docs`: pages with the outcomes of the checks; needs no Spark session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backfill generate`: events to try things on."""
+"""`backfill generate`: sample events to try things on."""
 
 from __future__ import annotations
 

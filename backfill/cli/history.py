@@ -37,7 +37,7 @@ def history(job: JobFile, as_json: Json = False, verbose: Verbose = False) -> No
 
 def _texts(run: dict[str, Any], windows: list[str], zone: dt.tzinfo) -> list[str]:
     tables = run["tables"]
-    # Rows and changes of the windows together; the quarantine has a column of its own.
+    # The windows' rows and changes are added up; the quarantine has its own column.
     totals = {
         each: _total([tables[name][each] for name in windows if name in tables])
         for each in ("rows", "changed")

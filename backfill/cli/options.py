@@ -1,4 +1,4 @@
-"""Options that several verbs have, and the Spark session that they ask for."""
+"""Options that several commands have, and the Spark session that they ask for."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Runtime = Annotated[
     typer.Option(
         "--runtime",
         metavar="NAME",
-        help=f"What to run on in this process: {', '.join(RUNTIMES)}; by default the job file's.",
+        help=f"The runtime in this process: {', '.join(RUNTIMES)}; by default the job file's.",
     ),
 ]
 OlderThan = Annotated[
     str,
     typer.Option(
         metavar="AGE",
-        help="Keep leftovers of failed runs that are newer; give more than the longest run takes.",
+        help="Keep newer leftovers of failed runs; give more than the longest run takes.",
     ),
 ]
 Anyway = Annotated[
@@ -64,11 +64,11 @@ def spark_session(
     """The session that `--spark`, `--remote` and `--runtime` describe.
 
     Args:
-        settings: of `--spark`.
-        remote: of `--remote`.
+        settings: the values of `--spark`.
+        remote: the value of `--remote`.
         paths: what will be read and written.
-        checks: what will be checked with it; what that needs is loaded while Spark starts.
-        runtime: of a session in this process.
+        checks: the checks that will be made; what they need is loaded while Spark starts.
+        runtime: what a session in this process runs on.
 
     Raises:
         SetupError: for a setting without `=`, or when Spark can't be started.
@@ -105,12 +105,12 @@ def job_session(
     """The session of a command that works on a job.
 
     Args:
-        job: whose paths are read and written, and whose runtime counts if none is given.
-        settings: of `--spark`.
-        remote: of `--remote`.
-        runtime: of `--runtime`.
+        job: its paths are read and written, and its runtime is used if none is given.
+        settings: the values of `--spark`.
+        remote: the value of `--remote`.
+        runtime: the value of `--runtime`.
         late: a path of late events.
-        checked: the job's checks are made.
+        checked: whether the job's checks are made.
 
     Raises:
         SetupError: as for `spark_session`.
@@ -120,6 +120,6 @@ def job_session(
         remote,
         job.paths(*([] if late is None else [late])),
         checks=job.spec.checks if checked else None,
-        # A server, if one is named, is used instead of what the job file says.
+        # A server that is named is used instead of what the job file says.
         runtime=runtime or ("spark" if remote else job.spec.runtime),
     )

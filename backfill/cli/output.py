@@ -17,10 +17,10 @@ _WIDEST_CELL = 40
 
 
 def print_json(document: Mapping[str, Any], **lists: Iterable[Any]) -> None:
-    """One document on stdout, in ASCII, so that no terminal or pipe can spoil it.
+    """Prints one document on stdout, in ASCII, so that no terminal or pipe can spoil it.
 
     Args:
-        document: it has a field at least.
+        document: has at least one field.
         lists: further fields, at its end; they may be long, and are written item by item.
     """
     print(_json(document)[:-1], end="")
@@ -37,25 +37,25 @@ def _json(value: Any) -> str:
 
 
 def tell(message: str) -> None:
-    """Progress, a warning or an error, on stderr."""
+    """Prints progress, a warning or an error on stderr."""
     for line in message.splitlines():
         print(_encodable(printable(line), sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 def print_line(line: str = "") -> None:
-    """A line for people on stdout."""
+    """Prints a line for people on stdout."""
     print(_encodable(line, sys.stdout.encoding))
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
 ) -> None:
-    """A table for people on stdout.
+    """Prints a table for people on stdout.
 
     Whatever the cells hold, they can't control the terminal or be read as markup.
 
     Args:
-        columns: their names.
+        columns: the names of the columns.
         rows: one text for each column.
         right: the columns to align to the right.
     """
@@ -73,7 +73,7 @@ def print_table(
         table.add_column(text(name), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*map(text, row))
-    # A file or a pipe has no width; a terminal's is found by rich.
+    # A file or a pipe has no width; rich finds a terminal's.
     width = None if sys.stdout.isatty() else 10_000
     Console(file=sys.stdout, width=width, highlight=False).print(table)
 
@@ -95,7 +95,7 @@ def cell(value: Any, zone: dt.tzinfo) -> str:
         case bytes():
             text = "0x" + value[:_WIDEST_CELL].hex()
         case list() | tuple():
-            # Cut before it is written out: a list can have millions of values.
+            # Cut before it is formatted: a list can have millions of values.
             inside = [cell(each, zone) for each in value[:_WIDEST_CELL]]
             text = f"[{', '.join(inside)}]"
         case dict():
@@ -118,7 +118,7 @@ def _iso(moment: dt.datetime) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types: decimals and what is not finite as text, bytes in base64."""
+    """The value in JSON's types: decimals and non-finite numbers as text, bytes in base64."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -141,6 +141,6 @@ def _shortened(text: str) -> str:
 
 
 def _encodable(text: str, encoding: str | None) -> str:
-    """The text without what the stream can't write (under LANG=C, or half a surrogate pair)."""
+    """The text without characters the stream can't write (LANG=C, or half a surrogate pair)."""
     codec = encoding or "utf-8"
     return text.encode(codec, "backslashreplace").decode(codec)

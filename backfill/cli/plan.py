@@ -46,7 +46,7 @@ def plan(
 
     loaded = Job.load(job)
     selection = selected(start, end, date, missing, chunk)
-    # The tables' logs say what expires, so no session is needed.
+    # The tables' logs show what expires, so no session is needed.
     session = None if expire else job_session(loaded, spark, remote, runtime, late=late)
     found = loaded.plan(
         session, **selection, recompute=recompute, late=late, expire=expire, progress=tell
@@ -236,7 +236,7 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
 
 
 def _moving(moved: Moved, spec: JobSpec) -> str:
-    """What late events cost where they move others to other windows."""
+    """What late events cost in a table where they move other events to other windows."""
     from backfill.windows import SessionWindow, key_of
 
     window = spec.windows[moved.table].window
@@ -256,7 +256,7 @@ def _moving(moved: Moved, spec: JobSpec) -> str:
 
 
 def _endless(spec: JobSpec, name: str) -> bool:
-    """Whether an event is in the window of every later one of its key."""
+    """Whether an event is in the windows of all later events of its key."""
     from backfill.windows import SlidingWindow
 
     window = spec.windows[name].window
@@ -293,7 +293,7 @@ def _print_rewritten(name: str, found: Rewritten) -> None:
 
 
 def _which(spec: JobSpec, name: str) -> str:
-    """Which rows outside of a range its events can be in."""
+    """Which rows outside a range the range's events can be in."""
     from backfill.kinds import reach
     from backfill.windows import by_place
 

@@ -1,4 +1,4 @@
-"""`backfill prepare`: what makes later commands start faster."""
+"""`backfill prepare`: make later commands start faster."""
 
 from __future__ import annotations
 

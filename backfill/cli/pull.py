@@ -1,4 +1,4 @@
-"""`backfill pull`: copy what came to a Kafka topic."""
+"""`backfill pull`: copy the new records of a Kafka topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backfill recompute`: merge what arrived since the last run."""
+"""`backfill recompute`: merge the events that arrived since the last run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def recompute(
     late: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="A file or folder of late events; an input of the job from now on."
+            metavar="PATH",
+            help="A file or folder of late events, which becomes an input of the job.",
         ),
     ] = None,
     publish_anyway: Anyway = None,

@@ -1,4 +1,4 @@
-"""`backfill reconcile`: compares a published table with a streaming operator's output."""
+"""`backfill reconcile`: compare a published table with a streaming operator's output."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _reconcile(
 
 
 def _with_settings(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with an option for each setting of a stream, as the job file has them."""
+    """The command with an option for each setting in the job file's stream section."""
     parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
     for name, setting in Stream.model_fields.items():
         kind: Any = list[str] | None if name == "columns" else str | None

@@ -50,7 +50,7 @@ def as_document(result: RunResult, spec: JobSpec) -> dict[str, Any]:
 
 
 def print_result(result: RunResult, spec: JobSpec) -> None:
-    """Counts, and a table of the windows."""
+    """Prints the counts, and a table of the windows."""
     counts = {
         "read": result.read,
         "accepted": result.accepted,
@@ -81,10 +81,10 @@ def print_result(result: RunResult, spec: JobSpec) -> None:
 
 
 def checks_of(failure: Failure) -> Sequence[Outcome]:
-    """The outcomes of the checks of a part that failed."""
+    """The outcomes of the checks of a range that failed."""
     return getattr(failure.error, "outcomes", ())
 
 
 def _short(table: str) -> str:
-    """Its path from here, where that is shorter; a name in a catalog as it is."""
+    """The table's path, relative to here if that is shorter; a name in a catalog as it is."""
     return min(os.path.relpath(table), table, key=len) if os.path.isabs(table) else table

@@ -122,7 +122,7 @@ def _numbers(table: pa.Table) -> list[str]:
 def _bounds(
     table: Lookup | None, zone: ZoneInfo, at: str | None, joined_by: str | None
 ) -> dict[str, Bounds]:
-    """Where windows start and end that were asked for by an instant."""
+    """Bounds for the start and end of the windows that `--at` or `--joined-by` asks for."""
     given = {"--at": at, "--joined-by": joined_by}
     asked = [(option, text) for option, text in given.items() if text is not None]
     if not asked:

@@ -1,4 +1,4 @@
-"""`backfill stream`: the same job as a Structured Streaming query."""
+"""`backfill stream`: run the same job as Structured Streaming queries."""
 
 from __future__ import annotations
 

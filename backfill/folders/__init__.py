@@ -36,7 +36,7 @@ __all__ = [
     "same_scheme",
 ]
 
-# What a library would take for something else: an escape, a slash, a query or a pattern.
+# What a library would misread: as an escape, a slash, a query or a pattern.
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _MISREAD_IN_URL = re.compile(r"[%\\#?*\[\]{}\s]")
 
@@ -46,7 +46,7 @@ def folder_at(path: str | os.PathLike[str], field: str = "tables.path") -> Folde
 
     Args:
         path: local, or a URL of an object store.
-        field: of the job file, for errors.
+        field: the job file's field, for errors.
 
     Raises:
         TableError: a URL of something else, or a name that a library would misread.

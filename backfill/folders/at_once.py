@@ -1,4 +1,4 @@
-"""Several requests at a time: each waits for an answer, of a disk or of an object store."""
+"""Several requests at a time: each waits for an answer from a disk or an object store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _REQUESTS = 16
 
 
 def at_once(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """What a function gives for each item, in order."""
+    """A function's result for each item, in order."""
     with ThreadPoolExecutor(_REQUESTS) as pool:
         return list(pool.map(function, items))

@@ -1,4 +1,4 @@
-"""What the environment says of S3, as Amazon's own libraries find it."""
+"""What the environment says about S3, found as Amazon's own libraries find it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def endpoint() -> str | None:
-    """The server, where it is not Amazon's."""
+    """The server, if it is not Amazon's."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
@@ -16,10 +16,10 @@ def region() -> str | None:
 
 
 def delta_options() -> dict[str, str]:
-    """What Delta's library has to be told to reach an object store."""
+    """The options that Delta's library needs to reach an object store."""
     server = endpoint()
     if server is None:
         return {}
-    # For another server than Amazon's it takes only keys from the environment by itself.
+    # For a server other than Amazon's, the library by itself takes only keys in the environment.
     found = {} if "AWS_ACCESS_KEY_ID" in os.environ else {"AWS_FORCE_CREDENTIAL_LOAD": "true"}
     return {**found, "allow_http": "true"} if server.startswith("http://") else found

@@ -1,4 +1,4 @@
-"""Folders that are inside each other, also where one is named by a glob."""
+"""Whether folders are inside each other, even if one is named by a glob."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 
 def meet(path: str, folder: Folder) -> bool:
-    """Whether one of two places is the other, or somewhere in it.
+    """Whether one of two places is the other or inside it.
 
     Args:
         path: a path, a URL or a glob: `*`, `?`, `[...]` and `{a,b}`.
@@ -32,14 +32,14 @@ def meet(path: str, folder: Folder) -> bool:
     """
     path = unquote(urlsplit(path).path) if path.startswith("file:") else path
     parts, own = (same_scheme(each).rstrip("/").split("/") for each in (path, str(folder)))
-    # So it is where they are alike as far as both go.
+    # That holds if they are alike as far as both go.
     return all(starmap(_matches, zip(own, parts, strict=False)))
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a glob's part names a file or a folder.
+    """Whether a part of a glob matches the name of a file or a folder.
 
-    What begins with a dot or an underscore is hidden from patterns that do not.
+    Names that begin with a dot or an underscore are hidden from patterns that do not.
     """
     if name == pattern:
         return True

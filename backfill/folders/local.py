@@ -70,7 +70,7 @@ class LocalFolder:
             try:
                 self.local.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError as error:
-                # Some file systems, such as /proc, say so of what can't be made there.
+                # Some file systems, such as /proc, raise this for what can't be made there.
                 raise TableError("can't be made", field=shown(str(self))) from error
 
     def names(self) -> list[str]:
@@ -100,7 +100,7 @@ class LocalFolder:
             top = self.local / name
             # Folders count as well: a run makes some before its first file.
             inside = [_status(each) for each in (top, *top.rglob("*"))]
-            # Of a folder that a run moves or deletes meanwhile something is missing.
+            # If a run moves or deletes the folder meanwhile, something in it is missing.
             if None not in inside:
                 found[name] = together(each for each in inside if each is not None)
         return found
@@ -120,7 +120,7 @@ class LocalFolder:
         with self.answering():
             path = self.local / inside
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Hidden, and of this process alone.
+            # A hidden name that only this process uses.
             unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             with unfinished.open("wb") as file:
                 file.write(content)
@@ -160,13 +160,13 @@ class LocalFolder:
 
 
 def _fail(error: BaseException) -> None:
-    """What is not listed would count as not there; only what has gone meanwhile is not."""
+    """Anything unlisted would count as absent, so only what has just gone may be left out."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
 
 
 def _status(path: Path) -> Found | None:
-    """None where it has just gone."""
+    """None if the file has just gone."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -24,7 +24,7 @@ from backfill.folders.protocol import Found, together
 from backfill.folders.urls import in_s3
 from backfill.printable import first_line, shown
 
-# A request answers for one file, or lists a thousand.
+# A request asks about one file, or lists a thousand.
 _FEW = 16
 _SECONDS = 10
 
@@ -61,7 +61,7 @@ class ObjectFolder:
     def path(self, inside: str) -> str:
         """As `Folder` has it."""
         parts = urlsplit(self.uri)
-        # Of abfss://container@account, the account is the file system's.
+        # In abfss://container@account, the account belongs to the file system.
         root = parts.netloc.partition("@")[0] + parts.path
         return f"{root}/{inside}" if inside else root
 
@@ -143,7 +143,7 @@ class ObjectFolder:
         return {each.path[len(root) + 1 :]: each for each in found}
 
     def _check_bucket(self, name: str) -> None:
-        """Tells a bucket that does not exist from an empty folder, as far as one may ask."""
+        """Tells a missing bucket from an empty folder, as far as we are allowed to ask."""
         try:
             kind = self.filesystem.get_file_info(name).type
         except OSError:
@@ -157,7 +157,7 @@ class ObjectFolder:
             )
 
     def _each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-        """What a request says about each, many at a time."""
+        """The results of one request for each item, many at a time."""
         with self.answering():
             return at_once(function, items)
 
@@ -178,14 +178,14 @@ class ObjectFolder:
 
 @lru_cache(maxsize=8)
 def _s3(bucket: str, place: str | None, server: str | None, key: str | None) -> fs.FileSystem:
-    """One for all folders: each has connections and credentials of its own."""
+    """One file system for all folders: each one has its own connections and credentials."""
     if place is None and server is None:
         place = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
         region=place,
         endpoint_override=server,
         connect_timeout=_SECONDS,
-        # One request writes a small file, where three would otherwise.
+        # A small file is then written by one request instead of three.
         allow_delayed_open=True,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=5),
     )

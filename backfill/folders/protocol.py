@@ -1,4 +1,4 @@
-"""What runs need of a folder, wherever it is."""
+"""What runs need from a folder, wherever it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.fs as fs
 
 @dataclass(frozen=True)
 class Found:
-    """A file, or a folder with all that is in it.
+    """A file, or a folder with everything in it.
 
     Attributes:
         size: in bytes.
@@ -28,15 +28,15 @@ class Folder(Protocol):
 
     @property
     def uri(self) -> str:
-        """Its path or URL, as Spark and Delta's library have it."""
+        """Its path or URL, as Spark and Delta's library take it."""
 
     @property
     def filesystem(self) -> fs.FileSystem:
-        """What reads its files; they are named by `path`."""
+        """The file system that reads its files, which `path` names."""
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What Delta's library has to be told to reach it."""
+        """The options that Delta's library needs to reach it."""
 
     def __truediv__(self, inside: str) -> Folder:
         """A folder in it."""
@@ -45,25 +45,25 @@ class Folder(Protocol):
         """A file in it, as its file system names it."""
 
     def answering(self) -> AbstractContextManager[None]:
-        """Where `filesystem` is used: what the disk or the object store refuses is a TableError.
+        """For uses of `filesystem`: errors of the disk or the object store become a TableError.
 
-        That a file does not exist stays a FileNotFoundError.
+        A FileNotFoundError for a file stays as it is.
         """
 
     def make(self) -> None:
-        """Makes it, where folders exist by themselves."""
+        """Makes it, if this file system has folders of their own."""
 
     def names(self) -> list[str]:
-        """Of the files and folders directly in it, in order."""
+        """The names of the files and folders directly in it, in order."""
 
     def files(self) -> dict[str, Found]:
         """All files in it and below, in order of path."""
 
     def entries(self) -> dict[str, Found]:
-        """What is directly in it, in order of name, each with all that is in it."""
+        """The files and folders directly in it, in order of name, each with everything in it."""
 
     def missing(self, paths: Iterable[str]) -> list[str]:
-        """Those of these files that do not exist."""
+        """Which of these files do not exist."""
 
     def read(self, inside: str) -> bytes:
         """A file's content.
@@ -76,19 +76,19 @@ class Folder(Protocol):
         """Writes a file, whole or not at all, and safe from a loss of power."""
 
     def move(self, moves: Mapping[str, str]) -> None:
-        """Puts files, which count as written now, at other paths in this folder.
+        """Moves files, which then count as written now, to other paths in this folder.
 
         In an object store they are copied: the caller deletes the folder that they were in.
         """
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files, as far as they exist."""
+        """Deletes those of the files that exist."""
 
     def delete_all(self) -> None:
-        """Deletes it with all that is in it, or the file of its name, if it exists."""
+        """Deletes it with everything in it, or a file of its name, if there is one."""
 
 
 def together(inside: Iterable[Found]) -> Found:
-    """Several as one."""
+    """Several entries as one."""
     found = list(inside)
     return Found(sum(each.size for each in found), max(each.modified for each in found))

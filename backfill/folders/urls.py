@@ -24,7 +24,7 @@ def in_s3(path: str) -> bool:
 
 
 def same_scheme(path: str) -> str:
-    """The path with one of the schemes that one store has."""
+    """The path with a single scheme for all schemes of the same store."""
     return re.sub("^s3[an]:", "s3:", path)
 
 
@@ -32,11 +32,11 @@ def check_no_keys(path: str, field: str) -> None:
     """Refuses keys and passwords in a URL of an object store, which would be shown everywhere.
 
     Raises:
-        TableError: there are some.
+        TableError: the URL has some.
     """
     scheme, _, rest = path.partition("://")
     before, at, _ = rest.rpartition("@")
-    # A container stands before the account.
+    # In abfss, the container comes before the account.
     if at and scheme in SCHEMES and (scheme != "abfss" or set(before) & set(":/@")):
         raise TableError(
             "has a key or a password in it",

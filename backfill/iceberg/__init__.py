@@ -1,1 +1,1 @@
-"""Iceberg tables of a catalog, as both sources and published tables read them; with pyiceberg."""
+"""Reading Iceberg tables of a catalog, for sources and published tables; needs pyiceberg."""

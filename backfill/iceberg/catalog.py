@@ -21,14 +21,14 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     Args:
         name: as pyiceberg is configured: in `~/.pyiceberg.yaml`, or by environment variables such
             as PYICEBERG_CATALOG__LAKE__URI.
-        options: further settings, or others.
+        options: further settings; they override the configured ones.
         field: the setting that names the catalog, for errors.
 
     Raises:
         TableError: it is not configured, or fails.
     """
     configured = Config().get_catalog_config(name) or {}
-    # The library does not look for these where Amazon's do.
+    # The library does not look for these where Amazon's libraries do.
     named = {"s3.endpoint": endpoint(), "client.region": region()}
     found: dict[str, Any] = {name: value for name, value in named.items() if value}
     wanted = {**found, **configured, **options}
@@ -38,14 +38,14 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
         try:
             return load_catalog(name, **wanted)
         except Exception as error:
-            # Another run has made the catalog's own tables in the same moment.
+            # Another run has made the catalog's own tables at the same moment.
             if "already exists" not in str(error):
                 raise
             return load_catalog(name, **wanted)
     except Exception as error:
         settings = {**configured, **options}
         problem = without(first_line(error), {k: str(v) for k, v in settings.items()})
-        # Not chained, for traces show messages, too.
+        # Not chained, because stack traces show messages, too.
         raise TableError(
             f"the catalog fails: {problem}",
             field=field,

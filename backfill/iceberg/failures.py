@@ -1,4 +1,4 @@
-"""What is said where a catalog fails: never with a password or another setting of it in it."""
+"""Error messages for failing catalogs; they never contain a password or other settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyiceberg.exceptions import (
 from backfill.errors import BackfillError, TableError
 from backfill.printable import first_line, shown
 
-#: What a REST catalog does not do, for a reason that it gives.
+#: Errors by which a REST catalog refuses a request, with a reason.
 _REFUSALS = (
     BadRequestError,
     ForbiddenError,
@@ -26,18 +26,18 @@ _REFUSALS = (
     TooManyRequestsError,
     UnauthorizedError,
 )
-#: Settings that can be shown.
+#: Settings that may be shown.
 _HARMLESS = ("type", "warehouse", "py-catalog-impl", "py-io-impl")
-#: What a setting is made of, such as the parts of an address.
+#: The parts of a setting, such as those of an address.
 _PART = re.compile(r"[^\s:/?&=@;,#]+")
 
 
 @contextmanager
 def answering(field: str, catalog: Catalog) -> Iterator[None]:
-    """Says that the catalog fails; its library's errors have no type in common.
+    """Turns any error into one that says that the catalog fails; they have no type in common.
 
     Raises:
-        TableError: something failed. The error is not chained, for traces show messages, too.
+        TableError: something failed. It is not chained, because stack traces show messages, too.
     """
     try:
         yield
@@ -48,26 +48,26 @@ def answering(field: str, catalog: Catalog) -> Iterator[None]:
 
 
 def said(error: Exception, catalog: Catalog) -> str:
-    """What an error says, without the settings of the catalog."""
+    """An error's message, without the settings of the catalog."""
     return without(first_line(error), catalog.properties)
 
 
 def refused(error: Exception) -> bool:
-    """Whether a catalog has answered that it does not make a commit, so that none is under way."""
+    """Whether a catalog has answered that it refuses a commit, so that none is under way."""
     if isinstance(error, _REFUSALS):
         return True
-    # As the errors of Amazon's library have it, which may not be installed.
+    # An attribute of the errors of Amazon's library, which may not be installed.
     answer = getattr(error, "response", None)
     if not isinstance(answer, dict):
         return False
     about = answer.get("ResponseMetadata", {})
-    # What was sent again may have been done the first time.
+    # A request that was sent again may have been carried out the first time.
     again = int(about.get("RetryAttempts", 0)) > 0
     return 400 <= int(about.get("HTTPStatusCode", 0)) < 500 and not again
 
 
 def without(text: str, settings: Mapping[str, str]) -> str:
-    """The text without what the settings are made of."""
+    """The text without the parts of the settings."""
     secret = {
         part
         for name, value in settings.items()

@@ -1,8 +1,8 @@
-"""Tables that are found by their folders, as Iceberg's Java library has them with `type: hadoop`.
+"""Tables that are found by their folders, as in Iceberg's Java library with `type: hadoop`.
 
-There is no server: a table is the folder of its name in the warehouse, and its newest version the
-file in `metadata` with the highest number. A commit is made by writing the next one, if it does not
-exist. pyiceberg has no such catalog. Source: Iceberg's specification, "File System Tables".
+There is no server: a table is the folder of its name in the warehouse, and its newest version is
+the file in `metadata` with the highest number. A commit writes the file with the next number if it
+does not exist. pyiceberg has no such catalog. Source: Iceberg's spec, "File System Tables".
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from backfill.iceberg.snapshots import local_path
 from backfill.printable import shown
 
 _LOG = logging.getLogger(__name__)
-#: Errors of a link that has surely not been made; after others, of a network's disk, it may be.
+#: Errors after which a link has certainly not been made; after others (network disks), it may be.
 _NOTHING_DONE = frozenset(
     {
         *(errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
         *(errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOENT),
     }
 )
-#: What the first commit changes, before any rule of the format holds.
+#: The metadata that the first commit changes, before any rule of the format applies.
 _NOTHING = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
 _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
-#: A number that the newest version has or had; those who read it look for higher ones.
+#: Holds the number of a version that is or was the newest; readers look for higher ones.
 _HINT = "version-hint.text"
 
 
@@ -56,12 +56,12 @@ class HadoopCatalog(NoopCatalog):
     """The tables below one folder; what neither runs nor sources need is not implemented.
 
     Args:
-        name: of the catalog.
+        name: the catalog's name.
         field: the setting that names it, for errors.
-        properties: `warehouse`, the folder, and what pyiceberg is to know for reading files.
+        properties: `warehouse`, the folder, and what pyiceberg needs for reading files.
 
     Raises:
-        TableError: the warehouse is missing, or no folder.
+        TableError: the warehouse is missing, or not a folder.
     """
 
     def __init__(self, name: str, field: str, properties: Mapping[str, str]) -> None:
@@ -103,7 +103,7 @@ class HadoopCatalog(NoopCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] = {},
     ) -> CreateTableTransaction:
-        """What makes a table when it is committed; it is always in the folder of its name."""
+        """A transaction that makes a table, which is always in the folder of its name."""
         name = self._named(identifier)
         location = "/".join([self._location, *name])
         metadata = new_table_metadata(
@@ -169,7 +169,7 @@ class HadoopCatalog(NoopCatalog):
         _create(folder.local / file, made.model_dump_json(exclude_none=True).encode())
         try:
             folder.write(_HINT, str(number).encode())
-            # Hadoop's checksum of what was there before.
+            # Hadoop's checksum of the previous content.
             folder.delete([f".{_HINT}.crc"])
         except TableError as error:
             # The commit is made: readers look for higher numbers than the hint's.
@@ -178,7 +178,7 @@ class HadoopCatalog(NoopCatalog):
         return CommitTableResponse.model_validate({"metadata": made, "metadata-location": location})
 
     def namespace_exists(self, namespace: str | Identifier) -> bool:
-        """Whether there is a folder of this name that is no table's."""
+        """Whether there is a folder of this name that is not a table's."""
         folder = self._at(self._named(namespace))
         return not folder.missing([""]) and not _versions(folder / "metadata")
 
@@ -202,7 +202,7 @@ class HadoopCatalog(NoopCatalog):
         self._at(name).make()
 
     def _named(self, identifier: str | Identifier) -> Identifier:
-        """The parts of a name, each that of a folder."""
+        """The parts of a name, each of them the name of a folder."""
         parts = self.identifier_to_tuple(identifier)
         if not all(parts) or any(set(each) & set("/\\") for each in parts):
             raise TableError(
@@ -219,24 +219,24 @@ class HadoopCatalog(NoopCatalog):
 
 def _versions(metadata: Folder) -> dict[int, str]:
     """The names of a table's versions, by their numbers."""
-    # Of several files of a version the one that is not compressed, as Iceberg's own library does.
+    # If a version has several files, the uncompressed one counts, as in Iceberg's own library.
     names = sorted(metadata.names(), key=lambda name: ".gz" not in name)
     found = {_number(name): name for name in names}
     return {number: name for number, name in found.items() if number is not None}
 
 
 def _number(name: str) -> int | None:
-    """The number of the version that a file is; None for files of other kinds."""
+    """The number of a version's file; None for files of other kinds."""
     found = _VERSION.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def _create(path: Path, content: bytes) -> None:
-    """Writes a file that does not exist, whole.
+    """Writes a file, as a whole, if it does not exist.
 
     Raises:
         CommitFailedException: it exists, or can't be written.
-        CommitStateUnknownException: the disk does not say whether it has been.
+        CommitStateUnknownException: the disk does not say whether it has been written.
     """
     unfinished = path.with_name(f"{uuid4()}.metadata.json")
     try:

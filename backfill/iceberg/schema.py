@@ -1,4 +1,4 @@
-"""Iceberg's schema as the store has it, and the other way round."""
+"""Iceberg schemas in the store's form, and the other way round."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def iceberg_schema(schema: str) -> Schema:
-    """The schema for a new table, from the form that `StagedFiles.schema` has."""
+    """The schema for a new table, from the form of `StagedFiles.schema`."""
     ids = count(1)
     return Schema(*(_field(each, ids) for each in json.loads(schema)["fields"]))
 
 
 def store_schema(schema: Schema) -> str:
-    """The schema in that form, whose fields are all nullable.
+    """The schema in the form of `StagedFiles.schema`, with all fields nullable.
 
     Raises:
         TableError: a column has a type that Spark does not have.
     """
     fields = [_spark_field(each, each.name) for each in schema.fields]
-    # In the words of the library that the other one is in, so that equal ones are equal texts.
+    # Written by the library that writes `StagedFiles.schema`, so equal schemas are equal texts.
     return DeltaSchema.from_json(json.dumps({"type": "struct", "fields": fields})).to_json()
 
 
 def widened(kind: T.DataType) -> T.DataType:
-    """The type, with whole numbers that Iceberg has no type for as the next larger ones."""
+    """The type, with integers that Iceberg has no type for widened to the next larger type."""
     if isinstance(kind, T.ByteType | T.ShortType):
         return T.IntegerType()
     if isinstance(kind, T.StructType):

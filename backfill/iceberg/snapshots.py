@@ -22,7 +22,7 @@ from backfill.folders import at_once, same_scheme
 
 
 def snapshots(table: Table) -> list[Snapshot]:
-    """Those that the current one stands on, as far as they are kept, newest first."""
+    """The current snapshot and its ancestors, as far as they are kept, newest first."""
     known = {each.snapshot_id: each for each in table.snapshots()}
     found, current = [], table.current_snapshot()
     while current is not None:
@@ -33,7 +33,7 @@ def snapshots(table: Table) -> list[Snapshot]:
 
 
 def number(snapshot: Snapshot) -> int:
-    """The version that a snapshot is; the first one is 0."""
+    """A snapshot's version; the first one is 0."""
     assert snapshot.sequence_number is not None
     return snapshot.sequence_number - 1
 
@@ -48,7 +48,7 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
     """The files of a snapshot.
 
     Raises:
-        TableError: rows of files are deleted by other files.
+        TableError: other files delete rows of these files.
     """
     for entry in live_entries(table, snapshot):
         if entry.data_file.content != DataFileContent.DATA:
@@ -64,20 +64,20 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
 
 
 def live_entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
-    """The files of a snapshot, and those that delete rows of them."""
-    # Manifests of removed files alone are for those who ask what has changed.
+    """The files of a snapshot, and the files that delete rows of them."""
+    # Manifests with only removed files matter only for what has changed.
     live = [each for each in snapshot.manifests(table.io) if has_files(each)]
     read = at_once(lambda each: each.fetch_manifest_entry(table.io), live)
     return [entry for entries in read for entry in entries]
 
 
 def has_files(manifest: ManifestFile) -> bool:
-    """Whether it has files that are part of the snapshot, rather than removed ones only."""
+    """Whether a manifest has files that are part of the snapshot, and not only removed ones."""
     return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 
 def renamed_column(table: Table, schema: Schema) -> tuple[str, str] | None:
-    """A column that files written before have by another name: its name, and the other one."""
+    """A column that older files have under another name: its name, and the other one."""
     names: dict[int, set[str]] = {}
     for each in table.schemas().values():
         for number, name in index_name_by_id(each).items():
@@ -90,9 +90,9 @@ def renamed_column(table: Table, schema: Schema) -> tuple[str, str] | None:
 
 
 def reused_name(table: Table, schema: Schema) -> str | None:
-    """A column with the name of one that was dropped, which files written before can have.
+    """A column with the name of a dropped one, which older files can still have.
 
-    Spark finds columns of files whatever the case of their names.
+    Spark finds columns of files regardless of the case of their names.
     """
     ids: dict[str, set[int]] = {}
     for each in table.schemas().values():
@@ -102,7 +102,7 @@ def reused_name(table: Table, schema: Schema) -> str | None:
 
 
 def rewritten_name(schema: Schema) -> str | None:
-    """A column that files have by another name.
+    """A column that files have under another name.
 
     Iceberg's writers escape all but letters, digits and `_` (`AvroSchemaUtil.makeCompatibleName`).
     """
@@ -113,7 +113,7 @@ def rewritten_name(schema: Schema) -> str | None:
 
 
 def filled_column(schema: Schema) -> str | None:
-    """A column that was added with a value for the rows that were there (format 3)."""
+    """A column that was added with a value for the existing rows (format 3)."""
     fields = schema._lazy_id_to_field.values()
     return next((each.name for each in fields if each.initial_default is not None), None)
 
@@ -149,12 +149,12 @@ def moved_files(table: Table, snapshot: Snapshot) -> Moved:
 
 
 def same_place(location: str) -> str:
-    """A location in one way of several that writers have for it: of a local file its path."""
+    """A location in a single spelling, though writers have several; for a local file its path."""
     return local_path(location) or same_scheme(location)
 
 
 def located(location: str) -> str:
-    """A location as sources name their inputs: of a local file its path."""
+    """A location as sources name their inputs; for a local file its path."""
     return local_path(location) or location
 
 

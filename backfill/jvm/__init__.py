@@ -1,1 +1,1 @@
-"""The JVM that Spark runs on: which Java, with which options, classes and jars."""
+"""The JVM that Spark runs on: its Java, options, classes and jars."""

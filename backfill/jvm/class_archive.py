@@ -1,4 +1,4 @@
-"""An archive of the classes that Spark loads, with which its JVM starts sooner (JEP 350).
+"""An archive of the classes that Spark loads, which makes its JVM start faster (JEP 350).
 
 Starting Spark and running a first job spends seconds of CPU time on finding, parsing and verifying
 some twenty thousand classes. A JVM can write them to an archive as it exits, and later JVMs map it
@@ -19,7 +19,7 @@ import pyspark
 
 from backfill.errors import SetupError
 
-# What Spark loads while these run is in the archive.
+# The archive holds what Spark loads while these run.
 _PROGRAM = """\
 import sys
 from pathlib import Path
@@ -51,21 +51,21 @@ for line in (
         sys.exit(2)
 """
 _CONF = ("spark.ui.enabled=false", "spark.log.level=ERROR", "spark.sql.shuffle.partitions=2")
-# A JVM that an archive does not fit starts without it, and would print why.
+# A JVM that an archive does not fit starts without it, and would otherwise print why.
 _QUIET = "-Xlog:cds*=off"
-# What would have the jobs run elsewhere, or by another Python.
+# Variables that would make the jobs run elsewhere, or with another Python.
 _MISLEADING = ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON_OPTS")
 
 
 def archive_for(home: Path) -> Path:
-    """Where the archive is, of this environment's Spark and of a Java.
+    """The path of the archive for this environment's Spark and a Java.
 
     Args:
         home: the home of the Java.
     """
     release, jars = home / "release", _spark_home() / "jars"
     about = release.read_bytes() if release.exists() else str(home).encode()
-    # It only fits the jars that it was made of. Of their times, images keep whole seconds.
+    # It only fits the jars that it was made from. Images keep only whole seconds of their times.
     facts = [(each.name, each.stat()) for each in sorted(jars.glob("*.jar"))]
     made = [(name, file.st_size, int(file.st_mtime)) for name, file in facts]
     parts = [pyspark.__version__, _hash(about + str(jars).encode()), _hash(repr(made).encode())]
@@ -73,7 +73,7 @@ def archive_for(home: Path) -> Path:
 
 
 def options(home: Path) -> str:
-    """The options of a JVM that uses the archive; empty where none can be read."""
+    """The options of a JVM that uses the archive; empty if none can be read."""
     archive = archive_for(home)
     if not os.access(archive, os.R_OK):
         return ""
@@ -81,9 +81,9 @@ def options(home: Path) -> str:
 
 
 def make_archive(home: Path) -> Path:
-    """Runs jobs over a few events on a Spark of its own, whose JVM leaves the archive.
+    """Runs jobs over a few events on a separate Spark, whose JVM writes the archive as it exits.
 
-    One of the same Java, and of jars that are no longer there, is removed. It takes about a minute.
+    Archives for the same Java and other jars are removed. It takes about a minute.
 
     Args:
         home: the home of the Java.
@@ -92,7 +92,7 @@ def make_archive(home: Path) -> Path:
         Where the archive is.
 
     Raises:
-        SetupError: it can't be written, or pyspark has no Spark.
+        SetupError: the archive can't be written, or pyspark has no Spark.
     """
     submit = _spark_home() / "bin" / "spark-submit"
     if not submit.exists():
@@ -125,7 +125,7 @@ def make_archive(home: Path) -> Path:
 def _run(submit: Path, archive: Path, home: Path) -> None:
     program = archive.with_suffix(".py")
     program.write_text(_PROGRAM)
-    # Under spark-submit the JVM is the process that is waited for.
+    # Under spark-submit, the process that is waited for is the JVM.
     done = subprocess.run(
         [submit, "--master=local[2]", *(f"--conf={each}" for each in _CONF), program],
         cwd=archive.parent,
@@ -143,7 +143,7 @@ def _run(submit: Path, archive: Path, home: Path) -> None:
         text=True,
     )
     if done.returncode != 0 or not archive.exists():
-        # The JVM says on standard output why it left none.
+        # The JVM says on standard output why it wrote no archive.
         output = done.stderr if done.returncode else done.stdout
         lines = output.strip().splitlines() or ["it printed nothing"]
         raise SetupError(f"Spark left no archive of its classes: {lines[-1]}")
@@ -158,5 +158,5 @@ def _spark_home() -> Path:
 
 
 def _folder() -> Path:
-    """In the environment, which is gone with the Spark that the archive is of."""
+    """A folder in the environment, so that the archive is deleted together with its Spark."""
     return Path(sys.prefix) / "share" / "backfill"

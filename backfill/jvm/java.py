@@ -1,4 +1,4 @@
-"""Find a Java that Spark can run on; nothing is installed here."""
+"""Finding a Java that Spark can run on; nothing is installed here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAY_OUT = (
 def find() -> Path | None:
     """The home of the first Java that is new enough, or None.
 
-    Looked at in this order: `JAVA_HOME`, the path, and the folder `.java` next to the virtual
+    The places are, in this order: `JAVA_HOME`, the path, and the folder `.java` next to the virtual
     environment, where `make` puts one.
     """
     for command in _candidates():
@@ -62,7 +62,7 @@ def own_folder() -> Path:
 def _ask(command: Path) -> tuple[int, Path]:
     """The version and the home that this Java reports; version 0 if it cannot run.
 
-    It is asked, and its path is not looked at, because the command is often a link or a shim.
+    The command is run, because its path says little: it is often a link or a shim.
     """
     try:
         output = subprocess.run(

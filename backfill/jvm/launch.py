@@ -8,10 +8,10 @@ import sys
 import threading
 from types import TracebackType
 
-# Said at every start of Spark 4 before any logging, and on Java 25 of a package that is no more; no
-# option of Spark's turns it off.
+# Printed at every start of Spark 4 before any logging, and on Java 25 for a package that is gone;
+# no option of Spark turns it off.
 _NOISE = re.compile(rb"^WARNING: (Using incubator modules: |package \S+ not in java\.base)")
-# Between these Ivy says at length how it finds and fetches the jars of packages.
+# From this line on, Ivy says at length how it finds and fetches the jars of packages.
 _RESOLVING = re.compile(rb"^:: loading settings ::")
 _RESOLVED = re.compile(rb"artifacts copied, ")
 #: Our own last line.
@@ -33,14 +33,14 @@ def telling_line(text: str) -> str | None:
 
 
 class LaunchOutput:
-    """Hold what processes that are started in a `with` block print.
+    """Holds back what processes print that are started in a `with` block.
 
-    After a good start all of it but the noise goes to standard error, then and for as long as the
-    processes live; standard output is for results. After a failed one nothing does, and `text`
+    After a good start, everything but the noise goes to standard error, then and as long as the
+    processes live; standard output is for results. After a failed start nothing does, and `text`
     has it.
 
     It works on the file descriptors, since a JVM knows nothing of `sys.stderr`; pyspark offers no
-    other way to what its JVM says.
+    other way to get its JVM's output.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class LaunchOutput:
         self._resolving: list[bytes] | None = None
         self._started = False
         self._drained = threading.Event()
-        self._lock = threading.Lock()  # of what is held: the reader is a thread of its own
+        self._lock = threading.Lock()  # guards what is held: the reader is a separate thread
 
     def __enter__(self) -> LaunchOutput:
         self._flush()
@@ -68,7 +68,7 @@ class LaunchOutput:
         trace: TracebackType | None,
     ) -> None:
         self._flush()
-        # What was written before is read before it.
+        # Everything that was written before the mark is read before it.
         os.write(1, _MARK)
         self._drained.wait(timeout=1)
         os.dup2(self._stdout, 1)
@@ -79,12 +79,12 @@ class LaunchOutput:
                 self._started = True
                 self._give_up_resolving()
         else:
-            # A process that failed has closed its end; one that lives on is not waited for.
+            # A process that failed has closed its end; we do not wait for one that lives on.
             self._reader.join(timeout=1)
 
     @property
     def text(self) -> str:
-        """What is held."""
+        """The output that is held."""
         with self._lock:
             return b"".join([*self._held, *(self._resolving or [])]).decode(errors="replace")
 

@@ -1,7 +1,7 @@
-"""What Spark needs for paths in object stores: jars that fit it, and where a server is.
+"""What Spark needs for paths in object stores: jars that fit it, and a server's address.
 
-Spark reads and writes S3 by Hadoop's S3A, which is not among the jars of pyspark: Spark fetches it
-from Maven Central, once. Of Amazon's libraries only those are fetched that S3A uses: the bundle
+Spark reads and writes S3 with Hadoop's S3A, which is not among pyspark's jars: Spark fetches it
+from Maven Central, once. It fetches only those of Amazon's libraries that S3A uses: the bundle
 that Hadoop names has all of them, half a gigabyte.
 """
 
@@ -20,12 +20,12 @@ _S3A = "spark.hadoop.fs.s3a"
 _PACKAGES = "spark.jars.packages"
 _NAMING_JARS = ("spark.jars", _PACKAGES, "spark.driver.extraClassPath")
 _EXCLUDES = "spark.jars.excludes"
-# With Hadoop's own chain Spark would not find the profiles that all else here finds.
+# With Hadoop's own chain, Spark would not find the profiles that everything else here finds.
 _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-#: By the version of Hadoop that a Spark has, the version of Amazon's libraries that goes with it.
+#: The version of Amazon's libraries that goes with a Spark's version of Hadoop.
 AWS_SDK = {"3.4.2": "2.29.52", "3.4.3": "2.35.4", "3.5.0": "2.35.4"}
 _AWS_PARTS = ("s3", "s3-transfer-manager", "sts")
-# The bundle, and what Spark has already or S3A does not need.
+# The bundle, and jars that Spark already has or S3A does not need.
 _UNUSED = (
     "software.amazon.awssdk:bundle",
     "commons-codec:*",
@@ -38,14 +38,14 @@ _UNUSED = (
 
 
 def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[str, str]:
-    """Spark settings, with those that paths in S3 need: jars that Spark lacks, and the server.
+    """Spark settings plus those that paths in S3 need: jars that Spark lacks, and the server.
 
     Args:
-        conf: what a user has set, which stays.
-        paths: local ones, and URLs.
+        conf: the user's settings, which stay.
+        paths: local paths and URLs.
 
     Raises:
-        SetupError: it is not known which jars fit this Spark.
+        SetupError: the jars that fit this Spark are unknown.
     """
     jars = _has_jars(conf)
     if not jars and not any(map(in_s3, paths)):
@@ -54,7 +54,7 @@ def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[st
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
     }
-    # Keys that Spark is given are found by Hadoop's own chain.
+    # Hadoop's own chain finds keys that are among Spark's settings.
     if f"{_S3A}.access.key" not in conf:
         found[f"{_S3A}.aws.credentials.provider"] = _CHAIN
     server = endpoint()
@@ -75,7 +75,7 @@ def packages(hadoop: str) -> list[str]:
     """The Maven coordinates for a version of Hadoop.
 
     Raises:
-        SetupError: it is not known which fit.
+        SetupError: those that fit are unknown.
     """
     if hadoop not in AWS_SDK:
         raise SetupError(

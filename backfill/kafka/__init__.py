@@ -1,1 +1,1 @@
-"""Topics of Kafka, whose records are copied into Delta tables; with confluent-kafka."""
+"""Copying records of Kafka topics into Delta tables; needs confluent-kafka."""

@@ -1,4 +1,4 @@
-"""Copying a topic: what has come since the last copy, up to the end that it has now."""
+"""Copying a topic: what has come since the last copy, up to the topic's current end."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
     from backfill.kafka.topic import Topic
 
-#: A commit holds as much, so that a copy needs little memory and loses little when it is killed.
+#: The size of a commit; a copy needs little memory, and loses little when it is killed.
 _BYTES = 64 << 20
 _RECORDS = 500_000
 _MS_US = 1_000
-# From the epoch to the end of the year 9999; -1 where there is none. Brokers may take any others,
-# such as nanoseconds.
+# From the epoch to the end of the year 9999. -1 means that there is none; brokers may accept any
+# other number, such as nanoseconds.
 _TIMESTAMPS_MS = range(253_402_300_800_000)
 
 
 @dataclass(frozen=True)
 class CopiedPartition:
-    """What was copied of one partition.
+    """What was copied from one partition.
 
     Attributes:
         partition: its number.
-        first: the first offset that was asked for.
+        first: the first offset to be copied.
         next: the offset after the last one; the next copy begins there.
-        records: how many were copied; fewer than offsets where Kafka has removed some, or where
+        records: how many were copied; fewer than offsets if Kafka has removed some, or if
             transactions have ended.
         lost: offsets that Kafka had deleted before they were copied.
     """
@@ -79,8 +79,8 @@ def copy_topic(
     """Copies the records of a topic that its table does not have yet.
 
     Args:
-        name: of the topic.
-        settings: of librdkafka.
+        name: the topic's name.
+        settings: librdkafka's settings.
         uri: the table's folder.
         progress: called with a line of text for each commit.
 
@@ -144,7 +144,7 @@ def _start(topic: Topic, partition: int, reached: int | None) -> int:
 
 @dataclass
 class _Batch:
-    """Records for one commit."""
+    """The records for one commit."""
 
     columns: dict[str, list[Any]] = field(
         default_factory=lambda: {name: [] for name in SCHEMA.names}
@@ -166,7 +166,7 @@ class _Batch:
         return self.bytes >= _BYTES or len(self.columns["key"]) >= _RECORDS
 
     def taken(self) -> pa.Table:
-        """The records; then there are none."""
+        """Returns the records, and empties the batch."""
         found = pa.table(self.columns, SCHEMA)
         for each in self.columns.values():
             each.clear()

@@ -1,4 +1,4 @@
-"""The table into which a topic's records are copied: each record once, whoever copies."""
+"""The table into which a topic's records are copied: each record once, whatever copies it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_copied(uri: str) -> None:
     """Checks that something has been copied into a folder; its log is not read.
 
     Raises:
-        SourceError: nothing has.
+        SourceError: nothing has been copied.
     """
     if not DeltaTable.is_deltatable(uri, delta_options()):
         raise SourceError(
@@ -43,7 +43,7 @@ def check_records(names: Sequence[str], uri: str) -> None:
     """Checks that a table has the columns of records, and no others.
 
     Raises:
-        SourceError: it is something else's.
+        SourceError: the table is something else.
     """
     if list(names) != SCHEMA.names:
         raise SourceError(
@@ -58,17 +58,17 @@ class RecordTable:
     """A Delta table of one topic's records.
 
     A commit adds records and says up to which offset each partition has been copied, as
-    transactions of the Delta protocol: so a copy that is killed is continued where it was, and of
-    two copies at once one fails.
+    transactions of the Delta protocol: so the next copy continues a killed one where it stopped,
+    and if two copies run at once, one fails.
     """
 
     def __init__(self, uri: str, topic: str, identity: str) -> None:
         """Opens the table as it is now; what others add to it later is a conflict.
 
         Args:
-            uri: of the folder, which may be empty or not exist.
-            topic: its name.
-            identity: what tells it from a topic of this name that was deleted.
+            uri: the folder, which may be empty or not exist.
+            topic: the topic's name.
+            identity: tells the topic from a deleted one of the same name.
 
         Raises:
             SourceError: the folder holds something else.
@@ -86,9 +86,9 @@ class RecordTable:
             )
 
     def reached(self, partitions: Iterable[int]) -> dict[int, int | None]:
-        """The offset after the last one that was copied, None before the first copy; by partition.
+        """By partition, the offset after the last copied one; None before the first copy.
 
-        A partition that was added since then begins at 0, whatever Kafka has deleted of it.
+        A partition that was added since begins at 0, even if Kafka has deleted some of its records.
 
         Raises:
             SourceError: none of these partitions has been copied, and the table has records.
@@ -110,8 +110,8 @@ class RecordTable:
         """Adds records.
 
         Args:
-            records: with `SCHEMA`.
-            reached: by partition, the offset after the last one of it.
+            records: rows with the columns of `SCHEMA`.
+            reached: by partition, the offset after its last one.
 
         Raises:
             SourceError: they cannot be written, or another copy has written them meanwhile.

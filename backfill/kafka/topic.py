@@ -22,13 +22,13 @@ from confluent_kafka.admin import AdminClient
 from backfill.errors import SourceError, did_you_mean
 from backfill.printable import shown
 
-#: How long the brokers may take to answer, and how long no record may come.
+#: How long the brokers may take to answer, and how long the wait for a record may be.
 _ANSWER_S = 15
 _SILENCE_S = 60
 _AT_ONCE = 10_000
 _LOGGER = logging.getLogger("backfill.kafka")
-#: What the copy relies on: it keeps no offsets in Kafka and is told where a partition ends; a
-#: range that has been deleted is an error, and not passed over.
+#: Settings that the copy relies on: it keeps no offsets in Kafka, and is told where a partition
+#: ends; a range that has been deleted is an error, and is not skipped.
 _OURS = {
     "auto.offset.reset": "error",
     "enable.auto.commit": "false",
@@ -42,8 +42,8 @@ class Topic:
     """A topic as it is now.
 
     Attributes:
-        name: of the topic.
-        identity: what Kafka tells it by from others of that name; empty where it does not.
+        name: the topic's name.
+        identity: how Kafka tells it from others of that name; empty if Kafka does not.
         partitions: by number, the first offset that is kept and the one after the last.
     """
 
@@ -51,11 +51,11 @@ class Topic:
         """Asks the brokers.
 
         Args:
-            name: of the topic.
-            settings: of librdkafka, such as `bootstrap.servers`.
+            name: the topic's name.
+            settings: librdkafka's settings, such as `bootstrap.servers`.
 
         Raises:
-            SourceError: a setting is none, the brokers do not answer, or there is no such topic.
+            SourceError: a setting is invalid, the brokers do not answer, or there is no such topic.
         """
         self.name = name
         for each in settings.keys() & _OURS.keys():
@@ -99,12 +99,12 @@ class Topic:
 
         Args:
             starts: by partition, the first offset.
-            ends: the offset after the last one, greater than the first.
+            ends: by partition, the offset after the last one, greater than the first.
 
         Returns:
-            Some records at a time, and by partition the offset before which all have come. The
-            last one can be greater than that of a record by more than 1: offsets of records that
-            were removed, and of the ends of transactions, have none.
+            Some records at a time, and by partition the offset before which all have come. That
+            offset can be greater than the last record's by more than 1: removed records and ends
+            of transactions take offsets, too.
 
         Raises:
             SourceError: the brokers do not answer, or records have been deleted meanwhile.
@@ -126,9 +126,9 @@ class Topic:
                 yield [each for each in found if self._is_wanted(each, left, reached)], reached
 
     def _is_wanted(self, message: Message, left: dict[int, int], reached: dict[int, int]) -> bool:
-        """Whether it is a record of its partition's range; notes how far that has come."""
+        """Whether a message is a record of its partition's range; notes the offset reached."""
         partition, offset, error = message.partition(), message.offset(), message.error()
-        # A transaction that is not finished ends a partition before its last record.
+        # An unfinished transaction ends a partition before its last record.
         ends = error is not None and error.code() == KafkaError._PARTITION_EOF
         if error is not None and not ends:
             raise KafkaException(error)
@@ -142,13 +142,13 @@ class Topic:
         return wanted
 
     def close(self) -> None:
-        """Leaves the brokers."""
+        """Disconnects from the brokers."""
         self._consumer.close()
 
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Where the client is used: what it says becomes a SourceError, without values of settings."""
+    """For uses of the client: its errors become SourceErrors, without values of settings."""
     try:
         yield
     except KafkaException as error:

@@ -1,1 +1,1 @@
-"""The published tables of a job: what is in them, and what can be looked up without Spark."""
+"""The published tables of a job: their rows, and look-ups without Spark."""

@@ -1,4 +1,4 @@
-"""Looking windows up by key and time in published tables, by statistics and without Spark."""
+"""Looking up windows by key and time in published tables, with statistics and without Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from backfill.windows import (
     key_of,
 )
 
-#: A key's values: one value, several in the order of the key's columns, or by column.
+#: A key's values: a single value, several in the order of the key's columns, or by column.
 KeyValues = Mapping[str, Any] | Sequence[Any] | str | int | float | dt.date | None
 Instant = str | dt.date
 
@@ -40,7 +40,7 @@ class Lookup:
     Attributes:
         spec: the job.
         store: where its tables are.
-        name: the window's.
+        name: the window's name.
     """
 
     spec: JobSpec
@@ -82,7 +82,7 @@ class Lookup:
         return self.found(key, **self.holding(first, last), limit=limit)
 
     def holding(self, first: int, last: int) -> dict[str, Bounds]:
-        """Where windows start and end that hold these two instants, µs."""
+        """Bounds for the start and end of windows that hold these two instants, µs."""
         if isinstance(self.window, JoinWindow) and by_place(self.window):
             raise JobFileError(
                 "which pairs an instant is near depends on the events between, not on time",
@@ -97,7 +97,7 @@ class Lookup:
             own = (None if reached.behind is None else last - reached.behind, latest)
             return {"starts": own}
         if isinstance(self.window, RollingWindow):
-            # [at - window, at) holds them.
+            # [at - window, at) must hold both.
             return {"starts": (last + 1, first + self.window.longest_us)}
         if not self.closed_right:
             return {"starts": (None, first), "ends": (last + (not self.end_inclusive), None)}
@@ -110,13 +110,13 @@ class Lookup:
         return self.found(key, starts=(None, start), ends=(end, None))
 
     def joined_by(self, at: int) -> dict[str, Bounds]:
-        """Where sessions start and end that an event at this instant would join, µs."""
+        """Bounds for the start and end of sessions that an event at this instant would join, µs."""
         session = self._sessions()
         apart = session.gap.us - (not self.rules.gap_inclusive)
         return {"starts": (None, at + apart), "ends": (at - apart + self._end_shift(), None)}
 
     def found(self, key: KeyValues, *, limit: int | None = None, **conditions: Any) -> pa.Table:
-        """What `look_up` finds of the key."""
+        """What `look_up` finds for the key."""
         if limit is not None and (type(limit) is not int or limit < 1):
             raise JobFileError("must be a whole number, at least 1", field="limit", value=limit)
         rows = self.store.dataset(self.name)
@@ -129,12 +129,12 @@ class Lookup:
 
     @property
     def rules(self) -> Rules:
-        """The engine's."""
+        """The engine's rules for the window."""
         return self.spec.engine.rules_for(self.window)
 
     @property
     def zone(self) -> ZoneInfo:
-        """The job's."""
+        """The job's time zone."""
         return ZoneInfo(self.spec.timezone)
 
     @property
@@ -144,7 +144,7 @@ class Lookup:
 
     @property
     def closed_right(self) -> bool:
-        """Windows are (start, end]."""
+        """Whether windows are (start, end]."""
         single = isinstance(self.window, EventWindow | SessionWindow | TableWindow)
         return not single and self.rules.closed == "right"
 
@@ -179,10 +179,10 @@ class Lookup:
 
 
 def key_values(key: KeyValues, columns: Sequence[str]) -> dict[str, Any]:
-    """The key's values by column; none for all keys.
+    """The key's values by column; empty for all keys.
 
     Raises:
-        JobFileError: there are more or fewer than the key has columns, or others.
+        JobFileError: the values are more, fewer or others than the key's columns.
     """
     if key is None:
         return {}

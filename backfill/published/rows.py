@@ -110,13 +110,13 @@ class PublishedRows:
                 all keys. In a mapping or a sequence, None looks for NULL.
             start: only windows that end after this date or time, in the job's zone.
             end: only windows that start before this date or time.
-            limit: at most so many windows, the earliest.
+            limit: at most this many windows, the earliest.
 
         Returns:
             The columns of the table, in order of time; times in UTC.
 
         Raises:
-            JobFileError: an unknown window, not a time, or too many or too few values of the key.
+            JobFileError: an unknown window, an invalid time, or too many or too few key values.
             ColumnError: a value that is not of its column's type.
             TableError: nothing is published, or the table can't be read.
 
@@ -147,7 +147,7 @@ class PublishedRows:
             limit: as for `fetch`.
 
         Returns:
-            As `fetch`. A row of a single event counts by the window that it looks over.
+            As `fetch`. A row for a single event counts by the span that it looks over.
 
         Raises:
             JobFileError, ColumnError, TableError: as for `fetch`.
@@ -195,21 +195,21 @@ class PublishedRows:
         *,
         progress: Progress = log_progress,
     ) -> DataFrame:
-        """The events that a published window holds, as the source has them now.
+        """The events of a published window, as the source has them now.
 
         Args:
             window: the name of the table.
-            row: the window, as `fetch(…).to_pylist()` has it: its key, and its times or its id.
+            row: the window, as in `fetch(…).to_pylist()`: its key, and its times or its id.
             spark: as for `run`.
             progress: as for `run`.
 
         Returns:
-            The source's rows, each event once, with all columns. Events that no run has counted
-            yet are among them.
+            The source's rows, each event once, with all columns, including events that no run has
+            counted yet.
 
         Raises:
-            JobFileError: an unknown window, or one whose events its times don't tell: windows by
-                number, sessions measured in messages, sliding windows with `before`.
+            JobFileError: an unknown window, or one whose times do not determine its events: windows
+                by number, sessions measured in messages, sliding windows with `before`, joins.
             ColumnError: the row lacks a column.
             SourceError: the source can't be read.
 
@@ -231,11 +231,11 @@ class PublishedRows:
     def paths(self, *late: str) -> Iterator[str]:
         """What the job reads and writes, for `backfill.spark.session`: local paths and URLs.
 
-        Those of late events that were given before come last: a table's record has them, which is
-        read only then.
+        Paths of late events from earlier runs come last: they are in a table's record, which is
+        read only when they are reached.
 
         Args:
-            late: paths of late events that are to be given.
+            late: paths of further late events.
 
         Example:
             >>> job = Job.load(job_file)
@@ -247,7 +247,7 @@ class PublishedRows:
             table = self.store.open(next(iter(self.spec.windows)))
             record = None if table is None else table.record
         except BackfillError:
-            # Whatever needs the table says what is wrong with it.
+            # Whatever uses the table will say what is wrong with it.
             return
         if record is not None:
             yield from late_of(record, self.spec.path.parent)

@@ -48,7 +48,7 @@ class PublishedTables(PublishedRows):
     ) -> tuple[Outcome, ...]:
         """Runs the job's checks on the published tables; changes nothing.
 
-        Without a range the events are read again and checked as well.
+        Without a range, the events are read again and checked as well.
 
         Args:
             window: only this table; by default all of them.
@@ -96,7 +96,7 @@ class PublishedTables(PublishedRows):
         if not found:
             way_out = f"Run: backfill run {self.spec.path}"
             raise TableError("no run has been checked yet", field="docs", way_out=way_out)
-        # Imported where it is needed: that takes seconds.
+        # Imported only here, because it takes seconds.
         from backfill.quality.docs import build_docs
 
         return build_docs(found, self.spec.pages, title=self.spec.path.stem)
@@ -108,7 +108,7 @@ class PublishedTables(PublishedRows):
             For each run a mapping: `run_id`, `time` (UTC, of its last commit), `kind`, `user`,
             `from`, `to`, `chunk_of`, `published_anyway` (the reason), the counts `read`, `late`,
             `accepted`, `duplicates` and `quarantined`, and `tables`: by name `version`, `rows`
-            and `changed`, and where a rule drops sessions `dropped_sessions` and
+            and `changed`, and, if a rule drops sessions, `dropped_sessions` and
             `dropped_events`. None means unknown.
 
         Raises:
@@ -135,9 +135,9 @@ class PublishedTables(PublishedRows):
 
         Raises:
             JobFileError: there is no such run.
-            TableError: what it published in one of the tables is not known any more, or its files
-                are gone, or the table can't go back to it; then nothing is restored. Or another
-                run published meanwhile.
+            TableError: what the run published in a table is not known any more, its files are
+                gone, or the table can't go back to it; then nothing is restored. Or another run
+                published meanwhile.
 
         Example:
             >>> job = Job.load(job_file)
@@ -149,7 +149,7 @@ class PublishedTables(PublishedRows):
         metadata = {"kind": "restore", "user": author(), "run_id": run_id}
         try:
             given = self._late()
-        except TableError:  # a damaged record may be what to go back from
+        except TableError:  # a damaged record may be the reason to go back
             given = []
         tables = self._tables()
         done = versions.restore(self.store, tables, run, run_id=run_id, metadata=metadata)
@@ -163,8 +163,8 @@ class PublishedTables(PublishedRows):
             spark: as for `run`.
 
         Returns:
-            By table, the number of `rows` that were dropped, the instant `before` (µs) which
-            their windows had ended, and the `version` of the commit; None if none was dropped.
+            By table, the number of `rows` that were dropped, the instant `before` which their
+            windows had ended (µs), and the `version` of the commit; None if none was dropped.
 
         Raises:
             JobFileError: the job file sets no retention.
@@ -188,22 +188,22 @@ class PublishedTables(PublishedRows):
     ) -> dict[str, Erased]:
         """Deletes the rows of a key from the job's published tables and the quarantine.
 
-        What failed and killed runs have left is deleted too, of whatever keys, and what checks
-        show of the key. The source is not changed: a later run of its dates brings back what it
-        still has of the key. Tables without the key's columns, such as metrics by other
-        dimensions, stay as they are.
+        Also deleted are what failed and killed runs have left, of any key, and what checks show of
+        the key. The source is not changed: a later run of its dates brings back what it still has
+        of the key. Tables without the key's columns, such as metrics by other dimensions, stay as
+        they are.
 
         Args:
             key: its value, or the values of its columns in order or by name.
             spark: as for `run`.
-            older_than: a duration; what runs have left and is newer is kept, for it may be of a
+            older_than: a duration; newer leftovers of runs are kept, because they may belong to a
                 run that is under way.
             progress: as for `run`.
 
         Returns:
-            By table the number of `rows` that were deleted, the `version` of the commit (None
-            where there was no row), what was `removed` of runs that did not publish, and `older`,
-            the first and the last older version, which can still hold the key.
+            By table, the number of `rows` that were deleted, the `version` of the commit (None
+            if there were no rows), what was `removed` of runs that did not publish, and `older`,
+            the first and the last older version that can still hold the key.
 
         Raises:
             JobFileError: no key is given, or more or fewer values than it has columns.
@@ -242,8 +242,8 @@ class PublishedTables(PublishedRows):
             spark: as for `run`.
 
         Returns:
-            By table, what was `removed`, and `compacted`, the version that compacted small
-            files; None if there was nothing to compact.
+            By table, what was `removed`, and `compacted`, the version in which small files were
+            compacted; None if there was nothing to compact.
 
         Raises:
             WindowError: `older_than` is not a duration of fixed length.

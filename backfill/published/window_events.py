@@ -38,18 +38,18 @@ _COPY = "_copy"
 
 
 def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
-    """The events that a window holds, each once.
+    """The events of a window, each once.
 
     Args:
-        context: of the job.
-        name: the window's.
-        row: its key and times, as the table has them.
+        context: the job's context.
+        name: the window's name.
+        row: its key and times, as in the table.
 
     Returns:
         The source's rows, with the source's columns.
 
     Raises:
-        JobFileError: the kind of window does not say by time which events it holds.
+        JobFileError: in this kind of window, times do not determine the events.
         ColumnError: the row lacks a column.
     """
     spec = context.spec
@@ -59,7 +59,7 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
     same = [column(each).eqNullSafe(F.lit(_given(row, each))) for each in key_of(window, spec.key)]
     own = _each_once(events.where(reduce(and_, same, F.lit(True))), context)
     if isinstance(window, SessionWindow) and window.has_rules:
-        # Rules can cut events of one instant.
+        # Rules can cut between events of the same instant.
         sessions = sessionize(
             own.drop(REASON, TIME),
             window,
@@ -78,7 +78,7 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
 
 
 def _counted(context: Context, name: str) -> dict[str, Dates]:
-    """The dates on which each input counts in a window's table; all, where bots change nothing."""
+    """The dates on which each input counts in a window's table; all dates without bots."""
     record = context.tables[name].record
     if context.spec.bots is None or record is None:
         return dict.fromkeys(context.inputs, ALL)
@@ -103,7 +103,7 @@ def _check_by_time(name: str, window: AnyWindow) -> None:
 
 
 def _span(context: Context, window: AnyWindow, row: Mapping[str, Any]) -> Span:
-    """When the events of a window are, [low, high), µs."""
+    """The span of time of a window's events, [low, high), µs."""
     engine, zone = context.spec.engine, ZoneInfo(context.spec.timezone)
     rules = engine.rules_for(window)
 
@@ -111,7 +111,7 @@ def _span(context: Context, window: AnyWindow, row: Mapping[str, Any]) -> Span:
         return instant_us(_given(row, name), zone, option=name)
 
     if isinstance(window, RollingWindow):
-        # All that any of the row's values is of.
+        # Everything that any of the row's values covers.
         step = at(HOLDS_FROM)
         return step - window.longest_us, step
     if of_each_event(window):
@@ -126,7 +126,7 @@ def _span(context: Context, window: AnyWindow, row: Mapping[str, Any]) -> Span:
 
 
 def _each_once(events: DataFrame, context: Context) -> DataFrame:
-    """The events without copies: of each the one that arrived first."""
+    """The events without copies: the copy that arrived first stays."""
     id = context.spec.id
     if id is None:
         return events

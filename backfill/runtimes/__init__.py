@@ -1,6 +1,6 @@
-"""What a job can run on besides Spark, and what is done without what another runtime lacks.
+"""The runtimes besides Spark that a job can run on, and workarounds for what they lack.
 
-A command's help lists the names, before anything of Spark is imported.
+A command's help lists their names, without importing Spark.
 """
 
 #: What a session in this process can run on.

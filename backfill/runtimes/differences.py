@@ -1,7 +1,7 @@
-"""What runtimes differ in: one that speaks Spark Connect need not have all that Spark has.
+"""How runtimes differ: one that speaks Spark Connect need not have everything that Spark has.
 
-What a runtime lacks is found by asking it, not by its name, and what can be done without it is done
-here. The rest of the package knows one runtime.
+What a runtime lacks is found by asking it, not by its name, and workarounds are made here. The rest
+of the package knows a single runtime.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Runtime:
     """What a runtime has.
 
     Attributes:
-        is_spark: it is Spark. Of others the following has been asked.
+        is_spark: it is Spark. Other runtimes have been asked for the following.
         observes: aggregates over a frame that is computed anyway (`DataFrame.observe`).
         names_files: the path of the file that a row comes from (`input_file_name`), and columns
             that files have from their folders.
         sketches: KLL sketches of quantiles.
-        reports_overflow: errors where a sum overflows; asked of decimals of more than 38 digits.
-        orders_nan: NaN as the largest number also where extremes of groups are computed.
-        orders_nulls: NULL before all else within the structs whose least is computed.
+        reports_overflow: an error if a sum overflows; asked with decimals of more than 38 digits.
+        orders_nan: NaN is the largest number, also for the least and largest of groups.
+        orders_nulls: NULL comes first within structs whose least is computed.
         cuts_bytes: `substring` of bytes that are not UTF-8.
     """
 
@@ -64,13 +64,13 @@ _KNOWN: WeakKeyDictionary[SparkSession, Runtime] = WeakKeyDictionary()
 
 
 def is_of_this_process(spark: SparkSession) -> None:
-    """Notes that a session is of a server in this process that is not Spark."""
+    """Notes that a session belongs to a server in this process that is not Spark."""
     if spark not in _KNOWN:
         _KNOWN[spark] = _asked(spark)
 
 
 def of_connect(spark: SparkSession) -> bool:
-    """Whether a session is of Spark Connect: of a server, whichever that is."""
+    """Whether a session is a Spark Connect session, of any server."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -78,7 +78,7 @@ def runtime_of(spark: SparkSession) -> Runtime:
     """What the runtime of a session has.
 
     Raises:
-        SetupError: it is a server elsewhere that is not Spark.
+        SetupError: the session's server is elsewhere and is not Spark.
     """
     if not of_connect(spark):
         return SPARK
@@ -96,10 +96,10 @@ def runtime_of(spark: SparkSession) -> Runtime:
 
 
 def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "runtime") -> None:
-    """Refuses what is done on Spark only.
+    """Refuses what is only done on Spark.
 
     Raises:
-        SetupError: the runtime has not all that Spark has.
+        SetupError: the runtime lacks something that Spark has.
     """
     spark = session.sparkSession if isinstance(session, DataFrame) else session
     if not runtime_of(spark).is_spark:
@@ -111,29 +111,29 @@ def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "r
 
 
 def floats_need_spark(frame: DataFrame, name: str, what: str) -> None:
-    """Refuses a column of floating-point numbers where values are told apart or put in order.
+    """Refuses a column of floating-point numbers whose values are compared or sorted.
 
-    Other runtimes may not group -0.0 with 0.0, nor put NaN last.
+    Other runtimes may not group -0.0 with 0.0, or put NaN last.
 
     Raises:
-        SetupError: it is one, and the runtime has not all that Spark has.
+        SetupError: the column is one, and the runtime lacks something that Spark has.
     """
     if isinstance(frame.schema[name].dataType, T.FloatType | T.DoubleType):
         needs_spark(frame, f"{what} can be a floating-point number", field=name)
 
 
 def observed(frame: DataFrame, *sums: Column, hold: bool = False) -> tuple[DataFrame, Values]:
-    """A frame, and aggregates over it, which its first action computes as well.
+    """A frame, and aggregates over it that its first action computes as well.
 
     Args:
         frame: any rows.
-        sums: aggregates with names; none of distinct values, which Spark does not observe.
-        hold: where nothing can be observed, the rows are computed now, once, rather than again for
-            the aggregates.
+        sums: aggregates with names; not of distinct values, which Spark does not observe.
+        hold: if the runtime can't observe, compute the rows once, now, rather than again for the
+            aggregates.
 
     Returns:
-        The rows, and what gives the values after an action. Spark observes nothing of a frame that
-        it finds to be empty.
+        The rows, and a function that gives the values after an action. Spark observes nothing of a
+        frame that it finds to be empty.
     """
     if runtime_of(frame.sparkSession).observes:
         counted = Observation()
@@ -143,7 +143,7 @@ def observed(frame: DataFrame, *sums: Column, hold: bool = False) -> tuple[DataF
 
 
 def kept(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
-    """The frame, whose rows are computed once, and what lets them go."""
+    """The frame, whose rows are computed only once, and a function that releases them."""
     if runtime_of(frame.sparkSession).is_spark:
         held = frame.persist()
         return held, held.unpersist
@@ -151,10 +151,10 @@ def kept(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
 
 
 def computed_once(frame: DataFrame) -> DataFrame:
-    """The frame, computed now and once.
+    """The frame, computed once, now.
 
-    Not persisted: that keeps the plan, and a run over little data spends most of its time on
-    plans that hold all that went before.
+    It is not persisted, because that keeps the plan, and a run over little data spends most of its
+    time on plans that contain everything that went before.
     """
     if runtime_of(frame.sparkSession).is_spark:
         return frame.localCheckpoint()
@@ -162,7 +162,7 @@ def computed_once(frame: DataFrame) -> DataFrame:
 
 
 def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows of both; a column that only one of them has is NULL in the other's."""
+    """The rows of both frames; a column that only one of them has is NULL in the other's rows."""
     if runtime_of(one.sparkSession).is_spark:
         return one.unionByName(other, allowMissingColumns=True)
     types = {each.name: each.dataType for frame in (one, other) for each in nullable(frame.schema)}
@@ -176,9 +176,10 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def where(frame: DataFrame, condition: Column) -> DataFrame:
-    """The rows for which a condition holds that goes through an array.
+    """The rows for which a condition that goes through an array holds.
 
-    Sail 0.7.2 hands it to what reads the file, which fails, so it is a column of these rows first.
+    Sail 0.7.2 hands the condition to the scan of the file, which fails, so it is first computed as
+    a column.
     """
     if runtime_of(frame.sparkSession).is_spark:
         return frame.where(condition)
@@ -189,7 +190,7 @@ def where(frame: DataFrame, condition: Column) -> DataFrame:
 def optional(frame: DataFrame) -> DataFrame:
     """The frame with every column nullable, as outer joins and unions need.
 
-    In Sail 0.7.2 the fields of a struct have to be nullable where the struct is NULL.
+    In Sail 0.7.2 the fields of a struct must be nullable if the struct can be NULL.
     """
     if runtime_of(frame.sparkSession).is_spark:
         return frame
@@ -204,7 +205,7 @@ def optional(frame: DataFrame) -> DataFrame:
 def only_where(frame: DataFrame, name: str, condition: Column) -> DataFrame:
     """The frame with a struct where the condition holds, and NULL elsewhere.
 
-    In Sail 0.7.2 a struct that `when` makes NULL can still return values of its fields.
+    In Sail 0.7.2, a struct that `when` makes NULL can still return values for its fields.
     """
     struct = F.col(name)
     if runtime_of(frame.sparkSession).is_spark:
@@ -224,10 +225,10 @@ def _only_where(value: Column, condition: Column, type: T.DataType) -> Column:
 
 
 def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
-    """The rows in files of this machine, and what deletes these, which happens at the end anyway.
+    """The rows in files on this machine, and a function that deletes these; the exit does it, too.
 
-    Sail 0.7.2 has checkpoints, but of a sorted frame it takes the rows for sorted that it reads
-    back in another order.
+    Sail 0.7.2 has checkpoints, but it reads the rows of a sorted frame back in another order, and
+    still takes them to be sorted.
     """
     folder = temporary_folder()
     # Parquet has no structs without fields, such as the key of a job that has none.
@@ -235,7 +236,7 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     written = frame.select(*(quoted(each.name) for each in held))
     written.write.mode("overwrite").parquet(f"file://{folder}")
     schema = nullable(T.StructType(held))
-    # In a schema that is not text, fields of structs have metadata, by which Sail 0.7.2 takes the
+    # In a schema that is not text, fields of structs have metadata, which makes Sail 0.7.2 take the
     # struct for one of another type.
     read = frame.sparkSession.read.schema(schema.toDDL()).parquet(f"file://{folder}")
     rows = read.select(
@@ -252,11 +253,11 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
 def nullable(
     schema: T.StructType, leaf: Callable[[T.DataType], T.DataType] = lambda type: type
 ) -> T.StructType:
-    """The same with NULL allowed everywhere, for a file can have one where another has none.
+    """The same with NULL allowed everywhere, because files can differ in where they have NULL.
 
     Args:
-        schema: of any rows.
-        leaf: what stands for a type that holds no other; called in the order of a file's columns.
+        schema: any schema.
+        leaf: replaces a type that holds no other; called in the order of a file's columns.
     """
 
     def inside(type: T.DataType) -> T.DataType:
@@ -284,7 +285,7 @@ def _folder() -> str:
 
 
 def _has(frame: Callable[[], DataFrame]) -> bool:
-    """Whether a runtime takes a plan; whatever else is wrong is raised."""
+    """Whether a runtime accepts a plan; any other error is raised."""
     try:
         frame().schema  # noqa: B018
     except UnsupportedOperationException:

@@ -1,4 +1,4 @@
-"""Files read without Spark's help: their paths, and the columns that they have from folders."""
+"""Files read without Spark's help: their paths, and their columns from the names of folders."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from backfill.folders import is_url
 from backfill.runtimes.differences import computed_once, needs_spark
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-#: What is a pattern in a path to Sail 0.7.2, which knows no escapes.
+#: The characters of patterns in paths for Sail 0.7.2, which has no escapes.
 PATTERNS = frozenset("[]{}*?\\")
-#: So many frames are put together in one chain.
+#: How many frames are joined in one chain of unions.
 _CHAIN = 40
-#: What a file's folders say, by column.
+#: The values in the names of a file's folders, by column.
 FolderValues = Mapping[str, "str | None"]
 
 
 def check_names(paths: Iterable[str], spark: SparkSession) -> None:
-    """Checks that a session's runtime reads files by these paths, and no others that match them.
+    """Checks that a session's runtime reads exactly these paths, and no others that match them.
 
     Raises:
-        SetupError: it may not.
+        SetupError: it may not do so.
     """
     for path in paths:
         if PATTERNS & set(path):
@@ -39,7 +39,7 @@ def check_characters(path: str, spark: SparkSession, *, field: str) -> None:
     """Checks that a session's runtime takes a path as it is.
 
     Raises:
-        SetupError: it may take some of it for a pattern, or decode it.
+        SetupError: it may take part of the path as a pattern, or decode it.
     """
     if (PATTERNS | {"%"}) & set(path):
         needs_spark(spark, "paths with special characters are read", field=field)
@@ -57,7 +57,7 @@ def check_place(path: str, spark: SparkSession, *, field: str) -> None:
 
 
 def folder_values(path: str, base: str) -> dict[str, str | None]:
-    """The columns that a file has from its folders, as Spark finds them, outermost first."""
+    """A file's columns from the names of its folders, as Spark finds them, outermost first."""
     inside = path[len(base.rstrip("/")) + 1 :]
     return dict(reversed(list(_upwards(inside.split("/")[:-1]))))
 
@@ -80,15 +80,16 @@ def with_folder_values(
     scan: Callable[[list[str], T.StructType], DataFrame],
     path: str | None = None,
 ) -> DataFrame:
-    """The rows of files, with the columns that they have from their folders.
+    """The rows of files, with the columns from the names of their folders.
 
-    Files of the same folders are read in one scan; each in one of its own, if its path is wanted.
+    Files of the same folders are read in one scan; if paths are wanted, each file is read in its
+    own scan.
 
     Args:
-        files: their paths, and what their folders say.
-        schema: of the rows, those columns included.
+        files: their paths, and the values in the names of their folders.
+        schema: the rows' schema, including those columns.
         scan: reads files with a schema.
-        path: the name of a further column, the file's path.
+        path: the name of a further column, with the file's path.
     """
     groups: dict[tuple[str | None, tuple[tuple[str, str | None], ...]], list[str]] = {}
     for name, said in files:
@@ -108,8 +109,8 @@ def with_folder_values(
         if path is not None:
             columns.append(F.lit(own).alias(path))
         frames.append(rows.select(*columns))
-    # A chain of hundreds is deeper than a server reads, and Sail 0.7.2 fails where what is put
-    # together was itself put together: so pieces of it are computed.
+    # A chain of hundreds is deeper than a server reads, and Sail 0.7.2 fails on unions of unions:
+    # so parts of the chain are computed first.
     while len(frames) > _CHAIN:
         pieces = [frames[at : at + _CHAIN] for at in range(0, len(frames), _CHAIN)]
         frames = [computed_once(reduce(DataFrame.unionAll, piece)) for piece in pieces]
@@ -117,12 +118,12 @@ def with_folder_values(
 
 
 def inferred(values: Iterable[str | None]) -> T.DataType | None:
-    """The type that Spark finds for what folders say; None where it may be another one."""
+    """The type that Spark infers for values from folders; None if it may be another one."""
     given = [each for each in values if each is not None]
     for type, fits in _TYPES:
         if given and all(map(fits, given)):
             return type
-    # Also numbers with a fraction, times and dates are types of their own to Spark.
+    # For Spark, numbers with a fraction, times and dates have types of their own, too.
     return None if any(re.match(r"[+-]?[.\d]", each) for each in given) else T.StringType()
 
 

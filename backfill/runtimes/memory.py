@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-#: Where the system does not say how much there is.
+#: Used if the system does not say how much memory there is.
 _UNKNOWN = 32 << 30
 
 
 def limit(root: Path = Path("/")) -> int:
     """The bytes of memory that this process may use.
 
-    That is the machine's memory, or less where a control group of this process limits it, as
-    containers, Slurm and systemd do.
+    That is the machine's memory, or less if a control group limits this process, as containers,
+    Slurm and systemd do.
 
     Args:
-        root: the folder in which `proc` and `sys` are.
+        root: the folder with `proc` and `sys`.
     """
     limits = []
     if hasattr(os, "sysconf"):
@@ -25,13 +25,13 @@ def limit(root: Path = Path("/")) -> int:
     for file in _limits_of_groups(root):
         try:
             limits.append(int(file.read_text()))
-        except (OSError, ValueError):  # a group that is not seen from here, or "max"
+        except (OSError, ValueError):  # a group that is invisible from here, or "max"
             continue
     return min(limits, default=_UNKNOWN)
 
 
 def _limits_of_groups(root: Path) -> Iterator[Path]:
-    """The files that limit the group of this process, and those around it."""
+    """The files with the limits of this process's group and of the groups around it."""
     mounted = root / "sys/fs/cgroup"
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -45,7 +45,7 @@ def _limits_of_groups(root: Path) -> Iterator[Path]:
             folder, name = mounted / "memory", "memory.limit_in_bytes"
         else:
             continue
-        # In a container its own group can be mounted in the place of the outermost one.
+        # In a container, its own group can be mounted in place of the outermost one.
         group = PurePosixPath(path.removeprefix("/"))
         for each in (group, *group.parents):
             yield folder / each / name

@@ -1,7 +1,7 @@
 """Structs in Spark's order, for a runtime that puts NULL last within them.
 
-Spark puts NULL first. Here a struct says of each of its fields whether it has a value before it has
-the value, so that NULL is never compared with a value.
+Spark puts NULL first. Here each field of a struct comes after a flag that says whether it has a
+value, so that NULL is never compared with a value.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-#: The fields of a struct by name, and what of each can be NULL.
+#: The fields of a struct by name, each with a function that gives the part that can be NULL.
 Fields = Mapping[str, Callable[[Column], Column]]
 
 
 def sorts_alike(type: T.DataType) -> bool:
-    """Whether values of a type sort as on Spark; NaN, and NULL in what is nested, may not."""
+    """Whether values of a type sort as on Spark; NaN, and NULL in nested values, may not."""
     nested = T.StructType | T.ArrayType | T.MapType
     return not isinstance(type, T.FloatType | T.DoubleType | nested)
 
@@ -31,5 +31,5 @@ def flagged(row: Column, fields: Fields) -> Column:
 
 
 def plain(row: Column, fields: Fields) -> Column:
-    """What `flagged` was made of."""
+    """The struct that `flagged` was made from."""
     return F.when(row.isNotNull(), F.struct(*(row[name].alias(name) for name in fields)))

@@ -1,4 +1,4 @@
-"""Parquet files whose rows have their number, for a runtime that does not know it."""
+"""Parquet files with numbered rows, for a runtime that does not know the numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def numbered_copies(paths: Sequence[str], base: str, name: str) -> str:
 
     Args:
         paths: the files, on the local disk.
-        base: a folder that they are in, or below.
-        name: the column: the row's number in its file, from 0.
+        base: a folder that the files are in, at any depth.
+        name: the name of the column: the row's number in its file, from 0.
 
     Returns:
-        A folder, where each copy has the path that its file has below `base`. It is deleted when
+        A folder where each copy has the path that its file has below `base`. It is deleted when
         the process ends.
 
     Raises:
@@ -43,7 +43,7 @@ def numbered_copies(paths: Sequence[str], base: str, name: str) -> str:
 
 
 def _copy(path: str, copy: str, number: pa.Field) -> None:
-    # Of the older kind of timestamps (INT96), which are in ns otherwise: that ends in 2262.
+    # For the older kind of timestamps (INT96), which otherwise become ns, and these end in 2262.
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as read:
         schema = read.schema_arrow.append(number)
         with pq.ParquetWriter(copy, schema) as write:

@@ -15,32 +15,32 @@ from pyspark.sql import SparkSession
 from backfill.errors import SetupError
 from backfill.runtimes import memory
 
-#: Of which a client is understood.
+#: The version of the client that it understands.
 _CLIENT = "4.1"
-#: What it sorts and groups is in memory up to a limit, and otherwise in temporary files.
+#: Sorts and groups use memory up to a limit, and temporary files beyond it.
 _POOL = "SAIL_RUNTIME__MEMORY_POOL__"
 
 
 def address() -> str:
-    """The address of the server of this process, which is started if there is none.
+    """The address of this process's server, which is started if there is none.
 
     Raises:
-        SetupError: the package is missing, or it does not understand this version of pyspark.
+        SetupError: the package is missing, or does not understand this version of pyspark.
     """
     return f"sc://127.0.0.1:{_server()[1]}"
 
 
 def settle(spark: SparkSession) -> None:
-    """Makes a session of this process's server, which has answered, one that can be interrupted.
+    """Makes a session of this process's server interruptible; the server must have answered.
 
-    The server would end on SIGINT, which is for what runs on it: a command, or a cell of a
-    notebook. And where it does not answer, it does not come back within ten minutes.
+    The server would end on SIGINT, which is meant for what runs on it: a command, or a cell of a
+    notebook. And if it does not answer, the ten minutes of retries would not bring it back.
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, interrupt)  # In the place of the server's.
+        signal.signal(signal.SIGINT, interrupt)  # Replaces the server's handler.
     spark.client.set_retry_policies([DefaultPolicy(max_retries=3)])
 
 
@@ -53,10 +53,10 @@ def _server() -> tuple[Any, int]:
             value="sail",
             way_out="Install the other in an environment of its own: pip install 'backfill[sail]'",
         )
-    # It reads these when it is imported, and prints what it does otherwise.
+    # Sail reads these when it is imported; without the first one it prints what it does.
     os.environ.setdefault("RUST_LOG", "error")
     if f"{_POOL}TYPE" not in os.environ:
-        # By default it takes what it can, and is killed where there is no more.
+        # By default it takes all the memory it can get, until it is killed.
         os.environ[f"{_POOL}TYPE"] = "fair"
         os.environ[f"{_POOL}FAIR__MAX_SIZE"] = str(memory.limit() // 2)
     try:

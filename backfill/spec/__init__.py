@@ -1,7 +1,7 @@
-"""The job file: what it says, validated before anything is started.
+"""The job file: its contents, validated before anything is started.
 
-A job file's types need Spark's; the settings of a stream, which `--help` shows, do not. So the
-former are imported when they are first used.
+A job file's types need Spark; the settings of a stream, which `--help` shows, do not. So the
+former are imported on first use.
 """
 
 from __future__ import annotations

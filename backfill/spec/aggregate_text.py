@@ -1,4 +1,4 @@
-"""Aggregates as text; apart from other settings, since a command's help does without Spark."""
+"""Aggregates as text; separate from other settings, since a command's help needs no Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _aggregate(value: object) -> Aggregate:
         return parse(value)
     except AggregateError:
         if value.count("(") > value.count(")"):
-            # In {revenue: quantile(ms, 0.5)} YAML ends the value at the comma.
+            # In {revenue: quantile(ms, 0.5)}, YAML ends the value at the comma.
             hint = "Put it in quotes: between { and } a comma ends a value"
             raise AggregateError("is cut off", value=value, way_out=hint) from None
         raise

@@ -1,4 +1,4 @@
-"""Whether tables have the columns that the job file names, as far as that is known."""
+"""Checks that tables have the columns that the job file names, as far as they are known."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from backfill.errors import JobFileError, did_you_mean
 from backfill.quality.checks import Check
 from backfill.windows import AnyWindow, JoinWindow, RollingWindow, key_of
 
-#: Columns of tables of other windows.
+#: Columns that only tables of other windows have.
 _OF_OTHERS = frozenset({"window_start", "window_end", EVENT_TIME, "session_id"})
-#: Expectations that look at such columns where nothing else is said.
+#: Expectations that use such columns by default.
 _OF_SESSIONS = frozenset({"expect_sessions_to_be_apart"})
 
 
@@ -20,12 +20,12 @@ def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None
     """Refuses checks of a metric's or a join's table that need columns of other windows' tables.
 
     Args:
-        name: the table's, for the message.
-        window: its definition.
-        checks: of the job file.
+        name: the table's name, for the message.
+        window: the table's definition.
+        checks: the job file's checks of the table.
 
     Raises:
-        JobFileError: one needs such a column.
+        JobFileError: a check needs such a column.
     """
     if isinstance(window, JoinWindow):
         absent, what = _OF_OTHERS - {EVENT_TIME}, "join"
@@ -49,12 +49,12 @@ def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None
 def check_order(
     names: Iterable[str], key: tuple[str, ...], windows: Iterable[tuple[AnyWindow, Iterable[str]]]
 ) -> None:
-    """Refuses columns to sort by that no table has.
+    """Refuses sort columns that no table has.
 
     Args:
-        names: of columns.
-        key: of the job.
-        windows: of its tables, with the names of their aggregates.
+        names: the sort columns.
+        key: the job's key.
+        windows: the windows of the job's tables, with the names of their aggregates.
 
     Raises:
         JobFileError: no table has one of them.
@@ -62,7 +62,7 @@ def check_order(
     known = {"window_start", "window_end", EVENT_TIME, HOLDS_FROM}
     for window, aggregates in windows:
         if isinstance(window, JoinWindow):
-            # What columns it has is known from its streams.
+            # Which columns a join has is known only from its streams.
             return
         known |= {*key_of(window, key), *aggregates}
     for name in names:

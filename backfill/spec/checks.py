@@ -28,7 +28,7 @@ class Suite:
     """An existing suite of expectations.
 
     Attributes:
-        path: of its JSON file.
+        path: the path of its JSON file.
     """
 
     path: str
@@ -40,8 +40,8 @@ class Checks:
     """What a job checks before it publishes.
 
     Attributes:
-        builtin: the built-in checks that are wanted, with their limits, by name.
-        own: the user's expectations by what they are about: `events`, a window's name,
+        builtin: the built-in checks to make, with their limits, by name.
+        own: the user's expectations by their subject: `events`, a window's name, or
             `reconciliation`.
     """
 
@@ -49,7 +49,7 @@ class Checks:
     own: Mapping[str, tuple[Check, ...]]
 
     def about(self, kinds: Collection[Scope]) -> dict[str, Builtin]:
-        """The built-in checks of these kinds."""
+        """The built-in checks with these scopes."""
         return {name: each for name, each in self.builtin.items() if each.scope in kinds}
 
 
@@ -104,10 +104,10 @@ def collected(
     Args:
         settings: `checks`, validated part by part.
         windows: the names of the job's windows.
-        suites: the expectations of the suites, by what they are about.
+        suites: the expectations of the suites, by their subject.
 
     Raises:
-        JobFileError: something that the job does not have is to be checked.
+        JobFileError: a check is about something that the job does not have.
     """
     allowed = [BUILTIN, EVENTS, *windows, RECONCILIATION]
     own: dict[str, tuple[Check, ...]] = {}
@@ -125,7 +125,7 @@ def collected(
 
 
 def _distinct(checks: list[Check]) -> tuple[Check, ...]:
-    """The same, with names that tell them apart."""
+    """The same checks, with distinct names."""
     seen: dict[str, int] = {}
     found = []
     for each in checks:
@@ -196,7 +196,7 @@ def _entry(value: object) -> Check | Suite:
         return Suite(given, severity)
     if given is not None and not isinstance(given, dict):
         raise JobFileError("must be a mapping of arguments", field=name, value=given)
-    # Great Expectations takes seconds to import: only a job that names an expectation does so.
+    # Great Expectations takes seconds to import, so this is done only for jobs that need it.
     from backfill.quality.suites import own_check
 
     arguments = {each: typed(argument) for each, argument in (given or {}).items()}
@@ -204,7 +204,7 @@ def _entry(value: object) -> Check | Suite:
 
 
 def typed(value: Any) -> Any:
-    """A value of the file as the expectations want it: plain numbers and true, false as such."""
+    """A value of the file as expectations take it: unquoted numbers, true and false as such."""
     if isinstance(value, dict):
         return {name: typed(each) for name, each in value.items()}
     if isinstance(value, list):

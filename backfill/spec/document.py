@@ -1,8 +1,8 @@
 """A YAML file as plain text values, with the line of each.
 
-Every scalar stays the text that was written (`~`, `null` and nothing are None). So YAML 1.1's
-surprises cannot happen: `no` is a name, `30:00` is not 1800, `2024-01-01` not a date, `1e3` and
-`007` reach Spark's options as they are.
+Every scalar keeps the text that was written (`~`, `null` and nothing are None). So YAML 1.1's
+surprises cannot happen: `no` is a name, `30:00` is not 1800, `2024-01-01` is not a date, and `1e3`
+and `007` reach Spark's options unchanged.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Value = str | list["Value"] | dict[str, "Value"] | None
 Place = tuple[str | int, ...]
 
 _NULL = ("", "~", "null", "Null", "NULL")
-# Aliases can make a small file endless; no job file of a person comes near these.
+# Aliases can make a small file endless; no job file written by a person comes near this.
 _MOST_NODES = 20_000
 _MOST_LEVELS = 50
 
 
 class Quoted(str):
-    """Text that was written in quotes, or as a block: surely no number."""
+    """Text that was written in quotes or as a block, so it is never a number."""
 
 
 @dataclass
 class Document:
-    """A read file.
+    """A file that was read.
 
     Attributes:
         name: the file's path as the user gave it, for messages.
         value: the whole content.
-        lines: the line, from 1, on which each place (a path of keys and positions) is written.
+        lines: the line number, from 1, of each place (a path of keys and positions).
     """
 
     name: str
@@ -44,13 +44,13 @@ class Document:
     lines: dict[Place, int] = field(default_factory=dict)
 
     def where(self, place: Place, line: int | None = None) -> str:
-        """The place for people: `job.yaml:12: windows.sessions`."""
+        """The place in readable form: `job.yaml:12: windows.sessions`."""
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
         head = f"{self.name}:{line or self.line(place)}"
         return f"{head}: {printable(path.removeprefix('.'))}" if path else head
 
     def line(self, place: Place) -> int:
-        """The line of the place; of one that is absent, that of what it is missing from."""
+        """The line of the place; for an absent one, the line of what it is missing from."""
         while place not in self.lines and place:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -107,7 +107,7 @@ def _compose(text: str, document: Document) -> yaml.Node | None:
 
 
 class _Reader:
-    """Turns YAML's nodes into values and notes their lines."""
+    """Turns YAML nodes into values and records their lines."""
 
     def __init__(self, document: Document) -> None:
         self._document = document

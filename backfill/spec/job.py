@@ -35,16 +35,16 @@ from backfill.spec.tables import CatalogEntries, CatalogTables, Tables
 from backfill.store import DeltaStore, Store, iceberg_store
 from backfill.windows import AnyWindow
 
-# Passwords stand here, so no value from here is ever shown.
+# Passwords can be here, so no value from here is ever shown.
 _SECRET = {("source", "options"), ("sources", "*", "options"), ("tables", "options")}
 
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """One entry of `windows`: the window, and the aggregates by the names of their columns.
+    """One entry of `windows`: the window, and its aggregates by the names of their columns.
 
-    Or one grouping of an entry of `metrics`, with the same aggregate for each window; or an entry
-    of `joins`, which has no aggregates.
+    It can also be one grouping of an entry of `metrics`, with the same aggregate for each window,
+    or an entry of `joins`, which has no aggregates.
     """
 
     window: AnyWindow
@@ -57,20 +57,20 @@ class JobSpec:
 
     Attributes:
         path: the job file, absolute.
-        source: where the events are; a relative path in the file is made absolute. Of several
-            sources these are its parts.
+        source: where the events are; a relative path in the file is made absolute. Several
+            sources are its parts.
         key: the key's columns; () for one group.
         time, time_format, timezone, id, arrival: as in the file.
-        max_future_us: events later than the run's now by more than this are quarantined; µs.
-        bots: whose events are quarantined.
-        engine: whose conventions the windows follow.
+        max_future_us: events later than the time of the run by more than this are quarantined; µs.
+        bots: the rules for bots, whose events are quarantined.
+        engine: the engine whose conventions the windows follow.
         retention_us: windows that ended longer than this before the horizon are not kept; µs.
         windows: by name, in the file's order; then the groupings of metrics, then joins.
-        tables: the folder of the tables; where they are in a catalog, that of the outcomes of
+        tables: the folder of the tables, or, if these are Iceberg tables, of the outcomes of
             checks.
         lake: the tables' catalog; None for tables in the folder.
-        entries: where tables in the folder are registered; None: nowhere.
-        properties: of the tables, as their format names them.
+        entries: where tables in the folder are registered; None for nowhere.
+        properties: the tables' properties, as their format names them.
         sort_by: columns by which rows are sorted within a file, before the key and the time, in
             tables that have them.
         runtime: what a session that is started for the job runs on.
@@ -143,7 +143,7 @@ class JobSpec:
         """The tables.
 
         Raises:
-            TableError: they cannot be there.
+            TableError: the tables cannot be where the job file says.
         """
         if self.lake is None:
             return DeltaStore(self.tables.uri, self.properties, self.sort_by)
@@ -151,14 +151,14 @@ class JobSpec:
         return iceberg_store(lake.catalog, lake.schema, lake.options, self.properties, self.sort_by)
 
     def table_name(self, name: str) -> str:
-        """Where a table is, as it is shown: its folder, or its name in the catalog."""
+        """A table's location for display: its folder, or its name in the catalog."""
         if self.lake is None:
             return str(self.tables / name)
         return f"{self.lake.catalog}.{self.lake.schema}.{name}"
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is read and written, as far as the file says it: local paths and URLs."""
+        """What is read and written, as far as the file says: local paths and URLs."""
         sources = [each.path for each in self.source.parts.values() or (self.source,)]
         catalogs = [self.source.options, {} if self.lake is None else self.lake.options]
         warehouses = [each["warehouse"] for each in catalogs if "warehouse" in each]
@@ -167,17 +167,17 @@ class JobSpec:
 
     @property
     def pages(self) -> Path:
-        """Where pages with the outcomes of checks are built: on this machine."""
+        """Where pages with the outcomes of checks are built, always on this machine."""
         if isinstance(self.tables, LocalFolder):
             return self.tables.local / PAGES
         return self.path.with_name(f"{self.path.stem}-checks") / PAGES
 
     def event_rules(self, engine: Engine, arrival: tuple[str, ...], now_us: int) -> EventRules:
-        """What is an event under an engine.
+        """The rules for what is an event under an engine.
 
         Args:
             engine: the job's own, or that of a streaming operator.
-            arrival: columns that the source has for the order of arrival, if the job names none.
+            arrival: the source's own columns for the order of arrival, if the job names none.
             now_us: µs since the epoch.
         """
         return EventRules(
@@ -305,7 +305,7 @@ def _problems(errors: list[ErrorDetails], document: Document) -> JobFileError:
 
 
 def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError]:
-    """The line that it is on, and the problem in our words."""
+    """The line of an error, and the problem in our words."""
     place: Place = tuple(part for part in error["loc"] if part != "[key]")
     cause = error.get("ctx", {}).get("error")
     facts: dict[str, Any] = {}
@@ -341,7 +341,7 @@ def _part(text: str) -> str | int:
 def _unknown(place: Place) -> tuple[str, str | None]:
     name = str(place[-1])
     if re.fullmatch(r"\d+:\d+", name):
-        # In {commits: 0:1200,1:900} YAML ends the value at the comma.
+        # In {commits: 0:1200,1:900}, YAML ends the value at the comma.
         return (
             "no such setting",
             "Put the positions in quotes: between { and } a comma ends a value",
@@ -369,7 +369,7 @@ def _wanted(error: ErrorDetails) -> str:
 
 
 def _settings(place: Place) -> list[str]:
-    """The settings that the mapping at this place has; none if it is no such mapping."""
+    """The settings that a mapping at this place can have; none if it has no fixed ones."""
     kind: Any = JobFile
     for part in place:
         if typing.get_origin(kind) is dict:
@@ -381,7 +381,7 @@ def _settings(place: Place) -> list[str]:
 
 
 def _plain(kind: Any) -> Any:
-    """The type of a setting that can be left out, without what checks its value."""
+    """The type of an optional setting, without the checks of its value."""
     if type(None) in (inner := typing.get_args(kind)):
         kind = inner[0]
     return typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind

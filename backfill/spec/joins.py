@@ -1,4 +1,4 @@
-"""The job file's `joins:`: pairs of the job's events, each a table of its own."""
+"""The job file's `joins:`: pairs of the job's events; each join is a table of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backfill.windows.join_window import RIGHT, JoinWindow
 
 
 def _within(value: object) -> object:
-    """Bare numbers as such, so that the refusal can say what is missing; before without a minus.
+    """Bare numbers as numbers, so that the error can say what is missing; before without a minus.
 
     Written as an offset, as Flink's lower bound is, it is how much later the right event may be.
     """
@@ -54,7 +54,7 @@ class JoinTable(Part):
         window = self.window(info.context.sources)
         info.context.engine.check(window)
         names.check_distinct(self.columns)
-        # Those of other kinds of joins, too: the kind may change.
+        # Includes the columns of other kinds of joins: the kind may change.
         taken = [*window.own_columns(None if id in key else id), LEFT_TIME, RIGHT_TIME]
         for name in self.columns:
             try:
@@ -87,7 +87,7 @@ def _check_name(name: str, key: tuple[str, ...], taken: list[str]) -> None:
 
 
 def _check_own(key: tuple[str, ...], id: str | None) -> None:
-    """The columns that tell a pair's events, beside the key and the id."""
+    """Checks the columns that identify a pair's events, besides the key and the id."""
     names.check_id(id, key, ())
     own = [LEFT_TIME, RIGHT_TIME, *([] if id is None else [f"{id}_{RIGHT}"])]
     given = [each.lower() for each in (*key, id) if each is not None]
@@ -115,8 +115,8 @@ def join_windows(
     """The windows of the joins, by the names of their tables.
 
     Args:
-        settings: by name.
-        sources: the names of the job's sources, where it has several.
+        settings: the entries by name.
+        sources: the names of the job's sources, if it has several.
     """
     return {name: each.window(sources) for name, each in settings.items()}
 

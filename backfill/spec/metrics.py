@@ -1,4 +1,4 @@
-"""The job file's `metrics:`: rolling metrics, of which each grouping is a table."""
+"""The job file's `metrics:`: rolling metrics; each grouping is a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backfill.windows import MetricSlices, RollingWindow
 
 
 def _numbers(value: object) -> object:
-    """Bare numbers as such, so that the refusal can say what is missing."""
+    """Bare numbers as numbers, so that the error can say what is missing."""
     return [number(each) for each in value] if isinstance(value, list) else number(value)
 
 
@@ -70,13 +70,13 @@ class MetricTable(Part):
 def metric_tables(
     settings: Mapping[str, MetricTable],
 ) -> dict[str, tuple[RollingWindow, dict[str, Aggregate]]]:
-    """The tables of the metrics: their windows, and for each of these the aggregate by its column.
+    """The tables of the metrics: their windows, each with the aggregate by its column.
 
-    A metric with one grouping has a table of its own name; of several groupings each has one,
-    named after it: `cards_by_account_country`. That of its slices follows it: `cards_slices`.
+    A metric with one grouping has a table of its own name. With several, each grouping has a table
+    named after it: `cards_by_account_country`. A table of slices comes after it: `cards_slices`.
 
     Raises:
-        JobFileError: a table or a column can't be named so.
+        JobFileError: a table or a column can't have its name.
     """
     found: dict[str, tuple[RollingWindow, dict[str, Aggregate]]] = {}
     for name, each in settings.items():
@@ -122,7 +122,7 @@ def _slices(metric: Metric, by: tuple[str, ...], table: str) -> MetricSlices:
 
 
 def twice(table: str, kind: str = "metric") -> JobFileError:
-    """The refusal of a second table of this name."""
+    """The error for a second table of this name."""
     return JobFileError(
         "two tables would have this name",
         value=table,

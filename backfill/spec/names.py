@@ -1,4 +1,4 @@
-"""Names that a job file may give: they become columns and folders, so some are taken."""
+"""Checks of names in a job file: they become columns and folders, and some are taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAKEN = "is a name reserved for the tables' own columns"
 
 
 def check_key(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The key's columns, none of which the tables have already."""
+    """The key's columns; none of them may be a column that the tables have anyway."""
     for name in columns:
         if _is_ours(name):
             way_out = "Rename the column in the source, or select it under another name"
@@ -68,7 +68,7 @@ def check_numbers(window: AnyWindow, key: Sequence[str], aggregates: Iterable[st
 
 
 def check_arrival(window: AnyWindow, *, given: bool) -> None:
-    """The order of arrival, where a window needs one; `given`: the job names its columns."""
+    """Checks that a window that needs the order of arrival has it; `given`: the job names it."""
     if given:
         return
     if isinstance(window, CountWindow) and window.order == "arrival":
@@ -98,7 +98,7 @@ def check_window(name: str) -> str:
 
 
 def check_source(name: str) -> str:
-    """The name of a source, which events have in a column, or of a catalog."""
+    """The name of a source, which becomes a value of a column, or of a catalog."""
     if not _WINDOW.fullmatch(name):
         way_out = "Use letters, digits, _ and -, and do not begin with _"
         raise JobFileError("can't be used as a name", way_out=way_out)
@@ -124,7 +124,7 @@ def check_tables(path: str) -> str:
 
 
 def check_source_path(path: str) -> str:
-    """Where events are; without keys."""
+    """The path of events; it may not contain credentials."""
     with _of_the_file():
         check_no_keys(path, "path")
     return path
@@ -143,10 +143,10 @@ def _is_ours(column: str) -> bool:
 
 
 def some(what: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Checks a mapping by names: there is one at least, and none twice but for case.
+    """Checks that a mapping by names is not empty, and that names differ in more than case.
 
     Args:
-        what: one of them, for the error.
+        what: what an entry is called, for the error.
     """
 
     def check(value: dict[str, Any]) -> dict[str, Any]:

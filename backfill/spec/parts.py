@@ -1,4 +1,4 @@
-"""Kinds of values that settings of a job file have: names, columns, spans of time."""
+"""Types of values in a job file's settings: names, columns, spans of time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backfill.time.durations import Duration, Fixed, duration, fixed
 
 
 class Part(BaseModel):
-    """A mapping of the file, without unknown keys."""
+    """A mapping in the file; unknown keys are errors."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -31,7 +31,7 @@ class Part(BaseModel):
 
 
 def listed(value: object) -> object:
-    """A single name as a list of it."""
+    """A single name as a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -63,14 +63,14 @@ def _fixed(value: object) -> Fixed:
 
 
 def positive(value: Fixed) -> Fixed:
-    """The span, more than zero."""
+    """The span, which must be more than zero."""
     if value.us <= 0:
         raise JobFileError("must be greater than zero", value=str(value))
     return value
 
 
 def not_negative(value: Fixed) -> Fixed:
-    """The span, zero or more."""
+    """The span, which must be zero or more."""
     if value.us < 0:
         raise JobFileError("must not be negative", value=str(value))
     return value
@@ -83,7 +83,7 @@ def _flag(value: object) -> bool:
 
 
 def number(value: object) -> object:
-    """A bare number as one, so that the refusal can say what is missing."""
+    """A bare number as a number, so that the error can say what is missing."""
     if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
         return float(value) if "." in value else int(value)
     return value

@@ -58,7 +58,7 @@ _TIME_FORMATS = ("iso", "epoch_s", "epoch_ms", "epoch_us")
 
 @dataclass(frozen=True)
 class Context:
-    """What parts of the file must know of others while they are validated."""
+    """What parts of the file must know about other parts while they are validated."""
 
     engine: engines.Engine
     key: tuple[str, ...]
@@ -136,7 +136,7 @@ class BotSettings(Part):
 
 
 class Events(Part):
-    """What of an event is its key, its time, its identity and its arrival; and what is a bot's."""
+    """Which columns are an event's key, time, id and arrival, and which events are bots'."""
 
     key: Annotated[Columns, AfterValidator(names.check_key)]
     time: Text
@@ -162,7 +162,7 @@ def _gap_or_preset(
 
 
 class Session(Part):
-    """The parameters of `SessionWindow`, which checks those that are not durations itself."""
+    """The parameters of `SessionWindow`, which itself checks those that are not durations."""
 
     preset: Text | None = None
     gap: Annotated[
@@ -323,7 +323,7 @@ def engine(name: object) -> engines.Engine:
 
 
 def context(value: Mapping[str, Any]) -> Context:
-    """The context as far as the unvalidated file has it; its own errors are reported elsewhere."""
+    """The context, as far as the unvalidated file has it; errors in it are reported elsewhere."""
     events = value.get("events")
     key = listed(events.get("key")) if isinstance(events, dict) else None
     columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []

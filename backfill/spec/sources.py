@@ -11,7 +11,7 @@ from backfill.events import FORMATS
 from backfill.spec import names
 from backfill.spec.parts import Part, Text
 
-#: Formats of which there can be several sources.
+#: Formats that a job can have several sources of.
 FILES = ("parquet", "csv", "json")
 
 

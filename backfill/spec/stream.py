@@ -32,13 +32,13 @@ _APIS = ("datastream", "sql", "sql-group")
 #: How keys and values of Kafka's records are encoded.
 KEY_FORMATS = ("string", "long", "json", "struct")
 VALUE_FORMATS = ("long", "double", "string", "json", "struct")
-#: What a repeated row is; rows that do not repeat need no word.
+#: What a repeated row is; rows that do not repeat need no setting.
 FIRINGS = ("accumulating", "delta")
 PANES = ("accumulating", "discarding", "retracting")
 STORES = ("disk", "memory")
 
 
-#: A number, a word or a duration, and not the path of a file.
+#: A number, a word or a duration, rather than the path of a file.
 _NO_PATH = re.compile(r"(?i)-?\d+(\.\d+)?\s*[a-z]*|true|false|yes|no|on|off|p[t\d]+[a-z]")
 
 
@@ -46,9 +46,9 @@ def lateness(value: object, *, field: str = "") -> Fixed:
     """Reads how late an event may be.
 
     Args:
-        value: a fixed duration, zero or more, of whole milliseconds: Spark's watermark has no
-            finer ones, though its windows have, and the other engines have no finer time at all.
-        field: what it is called; named in the error.
+        value: a fixed duration, zero or more, of whole milliseconds: Spark's watermark is no
+            finer, though its windows are, and the other engines have no finer time at all.
+        field: the setting, for the error.
 
     Raises:
         WindowError, JobFileError: it is not a duration.
@@ -63,7 +63,7 @@ def lateness(value: object, *, field: str = "") -> Fixed:
 
 
 def _commits(value: object) -> tuple[tuple[int, int], ...] | str | Fixed:
-    """As `_places`, or how often by the wall clock."""
+    """As `_places`, or the interval of commits by the wall clock."""
     if isinstance(value, str | Fixed):
         try:
             span = fixed(value, field="")
@@ -78,7 +78,7 @@ def _commits(value: object) -> tuple[tuple[int, int], ...] | str | Fixed:
 
 
 def _places(value: object) -> tuple[tuple[int, int], ...] | str:
-    """Pairs of partition and offset, or the path of a file of them."""
+    """Pairs of partition and offset, or the path of a file with such pairs."""
     if isinstance(value, str):
         if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", value):
             value = [each.split(":") for each in value.split(",")]
@@ -100,7 +100,7 @@ def _places(value: object) -> tuple[tuple[int, int], ...] | str:
 
 
 def places_of(value: tuple[tuple[int, int], ...] | str, *, field: str) -> Any:
-    """The places, read from the file where it is the path of one.
+    """The pairs of partition and offset; a path is read as a file of them.
 
     Raises:
         JobFileError: the file does not exist, or it holds something else.
@@ -124,7 +124,7 @@ Commits = Annotated[tuple[tuple[int, int], ...] | str | Fixed, PlainValidator(_c
 
 
 def _renames(value: dict[str, str]) -> dict[str, str]:
-    # Names need Spark's columns, and a command's help does without Spark.
+    # `names` needs Spark's columns, but a command's help must not need Spark.
     from backfill.spec import names
 
     names.check_distinct(value.values())
@@ -136,14 +136,14 @@ Trigger = Annotated[int | AnyTrigger, PlainValidator(read_trigger)]
 
 
 class Stream(Part):
-    """What `stream` and `reconcile` must know of the streaming operator.
+    """What `stream` and `reconcile` must know about the streaming operator.
 
-    This is the one list of these settings: the job file, the options of `backfill reconcile` and
-    the arguments of `Job.reconcile` are all read by it. Those that describe how the operator ran
-    have the names that `replay` has for them.
+    This is the only list of these settings: the job file, the options of `backfill reconcile` and
+    the arguments of `Job.reconcile` are all read by it. Settings that describe how the operator ran
+    have the same names as in `replay`.
 
-    A setting's description is what `backfill reconcile --help` says of it. The path is absolute in
-    a `JobSpec`, or has a URL scheme.
+    `backfill reconcile --help` shows a setting's description. The path is absolute in a `JobSpec`,
+    or has a URL scheme.
     """
 
     path: Text | None = Field(default=None, description="The streaming operator's output.")
@@ -247,18 +247,18 @@ class Stream(Part):
     )
 
 
-#: Those that are of the output, and not of how the operator ran.
+#: Settings that describe the output, and not how the operator ran.
 OF_THE_OUTPUT = frozenset(
     {"columns", "bytes", "key_format", "value_format", "topic", "firing", "panes"}
 )
 
 
 def overridden(stream: Stream, given: Mapping[str, Any]) -> Stream:
-    """The section with some settings given in place of those there.
+    """The section with some settings replaced.
 
     Args:
-        stream: the job file's.
-        given: settings by name; None for those that are not given.
+        stream: the job file's section.
+        given: settings by name; None for those that are not replaced.
 
     Raises:
         JobFileError: there is no such setting, or it cannot have this value.

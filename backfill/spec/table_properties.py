@@ -1,4 +1,4 @@
-"""Which properties of its tables a job file can set, and what values these can have."""
+"""Which table properties a job file can set, and which values they can have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODEC = (
 )
 _TEXT = re.compile(r"(?s).*"), ""
 
-#: Of Delta's own those that change nothing about how a table is read and committed to.
+#: Delta's own properties that change nothing about how a table is read and committed to.
 _DELTA = {
     "delta.autoOptimize.autoCompact": _FLAG,
     "delta.autoOptimize.optimizeWrite": _FLAG,
@@ -32,7 +32,7 @@ _DELTA = {
     "delta.targetFileSize": _SIZE,
     "delta.tuneFileSizesForRewrites": _FLAG,
 }
-#: Of Iceberg's those that a commit reads; it takes whatever else there is.
+#: Iceberg's properties that a commit reads; others are accepted with any value.
 _ICEBERG = {
     "commit.manifest-merge.enabled": _FLAG,
     "commit.manifest.min-count-to-merge": _WHOLE,
@@ -46,7 +46,7 @@ _ICEBERG = {
     "write.parquet.compression-codec": _CODEC,
     "write.target-file-size-bytes": _BYTES,
 }
-#: Of Iceberg's those that runs rely on, by the beginnings of their names.
+#: Iceberg's properties that runs rely on, by the beginnings of their names.
 _OURS = ("backfill.", "format-version", "schema.name-mapping.", "write.format.")
 
 
@@ -54,11 +54,11 @@ def check_properties(properties: Mapping[str, str], *, iceberg: bool) -> None:
     """Checks the properties that a job file gives to its tables.
 
     Args:
-        properties: by their names.
-        iceberg: of Iceberg tables; otherwise Delta's.
+        properties: the values by name.
+        iceberg: whether the tables are Iceberg tables, rather than Delta tables.
 
     Raises:
-        JobFileError: one would break what a run does, or has a value that it can't have.
+        JobFileError: a property would break what a run does, or has an invalid value.
     """
     known = _ICEBERG if iceberg else _DELTA
     for name, value in properties.items():

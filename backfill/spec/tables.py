@@ -19,11 +19,11 @@ _TABLE_FORMATS = ("delta", "iceberg")
 
 @dataclass(frozen=True)
 class CatalogEntries:
-    """The entries of a catalog of Spark's for Delta tables in a folder.
+    """Where a catalog of Spark's has entries for Delta tables in a folder.
 
     Attributes:
         catalog: its name, as Spark is configured for it.
-        schema: of the catalog.
+        schema: the schema in the catalog.
     """
 
     catalog: str
@@ -32,11 +32,11 @@ class CatalogEntries:
 
 @dataclass(frozen=True)
 class CatalogTables:
-    """Iceberg tables of a catalog.
+    """Where Iceberg tables are in a catalog.
 
     Attributes:
         catalog: its name, as it is configured.
-        schema: of the catalog.
+        schema: the schema in the catalog.
         options: further settings of the catalog; a password may be among them.
     """
 
@@ -108,14 +108,14 @@ class Tables(Part):
 
     @property
     def lake(self) -> CatalogTables | None:
-        """The catalog of Iceberg tables; None for Delta tables."""
+        """Where Iceberg tables are; None for Delta tables."""
         if self.catalog is None or self.schema_ is None or self.format == "delta":
             return None
         return CatalogTables(self.catalog, self.schema_, types.MappingProxyType(self.options))
 
     @property
     def entries(self) -> CatalogEntries | None:
-        """Where Delta tables are registered; None where they are not."""
+        """Where Delta tables are registered; None if they are not."""
         if self.catalog is None or self.schema_ is None or self.format != "delta":
             return None
         return CatalogEntries(self.catalog, self.schema_)

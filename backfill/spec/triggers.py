@@ -1,4 +1,4 @@
-"""Triggers as text, in the form that they have in Python."""
+"""Triggers as text, written as in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_trigger(value: object) -> int | AnyTrigger:
     """Reads when a window sends another pane.
 
     Args:
-        value: a number, for a pane after every so many events; a trigger; or a trigger's text, such
+        value: a number n, for a pane after every n events; a trigger; or a trigger's text, such
             as `Repeatedly(AfterCount(100))`.
 
     Raises:
@@ -49,7 +49,7 @@ def read_trigger(value: object) -> int | AnyTrigger:
 
 
 def _made(node: ast.expr) -> object:
-    """A trigger, or the value of an argument; nothing of the text is executed."""
+    """A trigger, or the value of an argument; none of the text is executed."""
     if isinstance(node, ast.Constant):
         return node.value
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:

@@ -1,4 +1,4 @@
-"""Where results live: one protocol; behind it Delta tables in a folder, or Iceberg tables."""
+"""Where results are kept: one protocol, for Delta tables in a folder or Iceberg tables."""
 
 from backfill.store.catalogs import iceberg_store
 from backfill.store.delta.store import DeltaStore

@@ -1,4 +1,4 @@
-"""Stores of tables in catalogs, whose libraries are loaded where they are wanted."""
+"""Stores of tables in catalogs; their libraries are loaded only when needed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def iceberg_store(
         catalog: its name, as pyiceberg is configured.
         schema: the namespace of the tables.
         options: further settings of the catalog.
-        properties: of the tables.
-        sort_by: as `FileStore` has it.
+        properties: the tables' properties.
+        sort_by: as for `FileStore`.
 
     Raises:
         TableError: pyiceberg is not installed.

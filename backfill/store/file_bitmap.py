@@ -1,4 +1,4 @@
-"""Which files of a table the parts of a window come from, with one bit per file."""
+"""Sets of files, with one bit per file: which files of a table the parts of a window come from."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BITS = 63
 class FileBitmap:
     """Files, each with the position of its bit.
 
-    Sets of them are added up by hashing, in columns of fixed width; sets of strings, as
-    `collect_set` makes them, would be sorted.
+    Spark aggregates such sets by hashing, since their columns have a fixed width; for sets of
+    strings, as `collect_set` makes them, it would sort.
 
     Attributes:
         files: paths relative to the table.
@@ -42,7 +42,7 @@ class FileBitmap:
             name: pa.array([1 << n % _BITS if n // _BITS == i else 0 for n in places], pa.int64())
             for i, name in enumerate(self.columns)
         }
-        # By Arrow: rows in Python would be unpacked by workers in Python.
+        # Passed by Arrow: Python rows would be unpacked by Python workers.
         bits = pa.table({FILE: pa.array(self.files, pa.string()), **words})
         return rows.join(F.broadcast(spark.createDataFrame(bits)), FILE)
 

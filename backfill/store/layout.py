@@ -1,4 +1,4 @@
-"""What a table's properties say of the files that are written for it."""
+"""What a table's properties say about the files that are written for it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Layout:
     """How files are written.
 
     Attributes:
-        task_bytes: about how much a task sorts and writes; None: Spark's setting. A task writes
-            one file, which is smaller, since Parquet compresses better than what Spark exchanges.
-        codec: as Spark's Parquet writer names it; None: Spark's setting.
+        task_bytes: about how much a task sorts and writes; None for Spark's setting. A task writes
+            one file, which is smaller, since Parquet compresses better than Spark's exchanges do.
+        codec: as Spark's Parquet writer names it; None for Spark's setting.
     """
 
     task_bytes: int | None = None
@@ -33,7 +33,7 @@ def layout_of(properties: Mapping[str, str]) -> Layout:
     """The layout of a table with these properties, which have been checked.
 
     Raises:
-        ValueError: a size that is none.
+        ValueError: a size is invalid.
     """
     sizes = [_bytes(properties[each]) for each in _FILE_SIZES if each in properties]
     codecs = [properties[each].lower() for each in _CODECS if each in properties]
@@ -41,7 +41,7 @@ def layout_of(properties: Mapping[str, str]) -> Layout:
 
 
 def _bytes(text: str) -> int:
-    """Of a number of bytes, or a size such as 128mb, as Delta has them."""
+    """The bytes in a number, or in a size such as 128mb, as Delta writes it."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"not a size: {text}")

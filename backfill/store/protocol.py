@@ -1,4 +1,4 @@
-"""The operations that runs need of a job's tables; implementations decide how they are stored."""
+"""The operations that runs need from a job's tables; implementations decide how to store them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class DataFile:
     """A file of a version, the unit that is rewritten, with the bounds of its rows' values.
 
     Attributes:
-        path: names it within its table.
+        path: its name within its table.
         size: in bytes.
         rows: the number of rows.
         minimum: a lower bound for each column that has one: times as µs since the epoch, dates as
             `date`; for a partition column its value.
-        maximum: an upper bound likewise. A column that is NULL in all rows has no bounds; but nor
-            have nested and binary columns, and texts too long for the log: a column without a
-            bound may hold anything. NULL stands outside all bounds.
+        maximum: an upper bound likewise. A column that is NULL in all rows has no bounds; nor do
+            nested and binary columns, and texts too long for the log: a column without a bound
+            may hold anything. Bounds do not include NULL.
         complete: the columns that are known to have no NULL.
     """
 
@@ -50,12 +50,12 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Commit:
-    """Who made a version, and when.
+    """Which run made a version, and when.
 
     Attributes:
-        version: of the table.
+        version: the table's version.
         timestamp: when it was made, UTC.
-        metadata: what it was published with: what `publish` was given; `run_id`; `closure`, the
+        metadata: kept with the commit: what `publish` was given; `run_id`; `closure`, the
             dates that it replaced, as JSON, half-open, `null` for everything; `record`, the run
             whose record the version carries. Empty for a commit by others.
     """
@@ -73,7 +73,7 @@ class Cleaned:
         staged: folders of runs that died before they published.
         files: files in partition folders that no version has.
         records: records of what was counted that no commit names.
-        size: in bytes, of all of them.
+        size: the bytes of all of them.
     """
 
     staged: int
@@ -95,7 +95,7 @@ class Table(Protocol):
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """What the version has counted; None if that was not recorded.
+        """The record of what the version has counted; None if there is no record.
 
         Raises:
             TableError: the record is missing or damaged.
@@ -117,20 +117,20 @@ class Table(Protocol):
         Args:
             spark: the session that reads.
             files: only these files of the version.
-            with_file: with the column FILE.
+            with_file: whether to add the column FILE.
 
         Raises:
-            TableError: a file is not of this version, or files of it are gone.
+            TableError: a file is not of this version, or files of the version are gone.
         """
 
     def sum_of(self, column: str, files: Collection[str]) -> int:
         """A column of whole numbers, added up over some files."""
 
     def check_writable(self) -> None:
-        """Looks whether runs can publish on top of the version.
+        """Checks that runs can publish on top of the version.
 
         Raises:
-            TableError: other writers have given the table what commits could not keep to.
+            TableError: other writers have given the table requirements that commits could not meet.
         """
 
 
@@ -161,21 +161,21 @@ class Store(Protocol):
 
     @property
     def way_to_delete(self) -> str:
-        """How the files of older versions are deleted for good, one sentence for people."""
+        """A sentence for people: how to delete the files of older versions for good."""
 
     def open(self, name: str, version: int | None = None) -> Table | None:
-        """A version, by default the newest; None where there is no table.
+        """A version, by default the newest; None if there is no table.
 
         Raises:
             TableError: the table or the version cannot be read.
         """
 
     def dataset(self, name: str, run: str | None = None) -> ds.Dataset:
-        """The rows of the newest version for pyarrow, which opens no file that it need not.
+        """The rows of the newest version for pyarrow, which opens only files that it must.
 
         Args:
             name: the table.
-            run: what this run wrote and did not publish, instead.
+            run: give the rows that this run wrote and did not publish instead.
 
         Raises:
             TableError: the table does not exist or cannot be read, or the run has left nothing.
@@ -195,13 +195,13 @@ class Store(Protocol):
 
         Args:
             name: the table.
-            frame: the rows, with the partition columns, and optionally APART; or only the columns,
-                where there are no rows.
+            frame: the rows, with the partition columns, and optionally APART; or only the schema,
+                if there are no rows.
             run_id: the run; it can stage once for each table.
             partition_by: the partition columns; none for a table without.
             sort_by: the order of the rows within a partition's files.
-            task_bytes: about how much a task sorts and writes, where the table's properties do not
-                say it; None: Spark's setting.
+            task_bytes: about how much a task sorts and writes, if the table's properties do not
+                say; None for Spark's setting.
 
         Raises:
             ColumnError: a column is missing, or has a type that the table cannot hold.
@@ -209,7 +209,7 @@ class Store(Protocol):
         """
 
     def read_staged(self, spark: SparkSession, staged: Any) -> DataFrame:
-        """The rows of files that are not published yet, as the table will have them."""
+        """The rows of files that are not published yet, in the form that the table will have."""
 
     def discard(self, staged: Any) -> None:
         """Deletes files that were staged and not published; published ones stay."""
@@ -227,8 +227,8 @@ class Store(Protocol):
     ) -> int:
         """Makes staged files visible, and those that they replace invisible, in one commit.
 
-        Where other runs have published since `base`, the commit goes on top of theirs if their
-        dates and files and this run's do not meet.
+        If other runs have published since `base`, the commit goes on top of theirs, provided that
+        their dates and files do not overlap with this run's.
 
         Args:
             name: the table; it is created if it does not exist.
@@ -236,33 +236,33 @@ class Store(Protocol):
             replace: `"all"` removes every file, and lets the schema change; otherwise the paths of
                 the files to remove. An empty list only adds.
             base: the version that the run began from; None if there was no table.
-            dates: the run's closure, half-open local dates; None for everything, as it always is
-                for `"all"`.
+            dates: the run's closure, half-open local dates; None for everything, as always with
+                `"all"`.
             metadata: kept with the commit, as well as the run's id, `closure` and `record`.
-            record: makes the record that the new version carries, what can be written as JSON,
-                from that of the version below it (None if that has no record). It is called
-                again when another run's commit came first.
+            record: makes the record of the new version, which must be writable as JSON, from the
+                record of the version below it (None if that has none). It is called again when
+                another run's commit came first.
 
         Returns:
-            The version that the commit made. Called again after it has, for the same files, it
-            gives that version.
+            The version that the commit made. If called again for the same files after the commit,
+            it returns that version.
 
         Raises:
             TableError: another run has published since `base`, and one of the two replaces
-                everything, or dates of both meet, or a file of `replace` is gone. Or the schema
+                everything, or their dates overlap, or a file of `replace` is gone. Or the schema
                 or the partition columns are not the table's; or the record of the version below
                 is missing or damaged.
         """
 
     def check_restorable(self, name: str, version: int) -> None:
-        """Looks whether a version can be restored.
+        """Checks that a version can be restored.
 
         Args:
             name: the table.
             version: the version to restore.
 
         Raises:
-            TableError: as `restore`, but for runs that publish later.
+            TableError: as for `restore`, except for runs that publish later.
         """
 
     def restore(self, name: str, version: int, *, run_id: str, metadata: Mapping[str, str]) -> int:
@@ -275,12 +275,12 @@ class Store(Protocol):
             metadata: kept with the commit.
 
         Returns:
-            The version that the commit made; the newest as it is, if that is the one.
+            The version that the commit made; no commit is made if `version` is the newest one.
 
         Raises:
             TableError: the table or the version does not exist, files or the record of it are
                 gone, the table can't have its columns again, other writers have given the table
-                what commits could not keep to, or another run published meanwhile.
+                requirements that commits could not meet, or another run published meanwhile.
         """
 
     def clean(self, name: str, *, older_than_s: float) -> Cleaned:
@@ -289,7 +289,7 @@ class Store(Protocol):
         Args:
             name: the table.
             older_than_s: spares what was written within this many seconds, because its run may
-                still be going on. Must exceed the duration of the longest run.
+                still be under way. Must exceed the duration of the longest run.
 
         Raises:
             TableError: the log cannot be read; then nothing is deleted.

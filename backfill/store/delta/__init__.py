@@ -1,1 +1,1 @@
-"""Delta Lake tables in a folder: Spark writes the files, the `deltalake` library commits them."""
+"""Delta Lake tables in a folder: Spark writes the files; the `deltalake` library commits them."""

@@ -1,4 +1,4 @@
-"""The files of a version with their statistics, by which a run opens only those that it must."""
+"""The files of a version with their statistics, so that a run opens only those that it must."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def live_with_statistics(folder: Folder, table: DeltaTable) -> tuple[DataFile, .
     }
     for name in actions.column_names:
         end, _, column = name.partition(".")
-        # A name with a dot is a nested field's, or ambiguous with one.
+        # A name with a dot is a nested field's, or could be one.
         if end in bounds and "." not in column:
             for values, value in zip(bounds[end], _plain(actions[name], end), strict=True):
                 if value is not None:
@@ -69,5 +69,5 @@ def _plain(column: pa.ChunkedArray, end: str) -> list[Any]:
     )
     if end != "max":
         return times
-    # Statistics have milliseconds, which other writers cut: the largest may be any time of its own.
+    # Statistics are in milliseconds, and other writers round down: the largest time may be later.
     return [time + 999 if time is not None and time % 1000 == 0 else time for time in times]

@@ -1,7 +1,7 @@
 """The commits in a table's log: one JSON file for each version.
 
-Read here and not by the Delta library, which numbers the commits by counting back from the newest,
-and does not say which files they changed.
+They are not read with the Delta library, because it numbers the commits by counting back from the
+newest, and does not say which files they changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backfill.folders import Folder
 from backfill.store.files.log import FileChanges
 from backfill.store.protocol import Commit
 
-# Where in a commit's information our metadata is.
+# The key of our metadata in a commit's information.
 METADATA = "backfill"
 
 _FILE = re.compile(r"(\d{20})\.json")
@@ -31,7 +31,7 @@ def versions(folder: Folder) -> list[int]:
 
 
 def read_commit(folder: Folder, version: int) -> Commit:
-    """Who made the version.
+    """The commit that made the version.
 
     Raises:
         TableError: the log has no entry for this version, or is damaged.

@@ -49,7 +49,7 @@ class DeltaVersion:
         """As `Version` has it."""
         return live_files(self._folder, self.table)
 
-    #: Of Delta's files none has them.
+    #: None of Delta's files contains the partition columns.
     whole: Collection[str] = ()
 
     def statistics(self) -> tuple[DataFile, ...]:
@@ -96,7 +96,7 @@ class DeltaLog:
         return versions(self.folder)
 
     def since(self, version: int) -> list[int]:
-        """As `Log` has it; one that is missing among them is an error when it is read."""
+        """As `Log` has it; a missing version among them is an error when it is read."""
         return list(range(version + 1, newest(self) + 1))
 
     def commit(self, version: int) -> Commit:
@@ -155,13 +155,13 @@ class DeltaLog:
                 writing.exchange(self.folder, below.table, staged, removed, properties, data_change)
         except (DeltaError, OSError) as error:
             if is_url(self.folder.uri) and not isinstance(error, Refused):
-                # An object store can carry out a request that was given up.
+                # An object store can still carry out a request that we have given up.
                 self.uncertain.add(staged.run_id)
             raise CommitFailedError(one_line(error)) from error
         return below.number + 1
 
     def _set_properties(self) -> None:
-        """Gives a new table its properties, which is no part of the run that has made it."""
+        """Gives a new table its properties; the run that made it does not depend on that."""
         if not self._properties:
             return
         try:

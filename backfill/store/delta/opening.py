@@ -21,11 +21,11 @@ _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
-    """The table at a version (the newest by default); None where the folder holds no table.
+    """The table at a version (the newest by default); None if the folder holds no table.
 
     Raises:
         TableError: there is a table, but it or the version cannot be read; or other writers have
-            deleted rows without writing their files again, or given it features that are not known.
+            deleted rows without rewriting their files, or given the table unknown features.
     """
     if not versions(folder):
         return None
@@ -33,7 +33,7 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
         table = DeltaTable(folder.uri, version, dict(folder.options))
         features = reader_features(table)
         if DELETIONS in features:
-            # What they deleted may be gone from the files by now.
+            # The deleted rows may be gone from the files by now.
             deletions = pa.RecordBatchReader.from_stream(table.deletion_vectors())
             if not any(batch.num_rows for batch in deletions):
                 features.remove(DELETIONS)
@@ -62,7 +62,7 @@ def _check_features(folder: Folder, features: set[str]) -> None:
             "another writer has given the table features that are not known here",
             field=str(folder),
             value=", ".join(sorted(features)),
-            # Without it Delta Lake puts a feature that nobody else knows in its place.
+            # Without TRUNCATE HISTORY, Delta Lake adds a feature instead that only it knows.
             way_out="In Spark, ALTER TABLE … DROP FEATURE … TRUNCATE HISTORY, or publish into "
             "another folder",
         )
@@ -83,8 +83,8 @@ def plain_paths(folder: Folder, table: DeltaTable, paths: Iterable[str]) -> list
     """Paths of a version's files as the library takes them; the log has them URL-encoded.
 
     Raises:
-        TableError: another writer has put a file elsewhere than into the folder of its partition,
-            from whose name rows get the values of the partition columns.
+        TableError: another writer has put a file outside the folder of its partition, from whose
+            name rows get the values of the partition columns.
     """
     partition_by = set(table.metadata().partition_columns)
     found = []

@@ -1,7 +1,7 @@
 """The embedded tables of a job: Delta Lake tables in one folder, local or of an object store.
 
-Spark writes the files, the `deltalake` library commits them: no extra jar, and any Delta reader
-can open the tables.
+Spark writes the files, and the `deltalake` library commits them: no extra jar is needed, and any
+Delta reader can open the tables.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class DeltaStore(FileStore):
 
     Args:
         root: the folder.
-        properties: of the tables; a commit of its own sets what a table does not have of them.
-        sort_by: as `FileStore` has it.
+        properties: the tables' properties; a separate commit sets those that a table lacks.
+        sort_by: as for `FileStore`.
     """
 
     way_to_delete = (

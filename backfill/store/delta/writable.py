@@ -1,4 +1,4 @@
-"""What other writers have given a table that a run's commit would break."""
+"""Checks for what other writers have given a table that a run's commit would break."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from deltalake import DeltaTable
 from backfill.errors import TableError
 from backfill.folders import Folder
 
-# Of what a table asks of its writers, by the protocol's names: what commits of whole files keep to,
-# and what a table has without a use of it, which is looked at where it would have one.
+# Writer features that a table may have, by the protocol's names: commits of whole files respect
+# them, or they may be there without being used, which is checked where they would be.
 _KEPT = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
     }
 )
-#: Of the protocols without names of features the one that asks for identity columns.
+#: Among the protocol versions without named features, the one that requires identity columns.
 _WITH_IDENTITY = 6
 _CONSTRAINT = "delta.constraints."
 
 
 def check_writable(folder: Folder, table: DeltaTable) -> None:
-    """Refuses a table that a run can't commit to as it asks for.
+    """Refuses a table with requirements that a run's commit can't meet.
 
     Raises:
-        TableError: rows can only be added to it, or have to meet conditions, or its writers have to
-            know a feature that is not known here.
+        TableError: rows can only be added to it, or must meet conditions, or its writers must know
+            a feature that is unknown here.
     """
     properties = table.metadata().configuration
     if properties.get("delta.appendOnly", "").lower() == "true":

@@ -22,14 +22,14 @@ def commit_properties(metadata: Mapping[str, str]) -> CommitProperties:
     """The information that a commit holds about its run."""
     return CommitProperties(
         custom_metadata={METADATA: dict(metadata)},
-        # By its own retries the library would let two first writers of a date both succeed, and
-        # two runs that replace everything leave the files of both.
+        # With its own retries, the library would let two first writers of a date both succeed, and
+        # would keep the files of both of two runs that replace everything.
         max_commit_retries=0,
     )
 
 
 def allow_types(table: DeltaTable, staged: StagedFiles) -> bool:
-    """Lets the table hold timestamps without a zone, where the staged files have some.
+    """Lets the table hold timestamps without a zone, if the staged files have some.
 
     The library would write such a column into a table that must not have one, and the table could
     no longer be read.
@@ -49,9 +49,9 @@ def allow_types(table: DeltaTable, staged: StagedFiles) -> bool:
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> bool:
-    """Gives the table the properties that it does not have.
+    """Gives the table the properties that it lacks.
 
-    In making a table the library takes only those that it knows, so this comes after it.
+    When it makes a table, the library takes only those that it knows, so this is done afterwards.
 
     Returns:
         Whether that took a commit of its own, which changes no row.

@@ -1,1 +1,1 @@
-"""Tables of Parquet files in folders: written by Spark, committed by a log."""
+"""Tables of Parquet files in folders: Spark writes them, a log commits them."""

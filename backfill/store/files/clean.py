@@ -18,14 +18,14 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
         return Cleaned(staged=0, files=0, records=0, size=0)
     folder = log.folder
     before = time.time() - older_than_s
-    # Looked for before the log is read: what a run commits meanwhile, the log then names.
+    # Listed before the log is read, so that the log names whatever a run commits meanwhile.
     staged = _old((folder / STAGING).entries(), before)
     files = _old(_data_files(log), before)
     records = _old((folder / RECORDS).entries(), before)
     named_files, runs = log.mentioned()
     named_records = {record_path(run_id) for run_id in runs}
     if not runs:
-        # They alone say that something was counted.
+        # These records alone say that something was counted.
         named_records = {f"{RECORDS}/{name}" for name in expired_records(log)}
     files = {path: found for path, found in files.items() if path not in named_files}
     records = {
@@ -40,7 +40,7 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
 
 
 def _data_files(log: Log) -> dict[str, Found]:
-    """The Parquet files where a table's are: in its folder and in folders named `column=value`."""
+    """The Parquet files in a table's folder and in folders named `column=value` below it."""
     if not log.versions():  # no table (yet): then nothing says that the files are ours
         return {}
     return {
@@ -51,5 +51,5 @@ def _data_files(log: Log) -> dict[str, Found]:
 
 
 def _old(found: Mapping[str, Found], before: float) -> dict[str, Found]:
-    """What nothing was written to since."""
+    """The entries that nothing was written to since `before`."""
     return {name: each for name, each in found.items() if each.modified < before}

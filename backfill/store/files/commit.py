@@ -36,11 +36,11 @@ def commit_files(
     """Commits staged files to the table; see `Store.publish`.
 
     Args:
-        log: the table's.
-        staged: what to add.
-        replace: what to remove.
+        log: the table's log.
+        staged: the files to add.
+        replace: the files to remove.
         base: the version that the run began from; None if there was no table.
-        dates: what the run replaces.
+        dates: the dates that the run replaces.
         metadata: kept with the commit.
         record: given the version below the commit (-1 for none), the run whose
             record the commit names; called for every attempt.
@@ -73,8 +73,8 @@ def commit_files(
                 data_change=data_change,
             )
         except CommitFailedError as error:
-            # The version may be another's, or this run's own where only what the library does
-            # after a commit has failed: the log shows which it is.
+            # The newest version may be another run's, or this run's own if only the library's work
+            # after the commit has failed: the log shows which.
             if newest(log) == version:
                 raise TableError(f"the commit failed: {error}", field=staged.name) from error
             continue
@@ -94,9 +94,9 @@ def commit_metadata(
 
     Args:
         run_id: the run.
-        dates: what it replaces.
+        dates: the dates that it replaces.
         record: the run whose record the version carries; empty for none.
-        metadata: what else.
+        metadata: further entries.
     """
     return {**metadata, RUN_ID: run_id, CLOSURE: closure_text(dates), RECORD: record}
 
@@ -107,7 +107,7 @@ def _check_others(
     """Refuses to go on top of commits that contradict this one.
 
     Returns:
-        The version that this run has made already, if it has.
+        The version that this run has already made, if any.
     """
     if newest < after:
         raise TableError(
@@ -132,7 +132,7 @@ def _check_others(
 
 
 def _check(table: Version | None, staged: StagedFiles, replace: Replace) -> None:
-    """Refuses what cannot be committed to this version."""
+    """Refuses files that cannot be committed on top of this version."""
     if table is not None:
         check_partitions(table.partition_by, staged)
     if replace == "all":
@@ -155,7 +155,7 @@ def _check(table: Version | None, staged: StagedFiles, replace: Replace) -> None
 
 
 def check_partitions(partition_by: tuple[str, ...], staged: StagedFiles) -> None:
-    """Raises TableError where files are in other partitions than those of the table."""
+    """Raises TableError if files are partitioned by other columns than the table."""
     if partition_by != staged.partition_by:
         raise TableError(
             f"the table is partitioned by other columns: {', '.join(partition_by) or 'none'}",

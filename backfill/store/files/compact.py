@@ -1,4 +1,4 @@
-"""Compacting the files of dates that many small commits have left in pieces."""
+"""Compacting the files of dates that many small commits have split up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backfill.store.files.staging import is_apart, write_files
 from backfill.store.layout import Layout
 from backfill.store.protocol import APART, DataFile
 
-# Spark's own target for a file's part of a shuffle: a date below it gains nothing from several.
+# Spark's own target for the part of a shuffle in a file: a smaller date needs only one file.
 _SMALL = 64 * 1024 * 1024
 
 
@@ -75,7 +75,7 @@ def compact_files(
 
 
 def _pieces(files: tuple[DataFile, ...]) -> list[DataFile]:
-    """The files of partitions that have several of a kind and are small."""
+    """The files of small partitions that have several files of the same kind."""
     partitions: dict[tuple[str, bool], list[DataFile]] = defaultdict(list)
     for file in files:
         partitions[file.path.rpartition("/")[0], is_apart(file.path)].append(file)

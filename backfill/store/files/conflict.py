@@ -16,29 +16,29 @@ _DATE = re.compile(r"(?:^|/)date=(\d{4}-\d\d-\d\d)/")
 
 
 def closure_text(dates: Dates) -> str:
-    """Dates as a commit's metadata has them: JSON."""
+    """Dates in the form of a commit's metadata: JSON."""
     return json.dumps(None if dates is None else [[str(start), str(end)] for start, end in dates])
 
 
 def check_conflict(
     name: str, theirs: Commit, changes: FileChanges, dates: Dates, replace: Replace
 ) -> None:
-    """Refuses to go on top of another run's commit that this run cannot have known of.
+    """Refuses to go on top of a conflicting commit that this run cannot have known about.
 
     Args:
         name: the table.
         theirs: the other run's commit.
-        changes: what it did to the files.
-        dates: what this run replaces.
-        replace: the files that it removes.
+        changes: what that commit did to the files.
+        dates: the dates that this run replaces.
+        replace: the files that this run removes.
 
     Raises:
-        TableError: one of them replaced everything and the other something; or dates of both
-            meet; or both remove a file.
+        TableError: one of them replaced everything and the other something; or their dates
+            overlap; or both remove the same file.
     """
     their_dates = _dates(theirs, changes)
-    # A commit that changed neither rows nor what is counted (a compaction) conflicts with no run,
-    # except for the files.
+    # A commit that changed neither rows nor what is counted (a compaction) conflicts with a run
+    # only through the files.
     if changes.data or their_dates is None or their_dates:
         if their_dates is None:
             raise _conflict(name, theirs, "it replaced everything")
@@ -54,7 +54,7 @@ def check_conflict(
 
 
 def _dates(commit: Commit, changes: FileChanges) -> Dates:
-    """The dates that a commit says it replaced; of another writer's, those of its files."""
+    """The dates that a commit says it replaced; for another writer's, the dates of its files."""
     if not commit.metadata:
         return _touched(changes.added | changes.removed) if changes.data else ()
     ranges = json.loads(commit.metadata.get(CLOSURE, "null"))
@@ -64,9 +64,9 @@ def _dates(commit: Commit, changes: FileChanges) -> Dates:
 
 
 def _touched(paths: Collection[str]) -> Dates:
-    """The dates of the folders that files are in; all, where one is in none.
+    """The dates in the names of the files' folders; all dates if a file's folder has none.
 
-    Neither format promises that folders are named so, but writers of both do it.
+    Neither format promises such names of folders, but writers of both use them.
     """
     found = [_DATE.search(path) for path in paths]
     try:

@@ -1,4 +1,4 @@
-"""The rows of a version for pyarrow, without opening files that cannot hold what is asked for."""
+"""The rows of a version for pyarrow, which opens no files that cannot hold what is asked for."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from backfill.store.protocol import DataFile
 def dataset(folder: Folder, table: Version) -> ds.Dataset:
     """The rows of a version.
 
-    What is known of a file's rows is said by ourselves: a bound that is left out is no bound, while
-    the Delta library takes it for one that nothing is within, if the column's other bound or its
-    number of NULLs is there.
+    The statistics of files are passed on here and not by the Delta library. For us a missing bound
+    is no bound; the library takes it as one that no value is within, if the column's other bound or
+    its number of NULLs is there.
 
     Args:
-        folder: the table's.
+        folder: the table's folder.
         table: the version.
     """
     schema = pa.schema(Schema.from_json(table.schema).to_arrow())
@@ -41,13 +41,13 @@ def dataset(folder: Folder, table: Version) -> ds.Dataset:
 def _known(
     file: DataFile, partition_by: Collection[str], schema: pa.Schema
 ) -> Iterator[ds.Expression]:
-    """What holds for all rows of a file; of partition columns it is where their values are from."""
+    """What holds for all rows of a file; partition columns also get their values from this."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         field, bounds = ds.field(name), (file.minimum.get(name), file.maximum.get(name))
         if name in partition_by:
             value = bounds[0]
             yield field.is_null() if value is None else field == _scalar(value, kind)
-        # NaN is outside the bounds of numbers, and larger than any for Spark.
+        # Bounds do not include NaN, which is the largest number for Spark.
         elif name in file.complete and not pa.types.is_floating(kind):
             yield from _bounded(field, bounds, kind)
 
@@ -63,7 +63,7 @@ def _bounded(
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """Times are µs."""
+    """A value of the column's type; times are given in µs."""
     if pa.types.is_timestamp(kind):
         return pa.scalar(value, pa.int64()).cast(kind)
     return pa.scalar(value, kind)

@@ -1,4 +1,4 @@
-"""Discards what a run staged and did not publish."""
+"""Discarding what a run staged and did not publish."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the tables need of a log: which files each version has, and who made it.
+"""What the tables need from a log: which files each version has, and which commit made it.
 
-A store writes files into a table's folder. Which of them are rows of which version is said by a
-log: that of a Delta table, or of an Iceberg table in a catalog.
+A store writes files into a table's folder. A log says which of them belong to which version: the
+log of a Delta table, or of an Iceberg table in a catalog.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backfill.folders import Folder
 from backfill.store.files.staging import StagedFiles
 from backfill.store.protocol import Commit, DataFile
 
-# The entries of a commit's metadata that the store makes itself.
+# The entries of a commit's metadata that the store itself makes.
 RUN_ID = "run_id"
 CLOSURE = "closure"
 RECORD = "record"
@@ -41,7 +41,7 @@ class FileChanges:
 
 
 class Version(Protocol):
-    """A version as the log has it."""
+    """One version of a table in the log."""
 
     @property
     def number(self) -> int:
@@ -49,7 +49,7 @@ class Version(Protocol):
 
     @property
     def schema(self) -> str:
-        """The columns, as `StagedFiles.schema` has them."""
+        """The columns, in the form of `StagedFiles.schema`."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Version(Protocol):
 
     @property
     def whole(self) -> Collection[str]:
-        """The paths of files that have the partition columns in them."""
+        """The paths of files that contain the partition columns."""
 
     def statistics(self) -> tuple[DataFile, ...]:
         """The files with their statistics, in order of path."""
@@ -75,7 +75,7 @@ class Log(Protocol):
 
     @property
     def name(self) -> str:
-        """The table, as it is shown."""
+        """The table's name for display."""
 
     @property
     def folder(self) -> Folder:
@@ -83,31 +83,31 @@ class Log(Protocol):
 
     @property
     def may_have_files(self) -> bool:
-        """Whether there can be files in its folder; if not, the folder need not be known yet."""
+        """Whether its folder can have files; if not, the folder need not be known yet."""
 
     @property
     def uncertain(self) -> Collection[str]:
-        """Runs of which it is not known whether they have committed: their files have to stay."""
+        """Runs for which it is unknown whether they have committed: their files must stay."""
 
     def forgotten(self, version: int) -> str | None:
-        """The run whose record a version has, if only a commit named it that is kept no longer.
+        """The run whose record a version has, if the commit that named it is no longer kept.
 
         Raises:
-            TableError: nobody knows any more.
+            TableError: it is not known any more.
         """
 
     def versions(self) -> list[int]:
-        """The versions in the log, oldest first; empty where there is no table."""
+        """The versions in the log, oldest first; empty if there is no table."""
 
     def since(self, version: int) -> list[int]:
-        """The versions after one, or after -1, oldest first.
+        """The versions after a given one, or all after -1, oldest first.
 
         Raises:
-            TableError: that version is in the log no longer.
+            TableError: the given version is no longer in the log.
         """
 
     def commit(self, version: int) -> Commit:
-        """Who made the version.
+        """The commit that made the version.
 
         Raises:
             TableError: the log has no entry for this version, or is damaged.
@@ -121,10 +121,10 @@ class Log(Protocol):
         """
 
     def mentioned(self) -> tuple[set[str], set[str]]:
-        """The paths of files, and the runs whose records, that anything in the log mentions."""
+        """All that the log mentions: the paths of files, and the runs whose records it names."""
 
     def open(self, version: int | None = None) -> Version | None:
-        """A version, by default the newest; None where there is no table.
+        """A version, by default the newest; None if there is no table.
 
         Raises:
             TableError: there is a table, but it or the version cannot be read.
@@ -139,17 +139,17 @@ class Log(Protocol):
         *,
         data_change: bool,
     ) -> int | None:
-        """Makes a version on top of one, or fails because there is a newer one.
+        """Makes a version on top of another, or fails because there is a newer one.
 
         Args:
-            below: the newest version; None where there is no table.
-            staged: the files that it adds; they are in the table's folder.
-            removed: the paths that it removes; None for all, and then the schema can change.
-            metadata: of the commit.
+            below: the newest version; None if there is no table.
+            staged: the files to add; they are in the table's folder.
+            removed: the paths to remove; None for all, and then the schema can change.
+            metadata: the commit's metadata.
             data_change: whether the rows change.
 
         Returns:
-            The version; None where only something else was made that it needs.
+            The version; None if only a preparatory commit was made, and the write must be repeated.
 
         Raises:
             CommitFailedError: it could not be made.
@@ -157,7 +157,7 @@ class Log(Protocol):
         """
 
     def check_restore(self, below: Any, version: int) -> None:
-        """Looks whether the table, as it is, can go back to an older version.
+        """Checks that the table, as it is, can go back to an older version.
 
         Args:
             below: the newest version.
@@ -173,7 +173,7 @@ class Log(Protocol):
         Args:
             below: the newest version.
             version: the older one.
-            metadata: of the commit.
+            metadata: the commit's metadata.
 
         Returns:
             The version.
@@ -184,13 +184,13 @@ class Log(Protocol):
 
 
 def writer(commit: Commit) -> str:
-    """The run as errors name it."""
+    """The run that made a commit, as named in errors."""
     run_id = commit.metadata.get(RUN_ID)
     return f"run {run_id}" if run_id else "another writer"
 
 
 def newest(log: Log) -> int:
-    """The newest version; -1 where there is no table."""
+    """The newest version; -1 if there is no table."""
     return max(log.versions(), default=-1)
 
 

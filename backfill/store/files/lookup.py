@@ -21,8 +21,8 @@ Bounds = tuple[int | None, int | None]
 
 _START = "window_start"
 _END = "window_end"
-#: Of tables with a row for each event, which both starts and ends at its time.
-#: A row's first and last instant. A key may be called `at`, too.
+#: The columns of a row's first and last instant; both are the time in tables with a row for each
+#: event. A key may be called `at`, too.
 _TIMES = ((_START, _END), ("event_time", "event_time"), ("at", "at"))
 _DATE = "date"
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -46,26 +46,26 @@ def look_up(
     no more than the limit and one batch of rows are held at a time.
 
     Args:
-        rows: of the table, as `Store.dataset` gives them.
-        key: values by column; text is turned into the column's type, None looks for NULL.
+        rows: the table's rows, from `Store.dataset`.
+        key: values by column; text is converted to the column's type, None looks for NULL.
         start_us: the range's start, µs since the epoch, inclusive; None for no bound.
         end_us: the range's end, µs since the epoch, exclusive; None for no bound.
         end_inclusive: whether `window_end` belongs to its window (the engine's convention); an
             `event_time`, or a metric's `at`, does.
         starts: the least and largest start, µs since the epoch, both inclusive; None for no bound.
-        ends: the least and largest end likewise, as the table has it.
-        limit: at most so many rows; None for all.
-        order_by: columns and directions, by default the start; ties are put in the order of the
-            columns that identify a window.
+        ends: the least and largest end likewise, in the form that the table has.
+        limit: the maximum number of rows; None for all.
+        order_by: columns and directions, by default the start; ties are ordered by the columns
+            that identify a window.
 
     Returns:
-        The public columns (none that begin with an underscore, nor the partition column `date`);
-        times in UTC.
+        The public columns (without those that begin with an underscore, and without the partition
+        column `date`); times in UTC.
 
     Raises:
         TableError: the table cannot be read.
-        ColumnError: a column that the table does not have, a key's value that is not of its
-            column's type, or an order that the column does not have.
+        ColumnError: the table lacks a column, a key's value is not of its column's type, or a
+            column can't be ordered.
     """
     columns = [name for name in rows.schema.names if name != _DATE and name[:1] != "_"]
     conditions = [_key_condition(rows.schema, columns, *pair) for pair in key.items()]
@@ -92,13 +92,13 @@ def _key_condition(
     field = pc.field(name)
     if not value.is_valid:
         return field.is_null()
-    # Spark groups NaN with NaN, and Arrow's is equal to none.
+    # Spark groups NaN with NaN; in Arrow, NaN equals nothing.
     nan = pa.types.is_floating(value.type) and math.isnan(value.as_py())
     return field.is_nan() if nan else field == value
 
 
 def key_value(schema: pa.Schema, name: str, given: Any) -> pa.Scalar:
-    """A key's value in the type of its column; text is turned into it, None into NULL.
+    """A key's value in the type of its column; text is converted, None becomes NULL.
 
     Raises:
         ColumnError: there is no such column, or the value is not of its type.
@@ -108,7 +108,7 @@ def key_value(schema: pa.Schema, name: str, given: Any) -> pa.Scalar:
     try:
         if pa.types.is_timestamp(kind) and isinstance(given, str):
             return _timestamp(given, kind)
-        # A cast fails where a scalar of the type would cut off what does not fit.
+        # A cast fails where making a scalar of the type would truncate what does not fit.
         return pc.cast(pa.scalar(given), kind)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise ColumnError(

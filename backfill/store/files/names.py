@@ -1,4 +1,4 @@
-"""Names of tables and runs, and what the folders of files say."""
+"""Names of tables and runs, and the values in the names of folders."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def checked_name(name: str, what: str) -> str:
 def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
     """The partition values in the names of a file's folders, as text; NULL is None."""
     folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    # Spark escapes what cannot be in a folder's name, as URLs do.
+    # Spark escapes characters that cannot be in a folder's name, as URLs do.
     values = {unquote(name): unquote(value) for name, value in folders.items()}
     return {name: None if values[name] == _NULL_FOLDER else values[name] for name in partition_by}

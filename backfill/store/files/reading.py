@@ -33,17 +33,17 @@ def read_files(
     *,
     with_file: bool = False,
 ) -> DataFrame:
-    """The rows of the table's live files, columns in the table's order.
+    """The rows of the table's live files, with the columns in the table's order.
 
-    Spark takes the partition columns from the folders' names, typed as the table has them, and
-    so skips files by them; but not of files that have these columns themselves.
+    Spark takes the partition columns from the folders' names, in the table's types, and so can skip
+    files by them; except for files that contain these columns themselves.
 
     Args:
         spark: the session.
         folder: the table's folder.
         table: the table, at the version to read.
         files: the live files to read; all by default.
-        with_file: with the column FILE.
+        with_file: whether to add the column FILE.
 
     Raises:
         TableError: files of this version are gone, or a file does not belong to it.
@@ -60,7 +60,7 @@ def read_files(
         paths = dict.fromkeys(files)
     check_present(folder, table.number, paths)
     schema = Schema.from_json(table.schema)
-    # Spark knows a file's path only directly above a scan, and as a whole.
+    # Spark knows a file's path only directly above a scan, and only the whole path.
     kinds: dict[tuple[bool, int], list[str]] = {}
     for path in paths:
         kinds.setdefault((path in table.whole, 1 + path.count("/")), []).append(path)
@@ -78,7 +78,7 @@ def read_files(
 
 
 def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
-    """The rows of staged files, as the table will have them."""
+    """The rows of staged files, in the form that the table will have."""
     paths = [file.place for file in staged.files]
     schema = Schema.from_json(staged.schema)
     if paths and not runtime_of(spark).names_files:
@@ -87,10 +87,10 @@ def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
 
 
 def staged_dataset(log: Log, run: str) -> ds.Dataset:
-    """What a run wrote into a table's folder and did not publish, for pyarrow.
+    """The rows that a run wrote into a table's folder and did not publish, for pyarrow.
 
     Raises:
-        TableError: there is nothing.
+        TableError: there are none.
     """
     staged = log.folder / STAGING / run if log.may_have_files else None
     written = {} if staged is None else staged.files()
@@ -101,7 +101,7 @@ def staged_dataset(log: Log, run: str) -> ds.Dataset:
             value=run,
             way_out="To see the published rows, leave out --run",
         )
-    # Not by the files' names: a folder that begins with an underscore is skipped otherwise.
+    # The files are listed here: pyarrow would skip a folder that begins with an underscore.
     files = [staged.path(each) for each in written if each.endswith(".parquet")]
     return ds.dataset(files, filesystem=staged.filesystem, format="parquet")
 
@@ -126,7 +126,7 @@ def _rows(
             .options(**layout)
             .parquet(*(_literal(f"{folder.uri}/{path}") for path in paths))
         )
-    # Spark has the partition columns last, where runs write them too.
+    # Spark puts the partition columns last, where runs also write them.
     return rows if rows.columns == schema.names else rows.select(*map(column, schema.names))
 
 
@@ -138,7 +138,7 @@ def _by_folder(
     whole: bool,
     with_file: bool,
 ) -> DataFrame:
-    """The same where the runtime does not say what files have from their folders."""
+    """The same, if the runtime does not give files the columns from their folders."""
 
     def scan(names: list[str], schema: StructType) -> DataFrame:
         return spark.read.schema(schema).parquet(*(f"{folder.uri}/{each}" for each in names))
@@ -162,5 +162,5 @@ def check_present(folder: Folder, version: int, paths: Collection[str]) -> None:
 
 
 def _literal(path: str) -> str:
-    """The path with the characters escaped that Spark takes for a pattern's."""
+    """The path with the characters escaped that Spark would take as part of a pattern."""
     return re.sub(r"([\[\]{}*?])", r"\\\1", path)

@@ -16,28 +16,28 @@ from backfill.folders import Folder
 from backfill.store.files.log import RECORD, Log
 from backfill.store.files.names import checked_name
 
-# Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
+# Next to the partitions' folders; Delta's VACUUM leaves it alone because of the underscore.
 RECORDS = "_record"
 
 
 def recorded_by(log: Log, version: int) -> str | None:
     """The run whose record a version carries; None if it carries none.
 
-    A commit by others names no record: then it is the newest one before it.
+    A commit by others names no record; then the version has the newest record before it.
 
     Raises:
-        TableError: there is no such version, the log is damaged, or nobody knows any more.
+        TableError: there is no such version, the log is damaged, or it is not known any more.
     """
     for each in _down_from(log, version):
         run_id = log.commit(each).metadata.get(RECORD)
         if run_id is not None:
-            # Empty for a version restored from before all records: it has none.
+            # Empty if an older version without a record was restored.
             return run_id or None
     return log.forgotten(version)
 
 
 def expired_records(log: Log) -> set[str]:
-    """The names of the records that a commit can have named which is no longer in the log."""
+    """The names of the records that a commit no longer in the log can have named."""
     oldest = min(log.versions(), default=0)
     if oldest == 0:
         return set()
@@ -47,7 +47,7 @@ def expired_records(log: Log) -> set[str]:
 
 
 def _down_from(log: Log, version: int) -> Iterator[int]:
-    """Most versions name a record themselves, so the others are listed only if one does not."""
+    """A version, then the older ones, which are listed only if the first names no record."""
     yield version
     yield from (each for each in reversed(log.versions()) if each < version)
 
@@ -83,5 +83,5 @@ def write_record(folder: Folder, run_id: str, record: Mapping[str, Any]) -> None
 
 
 def record_path(run_id: str) -> str:
-    """Where in the table's folder the record of a run is, once it is written."""
+    """The path of a run's record in the table's folder, once it is written."""
     return f"{RECORDS}/{checked_name(run_id, 'run_id')}.json"

@@ -1,4 +1,4 @@
-"""Restores an older version, by a commit on top of the newest."""
+"""Restoring an older version, by a commit on top of the newest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_restorable(log: Log, below: Version, table: Version) -> str | None:
         The run whose record it has; None if it has none.
 
     Raises:
-        TableError: as of `Store.check_restorable`.
+        TableError: as for `Store.check_restorable`.
     """
     log.check_restore(below, table.number)
     check_present(log.folder, table.number, table.live)
@@ -45,7 +45,7 @@ def restore_version(
         return version
     recorder = check_restorable(log, below, required(log, version))
     try:
-        # Every row may change, so no run that is under way can be committed on top of this.
+        # Every row may change, so no run under way can be committed on top of this.
         return log.restore(below, version, commit_metadata(run_id, None, recorder or "", metadata))
     except CommitFailedError as error:
         if newest(log) == below.number:

@@ -19,9 +19,9 @@ _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
 def delta_schema(schema: StructType) -> Schema:
-    """The schema as Delta has it, with every field nullable and no field metadata.
+    """Delta's form of the schema, with every field nullable and no field metadata.
 
-    A column that is never NULL today may be NULL under tomorrow's job file, and only the type
+    A column that is never NULL today may be NULL under tomorrow's job file, and only the types
     may decide whether two versions of a table agree.
 
     Raises:
@@ -32,12 +32,12 @@ def delta_schema(schema: StructType) -> Schema:
 
 
 def spark_schema(schema: Schema) -> StructType:
-    """Delta's schema as Spark has it."""
+    """Spark's form of a Delta schema."""
     return StructType.fromJson(json.loads(schema.to_json()))
 
 
 def primitive_columns(schema: Schema) -> dict[str, str]:
-    """The columns that are not nested, with Delta's names of their types."""
+    """The columns that are not nested, with Delta's names for their types."""
     fields = json.loads(schema.to_json())["fields"]
     return {field["name"]: field["type"] for field in fields if isinstance(field["type"], str)}
 

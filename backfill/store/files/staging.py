@@ -1,4 +1,4 @@
-"""Files that Spark wrote for a table and that are not published yet."""
+"""Files that Spark has written for a table and that are not published yet."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from backfill.store.files.stats import added_up, file_statistics
 from backfill.store.layout import Layout
 from backfill.store.protocol import APART
 
-# Beside the partitions' folders; by the underscore Delta's VACUUM leaves it alone.
+# Next to the partitions' folders; Delta's VACUUM leaves it alone because of the underscore.
 STAGING = "_staging"
 _APART_FILE = "apart-"
 
-# Spark's default, INT96, leaves files without time statistics; and Delta's calendar is the
+# With Spark's default, INT96, files have no statistics of times; and Delta's calendar is the
 # proleptic Gregorian one, whatever Spark is set to do with old dates.
 _WRITE_CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -39,12 +39,12 @@ class StagedFile:
     """One Parquet file.
 
     Attributes:
-        path: in the table's folder, once it is published.
-        place: in the staging folder.
+        path: its path in the table's folder, once it is published.
+        place: its path in the staging folder.
         size: in bytes.
         modified_ms: when it was written, in milliseconds since the epoch.
         rows: the number of rows.
-        stats: Delta's statistics, JSON.
+        stats: Delta's statistics, as JSON.
     """
 
     path: str
@@ -63,7 +63,7 @@ class StagedFiles:
         name: the table.
         run_id: the run.
         folder: where the files are until they are published: a folder of their own.
-        schema: of the table, partition columns among the others, Delta's JSON.
+        schema: the table's schema, including partition columns, as Delta's JSON.
         partition_by: the partition columns.
         files: the files, in order of path; files without rows are left out.
     """
@@ -108,24 +108,24 @@ def write_files(
 ) -> StagedFiles:
     """Writes the frame below the table's folder, in few files of a sensible size.
 
-    Spark brings each partition's rows together and cuts or joins by size (adaptive execution,
+    Spark brings each partition's rows together and splits or joins by size (adaptive execution,
     `spark.sql.adaptive.advisoryPartitionSizeInBytes`): one file for a small partition, several
     for a big one. Rows are sorted within each file, so that statistics tell files apart.
-    Where the frame has APART, rows of either kind share no file.
+    If the frame has APART, rows of the two kinds never share a file.
 
     Args:
         frame: the rows.
-        table_folder: the table's.
+        table_folder: the table's folder.
         name: the table.
         run_id: the run.
         partition_by: the partition columns.
         sort_by: the order within a file.
-        layout: of the files.
+        layout: the layout of the files.
         whole: one file for each partition, whatever its size.
 
     Raises:
-        ColumnError: a column that Delta cannot hold, or is missing.
-        SetupError: the runtime does not write there; of a catalog's tables nobody knew before.
+        ColumnError: a column is missing, or Delta cannot hold it.
+        SetupError: the runtime does not write there; for a catalog's tables this shows only now.
         TableError: the run has written for this table before.
     """
     check_place(table_folder.uri, frame.sparkSession, field=name)
@@ -153,7 +153,7 @@ def write_files(
         conf["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = str(layout.task_bytes)
     if layout.codec is not None:
         conf["spark.sql.parquet.compression.codec"] = layout.codec
-    # What can't be made is a TableError here, and on a runtime whatever that says of it.
+    # If the folder can't be made, this raises a TableError; a runtime would raise its own error.
     (table_folder / STAGING).make()
     try:
         with session_conf(frame.sparkSession, conf):
@@ -168,7 +168,8 @@ def write_files(
 def move_files(staged: StagedFiles, table_folder: Folder) -> None:
     """Moves staged files to their final places; they stay invisible until the commit.
 
-    A clean-up takes old files that no commit names: these count as new, since the commit follows.
+    Moving makes the files new, so a clean-up, which deletes old files that no commit names, spares
+    them until the commit.
 
     Raises:
         TableError: files are gone.
@@ -193,7 +194,7 @@ def delete_files(staged: StagedFiles, table_folder: Folder, published: Collectio
 
 
 def _clear(folder: Folder) -> None:
-    """Deletes a staging folder if that can be done; what is left there, a clean-up takes later."""
+    """Deletes a staging folder if possible; a later clean-up deletes what is left."""
     with suppress(OSError, TableError):
         folder.delete_all()
 
@@ -213,7 +214,7 @@ def _check_columns(
 def _collect(
     folder: Folder, schema: Schema, partition_by: tuple[str, ...]
 ) -> tuple[StagedFile, ...]:
-    """The files with rows; what else Spark left there is deleted."""
+    """The files with rows; everything else that Spark left there is deleted."""
     columns = {
         name: kind for name, kind in primitive_columns(schema).items() if name not in partition_by
     }
@@ -248,11 +249,11 @@ def is_apart(path: str) -> bool:
 
 
 def _final(place: str) -> str:
-    """The file next to those of the other kind: both are in the same partition of the table."""
+    """A file's final path; files with and without APART are in the same partition's folder."""
     folder, _, name = place.rpartition("/")
     above, _, kind = folder.rpartition("/")
     if not kind.startswith(f"{APART}="):
         return place
-    # One task names its files of both kinds alike.
+    # A task gives its files of both kinds the same name.
     prefix = _APART_FILE if kind == f"{APART}=true" else ""
     return f"{above}/{prefix}{name}" if above else f"{prefix}{name}"

@@ -1,6 +1,6 @@
-"""File statistics for the Delta log, from Parquet footers: by them readers skip whole files.
+"""File statistics for the Delta log, from Parquet footers, by which readers skip whole files.
 
-A bound may be wider than the truth, never narrower; where that cannot be kept, it is left out,
+A bound may be wider than the truth, never narrower; if that cannot be ensured, it is left out,
 and readers then read the file. The form is that of the Delta protocol, "Per-file Statistics".
 """
 
@@ -33,7 +33,7 @@ _TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """What the log says of one file.
+    """What the log says about one file.
 
     Attributes:
         rows: the number of rows.
@@ -48,10 +48,10 @@ def file_statistics(folder: Folder, path: str, columns: Mapping[str, str]) -> Fi
     """Statistics of a Parquet file.
 
     Args:
-        folder: where it is.
-        path: of the file in the folder.
-        columns: the columns to describe, with Delta's names of their types; those that the file
-            does not have (partition columns) are passed over.
+        folder: the folder of the file.
+        path: the file's path in the folder.
+        columns: the columns to describe, with Delta's names for their types; those that the file
+            does not have (partition columns) are ignored.
 
     Raises:
         TableError: the file cannot be read.
@@ -68,7 +68,7 @@ def file_statistics(folder: Folder, path: str, columns: Mapping[str, str]) -> Fi
     nulls: dict[str, int] = {}
     for position in range(footer.num_columns):
         name = footer.schema.column(position).path
-        # A path with a dot is a nested field, or a name with a dot in it: not worth telling apart.
+        # A path with a dot is a nested field or a name with a dot: not worth telling apart.
         kind = None if "." in name else columns.get(name)
         if kind is None:
             continue
@@ -106,7 +106,7 @@ def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
     if kind in _TIMESTAMPS:
         zone = "Z" if kind == "timestamp" else ""
         lower, upper = min(g.min_raw for g in groups), max(g.max_raw for g in groups)
-        # Delta's statistics have milliseconds: down for the smallest, up for the largest.
+        # Delta's statistics are in milliseconds: the smallest is rounded down, the largest up.
         return _timestamp(lower // 1000, zone), _timestamp(-(-upper // 1000), zone)
     if kind == "date":
         return _date(min(g.min_raw for g in groups)), _date(max(g.max_raw for g in groups))
@@ -128,7 +128,7 @@ def _bounds(kind: str, groups: list[Any]) -> tuple[Any, Any]:
 
 
 def _text(value: bytes) -> str | None:
-    """None where it is not UTF-8, which Spark reads and writes all the same."""
+    """The text, or None if it is not UTF-8, which Spark reads and writes all the same."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -136,7 +136,7 @@ def _text(value: bytes) -> str | None:
 
 
 def _float_bounds(lower: list[float], upper: list[float]) -> tuple[Any, Any]:
-    # NaN is the largest number for Spark and no number for others: then no bound is safe.
+    # NaN is the largest number for Spark but not for other readers: so no bound is safe.
     if any(map(math.isnan, (*lower, *upper))):
         return None, None
     low, high = min(lower), max(upper)
@@ -146,7 +146,7 @@ def _float_bounds(lower: list[float], upper: list[float]) -> tuple[Any, Any]:
 def _timestamp(milliseconds: int, zone: str) -> str | None:
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:  # years before 1 and after 9999 are not in ISO's four digits
+    except OverflowError:  # years before 1 and after 9999 do not fit ISO's four digits
         return None
     return moment.isoformat(timespec="milliseconds") + zone
 
@@ -159,7 +159,7 @@ def _date(days: int) -> str | None:
 
 
 def _decimal(value: Decimal) -> float | None:
-    """A JSON number that reads back as this decimal, to the digit; None where a double is short."""
+    """A JSON number that reads back as exactly this decimal; None if a double can't hold it."""
     number = float(value)
     return number if Decimal(repr(number)) == value else None
 

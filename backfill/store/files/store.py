@@ -1,4 +1,4 @@
-"""Tables of files in folders, whichever logs say which of the files are their rows."""
+"""Tables of files in folders, with any kind of log that says which files belong to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FileStore(ABC):
     commit replaces stay on disk: older versions remain readable.
 
     Args:
-        properties: of the tables.
+        properties: the tables' properties.
         sort_by: columns by which rows are sorted first within a file, in tables that have them.
     """
 
@@ -54,7 +54,7 @@ class FileStore(ABC):
         """The log of a table, whether the table exists or not."""
 
     def fitted(self, frame: DataFrame | StructType) -> DataFrame | StructType:
-        """Rows, or only their columns, in types that the tables have."""
+        """Rows, or only a schema, with types that the tables can have."""
         return frame
 
     def open(self, name: str, version: int | None = None) -> FilesVersion | None:
@@ -172,7 +172,7 @@ class FileStore(ABC):
             log,
             name,
             run_id=checked_name(run_id, "run_id"),
-            # Of a stale table the job file may name other columns.
+            # For a stale table, the job file may name columns that it does not have.
             sort_by=tuple(each for each in self._order(columns, sort_by) if each in columns),
             layout=layout_of(self.properties),
         )

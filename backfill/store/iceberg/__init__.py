@@ -1,1 +1,1 @@
-"""Iceberg tables in a catalog: Spark writes the files, the `pyiceberg` library commits them."""
+"""Iceberg tables in a catalog: Spark writes the files; the `pyiceberg` library commits them."""

@@ -1,7 +1,7 @@
 """The log of an Iceberg table, as the store needs it: its snapshots, and their properties.
 
-A version is the sequence number of a snapshot, from 0 on, so versions grow and need not follow each
-other without a gap: other branches of a table have some, too.
+A version is a snapshot's sequence number less one, so it starts at 0. Versions grow but can have
+gaps, because other branches of a table take numbers, too.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class IcebergLog:
 
     Args:
         catalog: the catalog.
-        identifier: the table, after its namespace.
-        properties: that commits give to the table.
+        identifier: the table's name, after the parts of its namespace.
+        properties: the properties that commits give to the table.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class IcebergLog:
         """As `Log` has it; the catalog says where a table will be.
 
         Raises:
-            TableError: it is where no table can be, or the catalog does not answer.
+            TableError: no table can be in that place, or the catalog does not answer.
         """
         location = self._place()
         path = local_path(location)
@@ -116,7 +116,7 @@ class IcebergLog:
         oldest = min(self.versions(), default=0)
         if run is None or oldest == 0:
             return None
-        # That of a later version, or of one that was rolled back, says nothing of this one.
+        # A record of a later version, or of one that was rolled back, says nothing about this one.
         if made < oldest:
             return run
         raise TableError(
@@ -161,10 +161,10 @@ class IcebergLog:
         return (set(), set()) if table is None else mentioned(table)
 
     def open(self, version: int | None = None) -> IcebergVersion | None:
-        """As `Log` has it; a table that nothing was ever published into is none.
+        """As `Log` has it; a table that nothing was ever published into does not count.
 
-        A run opens it twice, at its begin and to publish. Where nothing has changed in between, the
-        manifests are read once.
+        A run opens it twice, at its start and to publish. If nothing has changed in between, the
+        manifests are read only once.
         """
         table = self._loaded()
         if table is None or (current := table.current_snapshot()) is None:
@@ -200,7 +200,7 @@ class IcebergLog:
     def check_restore(self, below: IcebergVersion, version: int) -> None:
         """As `Log` has it."""
         old = IcebergVersion(below.table, self._snapshot(version))
-        # Of the table, for others can have changed its columns since the newest snapshot.
+        # The table's own schema: others can have changed its columns since the newest snapshot.
         if old.schema != store_schema(below.table.schema()):
             raise TableError(
                 "the table has other columns now, and an Iceberg table can't go back to others",
@@ -232,7 +232,7 @@ class IcebergLog:
             return self._committed(self._new(staged), fill, metadata)
         if table.current_snapshot() is not None:
             raise CommitFailedError("another run has made the table")
-        # Somebody has made it, perhaps with properties of their own.
+        # Someone has made the table beforehand, perhaps with properties of their own.
         check_partitions(partitioned_by(table), staged)
         return self._replace(table, staged, [], metadata, True)
 
@@ -275,10 +275,10 @@ class IcebergLog:
         return table.location()
 
     def _new(self, staged: StagedFiles | None = None) -> Transaction:
-        """What would make the table, and makes its namespace.
+        """A transaction that makes the table; its namespace is made at once.
 
         Raises:
-            CommitFailedError: there is one of this name: some catalogs look at once.
+            CommitFailedError: the table exists already: some catalogs check that at once.
         """
         namespace = self.identifier[:-1]
         with answering(self.name, self.catalog):
@@ -286,7 +286,7 @@ class IcebergLog:
                 try:
                     self.catalog.create_namespace_if_not_exists(namespace)
                 except Exception:
-                    # How a catalog fails where another run has just made it is its own affair.
+                    # Catalogs fail in different ways if another run has just made the namespace.
                     if not self.catalog.namespace_exists(namespace):
                         raise
             try:
@@ -353,7 +353,7 @@ class IcebergLog:
         )
 
     def _loaded(self) -> Table | None:
-        """The table as it is now; None where there is none."""
+        """The table as it is now; None if there is none."""
         with answering(self.name, self.catalog):
             try:
                 found = self.catalog.load_table(self.identifier)
@@ -376,7 +376,7 @@ def _location(folder: Folder) -> str:
 
 
 def _name_columns(transaction: Transaction) -> None:
-    """Lets readers find the columns of our files, which have names and no ids."""
+    """Lets readers find the columns of our files by name, since these have no ids."""
     names = transaction.table_metadata.schema().name_mapping.model_dump_json()
     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names})
 

@@ -1,4 +1,4 @@
-"""A commit that is tried once: whether it was made is for the catalog to say."""
+"""A commit that is tried once; then the catalog is asked whether it was made."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from backfill.iceberg.failures import refused
 class OnceTable(Table):
     """A table whose commits are not made twice, and not undone if they were made.
 
-    Amazon's library sends a commit again if no answer comes. Where the first one was made, the
-    second is refused, and pyiceberg would delete the manifests of a commit that it takes as failed.
+    Amazon's library sends a commit again if no answer comes. If the first one was made, the second
+    is refused; pyiceberg would take the commit as failed and delete its manifests.
     """
 
     def _do_commit(
@@ -25,7 +25,7 @@ class OnceTable(Table):
             try:
                 self.refresh()
             except Exception:
-                # The library would delete the manifests of a commit that has failed.
+                # For any other error, the library would delete the manifests of the commit.
                 raise CommitStateUnknownException(str(error)) from None
             added = [each for each in updates if isinstance(each, AddSnapshotUpdate)]
             known = {each.snapshot_id for each in self.snapshots()}
@@ -38,11 +38,11 @@ class OnceTable(Table):
 
 
 def once(table: Table) -> OnceTable:
-    """The table as the library is to see it during a commit, which is made on the whole table.
+    """The table as the library should see it during a commit; the real table keeps everything.
 
-    Without its retries, which go on top of commits that contradict this one: they are a property of
-    the table, for other writers too. And without older snapshots: the library copies them some
-    twenty times a commit.
+    It has no retries, because they would go on top of commits that contradict this one; for other
+    writers, this property of the table stays. And it has no older snapshots, because the library
+    copies them some twenty times per commit.
     """
     current = table.current_snapshot()
     changed = {

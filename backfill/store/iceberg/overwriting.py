@@ -15,14 +15,14 @@ from backfill.iceberg.snapshots import has_files
 
 
 class Overwrite(_OverwriteFiles):
-    """The library's own, and it keeps the manifests few, as Iceberg's other libraries do.
+    """The library's own commit, which also keeps manifests few, as Iceberg's other libraries do.
 
     Each run adds a manifest of the files that it adds, and one of those that it removes. Without
-    more, every later run would read all of the former, and carry the latter along.
+    merging, every later run would read all of the former and carry along the latter.
 
     Args:
-        transaction: that it is a part of.
-        properties: of the snapshot.
+        transaction: the transaction that the commit is part of.
+        properties: the snapshot's properties.
     """
 
     def __init__(self, transaction: Transaction, properties: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class Overwrite(_OverwriteFiles):
             TableProperties.MANIFEST_MIN_MERGE_COUNT,
             TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
         )
-        # By default the library does not, but Iceberg does.
+        # By default this library does not merge manifests, but Iceberg does.
         wanted = property_as_bool(properties, TableProperties.MANIFEST_MERGE_ENABLED, True)
         assert size is not None
         assert count is not None
@@ -58,7 +58,7 @@ class Overwrite(_OverwriteFiles):
         return _ManifestMergeManager(size, count, wanted, self).merge_manifests(own)
 
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
-        """The library asks it in several threads, and it can only answer one: it mixes them up."""
+        """The library calls it in several threads, but it can serve only one at a time."""
         evaluate, lock = super()._build_manifest_evaluator(spec_id), Lock()
 
         def one_by_one(manifest: ManifestFile) -> bool:

@@ -31,16 +31,16 @@ from backfill.iceberg.snapshots import (
 from backfill.store.files.log import RECORD, FileChanges
 from backfill.store.protocol import Commit, DataFile
 
-#: What the names of our properties of snapshots begin with.
+#: The prefix of our properties of snapshots.
 PREFIX = "backfill."
-#: Of a commit of ours: "false" where it only moves rows.
+#: A property of our commits: "false" if the commit only moves rows.
 DATA_CHANGE = f"{PREFIX}data-change"
-#: The table's property that names the newest record, which stays when snapshots expire.
+#: The table's property that names the newest record; it stays when snapshots expire.
 RECORD_PROPERTY = f"{PREFIX}{RECORD}"
 
 
 def as_commit(snapshot: Snapshot) -> Commit:
-    """Who made it."""
+    """The commit that made a snapshot."""
     found = {} if snapshot.summary is None else snapshot.summary.additional_properties
     return Commit(
         version=number(snapshot),
@@ -54,7 +54,7 @@ def as_commit(snapshot: Snapshot) -> Commit:
 
 
 def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
-    """What it did to the table's files."""
+    """What a snapshot did to the table's files."""
     files = moved_files(table, snapshot)
     summary = snapshot.summary
     moved = summary is not None and (
@@ -64,13 +64,13 @@ def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
     return FileChanges(
         frozenset(relative(table, each) for each in files.added),
         frozenset(relative(table, each) for each in files.removed),
-        # A compaction can also apply deletions that lay beside the files.
+        # A compaction can also apply deletions that were beside the files.
         data=not moved or files.rows != 0,
     )
 
 
 def mentioned(table: Table) -> tuple[set[str], set[str]]:
-    """The files, and the runs whose records, that any snapshot has, also of other branches."""
+    """The files of all snapshots, also on other branches, and the runs whose records they name."""
     files: set[str] = set()
     seen: set[str] = set()
     for snapshot in table.snapshots():
@@ -85,7 +85,7 @@ def mentioned(table: Table) -> tuple[set[str], set[str]]:
 
 
 def newest_record(table: Table) -> tuple[str | None, int]:
-    """The run whose record the newest commit of ours names, and the version that it made."""
+    """The run whose record our newest commit names, and the version that this commit made."""
     text = table.properties.get(RECORD_PROPERTY)
     if text is None:
         return None, -1
@@ -94,18 +94,18 @@ def newest_record(table: Table) -> tuple[str | None, int]:
 
 
 def relative(table: Table, path: str) -> str:
-    """A file as it is named within the table; another writer may have put it elsewhere.
+    """A file's path within the table's folder, unless another writer has put it elsewhere.
 
-    Writers also write one place in several ways, such as file:/data and file:///data.
+    Writers also spell the same place in several ways, such as file:/data and file:///data.
     """
     return same_place(path).removeprefix(f"{same_place(table.location()).rstrip('/')}/")
 
 
 def partitioned_by(table: Table) -> tuple[str, ...]:
-    """The columns whose values have a partition each.
+    """The columns that each have a partition per value.
 
     Raises:
-        TableError: partitions are made otherwise.
+        TableError: the table is partitioned in another way.
     """
     fields = table.spec().fields
     other = [each for each in fields if not isinstance(each.transform, IdentityTransform)]
@@ -132,7 +132,7 @@ class IcebergVersion:
         """As `Version` has it.
 
         Raises:
-            TableError: a column has been renamed: files have their columns by name.
+            TableError: a column has been renamed, but files are read by their columns' names.
         """
         renamed = renamed_column(self.table, self._schema)
         if renamed is not None:
@@ -175,9 +175,9 @@ class IcebergVersion:
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """As `Version` has it: those of other writers, which put the partitions in folders of data.
+        """As `Version` has it: files of other writers, outside the folders of our partitions.
 
-        A file of ours is in the folder of its partition, and leaves its columns to that.
+        A file of ours is in the folder of its partition and does not contain the columns.
         """
         own = [f"{each}=" for each in self.partition_by]
         folders = {path: path.split("/")[:-1] for path in self.entries}
@@ -188,7 +188,7 @@ class IcebergVersion:
         )
 
     def check_writable(self) -> None:
-        """As `Table` has it: what can be opened can be committed to."""
+        """As `Table` has it: any version that can be opened can be committed to."""
 
     def statistics(self) -> tuple[DataFile, ...]:
         """As `Version` has it."""
@@ -208,7 +208,7 @@ class IcebergVersion:
         found: dict[str, Any] = {}
         for column in self._columns:
             kind, value = column.field_type, (bounds or {}).get(column.field_id)
-            # NaN is outside the bounds of numbers, and larger than any for Spark.
+            # Bounds do not include NaN, which is the largest number for Spark.
             if value is None or isinstance(kind, I.FloatType | I.DoubleType):
                 continue
             assert isinstance(kind, I.PrimitiveType)
@@ -216,7 +216,7 @@ class IcebergVersion:
         return {**found, **self._partition(file)}
 
     def _partition(self, file: IcebergFile) -> dict[str, Any]:
-        """The values that a file has in the columns that it was partitioned by, but NULL."""
+        """A file's values in the columns that it was partitioned by, except NULL."""
         schema = self.table.schema()
         found = {}
         for place, each in enumerate(self.table.specs()[file.spec_id].fields):
@@ -242,5 +242,5 @@ class IcebergVersion:
 
 
 def _plain(kind: I.IcebergType, value: Any) -> Any:
-    """Times as µs, dates as such."""
+    """A value with times as µs and dates as `date`."""
     return days_to_date(value) if isinstance(kind, I.DateType) else value

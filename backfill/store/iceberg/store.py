@@ -1,7 +1,7 @@
 """The tables of a job in a catalog of Iceberg tables.
 
-Spark writes the files, the `pyiceberg` library commits them: no extra jar, and any reader of
-Iceberg can open the tables.
+Spark writes the files, and the `pyiceberg` library commits them: no extra jar is needed, and any
+reader of Iceberg can open the tables.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class IcebergStore(FileStore):
     """The tables of one job, each an Iceberg table of a namespace.
 
     Args:
-        name: of the catalog, as `pyiceberg` is configured: in `~/.pyiceberg.yaml`, or by
+        name: the catalog's name, as `pyiceberg` is configured: in `~/.pyiceberg.yaml`, or by
             environment variables such as PYICEBERG_CATALOG__LAKE__URI.
         namespace: in the catalog; parts are separated by dots.
-        options: further settings of the catalog, or others.
-        properties: of the tables, which each commit sets.
-        sort_by: as `FileStore` has it.
+        options: further settings of the catalog; they override the configured ones.
+        properties: the tables' properties, which each commit sets.
+        sort_by: as for `FileStore`.
     """
 
     way_to_delete = (
@@ -69,8 +69,8 @@ class IcebergStore(FileStore):
     def log(self, name: str) -> IcebergLog:
         """As `FileStore` has it.
 
-        The same for each call: a catalog may choose another place whenever it is asked where a
-        table will be.
+        Each call returns the same object: a catalog may choose another place each time it is asked
+        where a table will be.
         """
         if name not in self._logs:
             identifier = (*self.namespace, checked_name(name, "table"))
@@ -78,7 +78,7 @@ class IcebergStore(FileStore):
         return self._logs[name]
 
     def fitted(self, frame: DataFrame | StructType) -> DataFrame | StructType:
-        """As `FileStore` has it: small whole numbers as `int`."""
+        """As `FileStore` has it: `tinyint` and `smallint` become `int`."""
         schema = frame if isinstance(frame, StructType) else frame.schema
         wanted = widened(schema)
         assert isinstance(wanted, StructType)

@@ -32,7 +32,7 @@ from backfill.store.files.staging import StagedFiles
 
 
 def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> Iterator[DataFile]:
-    """The staged files, which are in the table's folder, as its manifests have them."""
+    """The staged files, now in the table's folder, in the form of its manifests."""
     schema = metadata.schema()
     plan = compute_statistics_plan(schema, metadata.properties)
     leaves = {
@@ -65,7 +65,8 @@ def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> 
 def _field_ids(footer: pq.FileMetaData, leaves: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """The ids of a file's columns, by their paths.
 
-    By their places: the elements of lists and maps have other names where Spark did not write them.
+    Columns are matched by position: in files not written by Spark, the elements of lists and maps
+    have other names.
     """
     ids = [each for name in footer.schema.to_arrow_schema().names for each in leaves[name]]
     return {footer.schema.column(place).path: each for place, each in enumerate(ids)}
@@ -74,7 +75,7 @@ def _field_ids(footer: pq.FileMetaData, leaves: Mapping[str, Sequence[int]]) -> 
 def _leave_out(
     statistics: DataFileStatistics, footer: pq.FileMetaData, columns: Mapping[str, int]
 ) -> None:
-    """Takes away what is not known of all row groups: the library adds up those that have it."""
+    """Removes statistics that a row group lacks: the library adds up the others all the same."""
     for position in range(footer.num_columns):
         field = columns.get(footer.schema.column(position).path)
         if field is None:
@@ -104,13 +105,13 @@ def partitioning(schema: Schema, names: Iterable[str]) -> PartitionSpec:
 
 
 def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> None:
-    """Lets the table have the columns that its new rows have, and no others, in their order.
+    """Gives the table the columns of its new rows, and no others, in their order.
 
     Args:
-        update: of the table's schema.
-        now: the table's.
-        wanted: that of the rows, as `StagedFiles.schema` has it.
-        name: the table's, for the message.
+        update: the update of the table's schema.
+        now: the table's schema.
+        wanted: the rows' schema, in the form of `StagedFiles.schema`.
+        name: the table's name, for the message.
 
     Raises:
         TableError: a column has another type.
