@@ -19,7 +19,7 @@ class IntervalJoin:
 
     Args:
         reach: how much later than the left event the right one may be, in µs.
-        watermark: the lesser one of both streams'.
+        watermark: the smaller one of both streams' watermarks.
         emit: where pairs go.
     """
 
@@ -34,7 +34,7 @@ class IntervalJoin:
 
     @property
     def pending(self) -> list[Event]:
-        """None: it is an inner join."""
+        """No events, because it is an inner join."""
         return []
 
     def process(self, event: Event, time: int, *, left: bool) -> Dropped | None:
@@ -72,5 +72,5 @@ class IntervalJoin:
         """The watermark rose: events that no later one in time can reach go."""
         while self._until and self._until.keys()[0] <= self._watermark.now:
             for side, key, time in self._until.popitem(0)[1]:
-                # Those of one time have gone together.
+                # All events of one time go together.
                 self._waiting[side][key].pop(time, None)
