@@ -44,8 +44,8 @@ def join(
     is close to no other.
 
     The result is lazy, like any DataFrame. Events are exchanged by key and by bin of time, so a
-    key's events are never all paired with each other, and a hot key is spread over many tasks. Only
-    if `within` is a number, the events of a key are sorted in one task, to number them.
+    key's events are never all paired with each other, and a hot key is spread over many tasks. The
+    events of a key are sorted in one task only if `within` is a number, to number them.
 
     Args:
         left: any frame.

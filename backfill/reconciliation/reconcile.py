@@ -45,8 +45,8 @@ from backfill.time.durations import fixed
 from backfill.update_history import fields_of
 from backfill.windows import SessionWindow, is_distinct
 
-#: The most events, and windows, of keys that differ that the driver replays, on one core. More are
-#: replayed in parts by Spark's workers, which take some seconds to start.
+#: The driver replays up to this many events, and windows, of keys that differ, on one core. More
+#: are replayed in parts by Spark's workers, which take some seconds to start.
 FEW_EVENTS = 100_000
 #: The most that the driver replays if the workers can't.
 MOST_EVENTS = 500_000

@@ -35,7 +35,7 @@ class Apart:
 
     Attributes:
         window: what it computes.
-        engine: whose rules hold.
+        engine: the engine whose rules hold.
         streaming: the interface of the engine.
         kind: the operator.
         settings: with the engine's defaults.
@@ -55,7 +55,7 @@ class Apart:
 
         Args:
             window: what it computes.
-            engine: whose rules hold.
+            engine: the engine whose rules hold.
             zone: of calendar windows.
             given: arguments of `replay`, `api` among them.
 

@@ -94,7 +94,7 @@ def replay_join(
             a millisecond more); 0s by default. The operator's watermark is the smallest one. In
             Flink there is none before each stream and partition has sent one; in Spark it begins at
             1970. If events bring a `watermark`, it is moved by these instead, as when Flink leaves
-                out idle inputs.
+            out idle inputs.
         right_watermark_delay: the same for the right stream; by default that of the left one.
         watermark_policy: min or max, as in `spark.sql.streaming.multipleWatermarkPolicy`; with max,
             the largest of both streams' watermarks counts.

@@ -154,7 +154,7 @@ class Operator(ABC):
         """The input has ended."""
 
     def commit(self, arrival: Any) -> None:  # noqa: B027 - most hold nothing back
-        """Hands on what it held back, after the event of this arrival."""
+        """Passes on what it held back, after the event of this arrival."""
 
     def restart(self) -> None:  # noqa: B027 - most lose nothing
         """Loses everything that is not kept in state."""

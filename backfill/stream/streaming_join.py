@@ -72,8 +72,8 @@ def joined(
     Returns:
         What the join's table has for a pair: the key, `event_time`, what identifies the events, and
         the window's columns. A pair comes with the later of its events; a row without a partner
-        comes once the watermark, the smaller one of both sides', is so far that no partner can
-        come.
+        comes once the watermark, the smaller one of both sides', has come so far that no partner
+        can come.
 
     Raises:
         ColumnError: the events lack a column that the join looks at.

@@ -171,7 +171,7 @@ class History:
         return rows, None
 
     def _times(self, placed: DataFrame, names: Sequence[str]) -> DataFrame:
-        """The event times from which it follows what keys wait for, if no wall clock counts."""
+        """The event times that decide what keys wait for, if no wall clock counts."""
         used, grain = placed.where(_USABLE), self.apart.grain
         if grain > 1:
             span = floor_to(F.col(TIME), grain, 0).alias(_SPAN)

@@ -29,8 +29,8 @@ def is_needed(case: Case, differences: Sequence[Difference], base: Outcome) -> b
     """Whether one of the differences can't be explained by an event that was lost or came twice.
 
     One fault explains all of these; so if one of them needs it, the others have it too. What is not
-    tried to the end is not ruled out. The key is replayed by itself, so that this leaves the number
-    of replays with other keys as it is.
+    tried to the end is not ruled out. The key is replayed by itself, which takes nothing from the
+    tries that are left for other keys.
     """
     alone = replace(case, operator=replace(case.operator, among=None))
     left = case.once("left to try without", lambda: [_FEW_TIMES * len(case.events)])

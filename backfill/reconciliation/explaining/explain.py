@@ -112,7 +112,7 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
 
 
 def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Outcome) -> Explanation:
-    """Looks for a fault that gives a difference's rows; then for one besides an output fault."""
+    """Finds a fault that gives a difference's rows, or else one together with an output fault."""
     kinds: list[Iterator[Hypothesis]] = [of_restarts(case, difference, base)]
     if difference.stream:
         kinds = [

@@ -70,7 +70,7 @@ def facts(case: Case, difference: Difference, made: Outcome, evidence: dict[str,
 
 
 def _misplaced(case: Case, hull: tuple[int, int], made: Outcome, *, missing: bool) -> list[Any]:
-    """Events that the operator took but that are not in the row of their own, or are in another.
+    """Events that the operator took but that are not in their own row, or are in another one.
 
     This is for windows around single events. Flink clears a key's state if nothing comes for long,
     and then takes earlier rows again. With late events that it does not drop, Kafka Streams lacks

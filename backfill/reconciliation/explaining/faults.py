@@ -275,7 +275,7 @@ def _wrong_gaps(case: Case) -> list[Hypothesis]:
 
 
 def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
-    """Gaps of an engine that adds them to the last event; the ends lack the job's gap."""
+    """Gaps of an engine that adds them to the last event; the job's was taken off the ends."""
     window = case.operator.window
     assert isinstance(window, SessionWindow)
     of_each = (

@@ -35,7 +35,7 @@ class Operator:
 
     Attributes:
         window: what it computes.
-        engine: whose rules hold.
+        engine: the engine whose rules hold.
         aggregates: by name, over plain fields.
         timezone: of calendar windows.
         settings: arguments of `replay`: grace, retention, emit, restarts, and so on.

@@ -52,7 +52,7 @@ class Outcome:
 
         Args:
             kind: `pending`, `lost`, `begun_anew` or `superseded`.
-            reader: the operator whose rows the key's differences are, always the same one.
+            reader: turns windows into rows: always the operator that the key's differences are of.
         """
         if kind not in self._others:
             windows: Iterable[Made] = getattr(self.made, kind)

@@ -16,7 +16,7 @@ def moved_rows(case: Case, rows: Timeline) -> Hypothesis | None:
 
     Args:
         case: the key.
-        rows: what the operator writes of its events.
+        rows: what the operator writes for its events.
 
     Returns:
         The fault, with those of `rows`, shifted, that the stream has; None: nothing is shifted.
@@ -39,7 +39,7 @@ def is_moved(case: Case, difference: Difference, rows: Timeline, found: Hypothes
     Args:
         case: the key.
         difference: one of the key's.
-        rows: what the operator writes of its events.
+        rows: what the operator writes for its events.
         found: what `moved_rows` has found for `rows`.
     """
     there = found.rows.by_bounds

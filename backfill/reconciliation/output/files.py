@@ -89,8 +89,8 @@ class Written:
 class Steps:
     """Columns that are computed once and used several times.
 
-    An expression that is used twice would be copied, and one that uses the copy twice would have it
-    four times. Spark keeps projections apart to avoid this.
+    An expression that is used twice would be copied; if it uses another one twice, that one would
+    be there four times. Spark keeps projections apart to avoid this.
     """
 
     def __init__(self, frame: DataFrame) -> None:

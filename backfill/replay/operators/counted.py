@@ -68,7 +68,7 @@ class Counted(Operator):
             self._send(event.arrival, event.key, start, end, state, own.last)
 
     def finish(self) -> None:
-        """The last events, which have filled no window, are one or are pending."""
+        """The last events, which fill no window, form one or are pending."""
         for key, own in self._keys.items():
             kept = None if self._size is None else self._size - (self._advance - own.since)
             if not own.since or (kept is not None and kept <= 0):

@@ -229,7 +229,7 @@ class RowsOver(_Over):
                 self._send(row, time, held.last[0][1], self._state(held.last), arrival)
 
     def finish(self) -> None:
-        """The last rows, which have filled no window, are one or are pending, by the engine."""
+        """The last rows, which fill no window, form one or are pending, depending on the engine."""
         super().finish()
         for key, held in self._keys.items():
             since = held.count % self._advance

@@ -59,7 +59,7 @@ class CachedSessions:
         self.put(key, start, end, _REMOVED)
 
     def flush(self) -> None:
-        """Hands on what changed, in the order of the last changes."""
+        """Passes on what changed, in the order of the last changes."""
         dirty, self._dirty = self._dirty, {}
         for (key, start, end), value in dirty.items():
             if value is not _REMOVED:
@@ -74,7 +74,7 @@ class CachedSessions:
                 self._swallowed(key, start, end)
 
     def restart(self) -> None:
-        """Forgets the cache, flushed before."""
+        """Forgets the cache, which was flushed before."""
         self._cache = SessionStore(retention=ALWAYS, interval=ALWAYS)
 
 
@@ -108,14 +108,14 @@ class CachedWindows:
         return sorted(found.items(), key=lambda each: each[0], reverse=latest_first)
 
     def flush(self) -> None:
-        """Hands on what changed, in the order of the last changes."""
+        """Passes on what changed, in the order of the last changes."""
         dirty, self._dirty = self._dirty, {}
         for (key, start), value in dirty.items():
             self._store.put(key, start, value)
             self._changed(key, start, value)
 
     def restart(self) -> None:
-        """Forgets the cache, flushed before."""
+        """Forgets the cache, which was flushed before."""
         self._cache = {}
 
 

@@ -22,8 +22,8 @@ def segment_interval(retention: int, *, segments: int | None = None) -> int:
 
     Args:
         retention: of the store, in µs.
-        segments: the number of segments into which KIP-94 divides the retention; None: as in
-            today's stores, two for each retention. No segment is shorter than a minute.
+        segments: the number of segments from which KIP-94 computes the length; None: as in today's
+            stores, two for each retention. No segment is shorter than a minute.
 
     Example:
         >>> segment_interval(3_600_000_000)
@@ -83,7 +83,7 @@ class Segments(Generic[K]):
         self.observed = self.visible_from = self._oldest = NEVER
 
     def live_from(self, time: int) -> int:
-        """Where the oldest segment that lives begins, once `time` was put."""
+        """Where the oldest living segment begins once `time` was put."""
         return (max(time, self.observed) - self._reach) // self.interval * self.interval
 
     @property

@@ -149,7 +149,7 @@ class SessionStore:
         return end >= self.visible_from and self.holds(key, start, end)
 
     def live_from(self, time: int) -> int:
-        """Once a session ending at `time` was put, those that end before this can't be there."""
+        """The earliest end that a session can have once one that ends at `time` was put."""
         return self._segments.live_from(time)
 
     def all(self) -> Iterator[Session]:
