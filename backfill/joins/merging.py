@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 
 from backfill.columns import TIME, column, key_name, quoted, sortable
 
-#: Whether a row is of the side that comes second among rows that are equal in all before it.
+#: Whether a row is of the side that comes second among rows that are equal in all columns before
+#: it.
 SECOND = "_second"
 #: A number for rows that match nothing: they are in groups of their own, however many lack a key.
 _APART = "_apart"

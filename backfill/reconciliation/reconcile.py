@@ -195,7 +195,7 @@ class _Reconciling:
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
     def of(self, stream: DataFrame, sample: float | None, few: bool) -> Reconciled:
-        """Compares."""
+        """Runs the comparison."""
         sides = self._sides(stream, sample)
         parts: list[Part] = []
         found: Sequence[Explained] = []

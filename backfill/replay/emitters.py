@@ -39,7 +39,7 @@ class Closing(NamedTuple):
 
 
 class Emitter(Protocol):
-    """Decides what of an operator's changes goes downstream, and when.
+    """Decides which of an operator's changes go downstream, and when.
 
     Attributes:
         watches: whether the emitter needs to know up to when windows are closed.

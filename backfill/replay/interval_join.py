@@ -29,7 +29,7 @@ class IntervalJoin:
         self._emit = emit
         # By side, then key: the events by time.
         self._waiting: dict[bool, dict[Any, Any]] = {True: {}, False: {}}
-        # When the watermark comes to this time, a side's events of a key and a time go.
+        # When the watermark reaches this time, a side's events of a key and a time go.
         self._until: Any = SortedDict()
 
     @property
@@ -69,7 +69,7 @@ class IntervalJoin:
         self._until.setdefault(until, {})[left, key, time] = None
 
     def _forget(self) -> None:
-        """The watermark rose: events that no later one in time can reach go."""
+        """The watermark rose: removes events that no later event that is in time can reach."""
         while self._until and self._until.keys()[0] <= self._watermark.now:
             for side, key, time in self._until.popitem(0)[1]:
                 # All events of one time go together.

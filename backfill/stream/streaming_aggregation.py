@@ -40,8 +40,8 @@ def check_streamed(name: str, window: AnyWindow) -> None:
         window: its definition.
 
     Raises:
-        WindowError: it follows a calendar, it is cumulating, around single events or by number of
-            events or messages, or Spark's function would refuse it; or for the reasons of
+        WindowError: it follows a calendar; it is cumulating, around single events, or by number of
+            events or messages; Spark's function would refuse it; or for the reasons of
             `check_joined`.
     """
     if isinstance(window, JoinWindow):

@@ -66,7 +66,7 @@ class Case:
         events: of the key, in order of arrival, redelivered copies among them.
         stream: all the stream's rows of the key.
         differences: to be explained.
-        doubles: those that are added up.
+        doubles: the doubles that are added up.
         copies: for each event (by arrival) that is a copy of an earlier one, the arrival of the
             earlier one.
         expired: windows that ended before this time are past the batch's retention, µs.

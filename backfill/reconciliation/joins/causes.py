@@ -66,9 +66,9 @@ class Found:
     """A row that only one side has, and why.
 
     Attributes:
-        row: which.
+        row: the row.
         streams: whether the stream has it, and not the batch.
-        cause: of `backfill.causes`.
+        cause: one of `backfill.causes`.
         pair: its events; None where they are not known.
         proved: whether the replay shows the row, or its absence.
     """
