@@ -30,12 +30,12 @@ def as_of(
 ) -> DataFrame:
     """Returns each left event once, with the latest right event of its key that is not after it.
 
-    If several right events have the latest time, the last of them by `arrival` counts, then by
-    their other columns; so equal input gives an equal result, whatever the order of its rows. A key
-    that is NULL, in one of its columns or in all, is equal to none; a row with a time that can't be
-    used has none before it.
+    If several right events have the latest time, the last of them by `arrival`, then by their other
+    columns, counts; so equal input gives an equal result, whatever the order of its rows. A key
+    that is NULL, in one of its columns or in all, equals no other; a row whose time can't be used
+    has no event before it.
 
-    The result is lazy, as any DataFrame. The events of a key are sorted together, in one task.
+    The result is lazy, like any DataFrame. The events of a key are sorted together, in one task.
 
     Args:
         left: any frame.
@@ -44,15 +44,15 @@ def as_of(
             key.
         time: the column of the event time, as for `aggregate`; or a pair of columns, the left
             side's and the right's.
-        tolerance: a right event that is longer before than this does not count.
+        tolerance: a right event that is earlier by more than this does not count.
         allow_exact: whether a right event of the same time counts.
         arrival: columns of the right side that order its events of equal times.
         time_format: of both sides' times, as for `aggregate`.
         timezone: for times without a zone.
 
     Returns:
-        The left side's columns, and those of the right side that are not in `on`, NULL where there
-        is no event before. If both sides have a column of some name, the right one's ends with
+        The left side's columns, and those of the right side that are not in `on`, NULL if there is
+        no event before. If both sides have a column of some name, the right one's ends with
         `_right`.
 
     Raises:

@@ -36,16 +36,16 @@ def join(
     """Returns the pairs of events that have the same key and are close in time.
 
     A pair is a left event at t and a right one in [t - before, t + after], both ends included, as
-    for Kafka Streams' `JoinWindows`; or, within a number of events, an event and one of the last so
-    many of the other side before it, as in Samza.
+    for Kafka Streams' `JoinWindows`; or, within a number of events, an event and one of the last
+    events, up to that number, of the other side before it, as in Samza.
 
     Each pair comes once, unless `unique` is false. Rows that are alike are different events. A key
-    that is NULL, in one of its columns or in all, is equal to none; a row with a time that can't be
-    used is close to none.
+    that is NULL, in one of its columns or in all, equals no other; a row whose time can't be used
+    is close to no other.
 
-    The result is lazy, as any DataFrame. Events are exchanged by key and by bin of time, so a key's
-    events are never all paired with each other, and a hot key is spread over many tasks. Only to
-    number the events, where `within` is a number, those of a key are sorted in one task.
+    The result is lazy, like any DataFrame. Events are exchanged by key and by bin of time, so a
+    key's events are never all paired with each other, and a hot key is spread over many tasks. The
+    events of a key are sorted in one task only if `within` is a number, to number them.
 
     Args:
         left: any frame.
@@ -55,19 +55,19 @@ def join(
         within: (before, after), such as ("5m", "30m"): how much earlier, and later, than the left
             event the right one may be. One duration counts for both. Or `messages(5)`: each event
             with the last five of the other side before it, in order of time, arrival, left before
-            right, and then of all columns. Or a `TumblingWindow` or `HoppingWindow` of fixed
-            sizes: events that one of its windows holds both of.
+            right, and then of all columns. Or a `TumblingWindow` or `HoppingWindow` of fixed sizes:
+            events that lie together in one of its windows.
         time: the column of the event time, as for `aggregate`; or a pair of columns, the left
             side's and the right's.
-        how: inner, or which events without a partner are kept besides: left, full (of both
-            sides). semi gives the left events that have a partner, each once, and anti those that
-            have none, both without the right side's columns.
+        how: inner; or left or full, which also keep events of the left side, or of both sides,
+            without a partner. semi gives the left events that have a partner, each once, and anti
+            those that have none, both without the right side's columns.
         unique: whether a pair comes once, however many hopping windows hold both events; or once
             for each of them, with `window_start` and `window_end`, which are NULL in rows without a
             partner.
         where: a further condition on a pair, in Spark SQL, over `left.column` and `right.column`.
         arrival: columns that order events of equal times; both sides have them, in the same type.
-            Only where `within` is a number of events.
+            Only if `within` is a number of events.
         time_format: of both sides' times, as for `aggregate`.
         timezone: for times without a zone.
 
@@ -149,7 +149,7 @@ def _check_unique(unique: bool, shared: SharedWindows | None, how: str) -> None:
 
 
 def _with_windows(pairs: DataFrame, shared: SharedWindows) -> DataFrame:
-    """Pairs with the start and the end of the window that each row is of."""
+    """Pairs with the start and the end of the window that each row belongs to."""
     start = F.col(SHARED)
     bounds = {"window_start": start, "window_end": start + shared.size}
     names = [name for name in pairs.columns if name != SHARED]

@@ -21,22 +21,22 @@ def latest(
     allow_exact: bool,
     names: tuple[str, str],
 ) -> DataFrame:
-    """Puts both frames in order of time, and carries on the last row of the other one.
+    """Puts both frames in order of time, and carries the last row of the other one forward.
 
     Args:
         own: rows with TIME.
         other: rows with TIME.
         keys: columns that both have; NULL is equal to nothing.
-        arrival: columns of the other frame that order its rows of one time. What is still alike
-            then is ordered by its other columns.
-        allow_exact: a row of the same time is not after.
+        arrival: columns of the other frame that order its rows of one time. Rows that are still
+            alike are ordered by its other columns.
+        allow_exact: whether a row of the same time counts as not after.
         names: of the two columns of the result.
 
     Returns:
-        Each own row once, as a struct, and the other frame's row, NULL where there is none.
+        Each own row once, as a struct, and the other frame's row, NULL if there is none.
     """
     mine, theirs = names
-    # Rows that are in no pair are carried on to none.
+    # Rows that can be in no pair are not carried forward.
     frames = {mine: own, theirs: other.where(usable(keys))}
     both = merged(frames, keys, second=mine if allow_exact else theirs)
     in_time = Over.partitionBy(*group(keys)).orderBy(TIME, SECOND, *ties(theirs, other, arrival))

@@ -1,4 +1,4 @@
-"""The rows of two frames in one, to be put in order together."""
+"""Puts the rows of two frames into one, so that they can be ordered together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 
 from backfill.columns import TIME, column, key_name, quoted, sortable
 
-#: Whether a row is of the side that comes second among rows that are equal in all before.
+#: Whether a row is of the side that comes second among rows that are equal in all columns before
+#: it.
 SECOND = "_second"
 #: A number for rows that match nothing: they are in groups of their own, however many lack a key.
 _APART = "_apart"
@@ -30,13 +31,13 @@ def merged(
     arrival: Sequence[str] = (),
     second: str,
 ) -> DataFrame:
-    """Both frames' rows, each as a struct in the column of its side; that of the other is NULL.
+    """Both frames' rows, each as a struct in the column of its side; the other column is NULL.
 
     Args:
         frames: by side, with TIME.
         keys: columns that both have.
         arrival: columns that both have, to be ordered by.
-        second: a side.
+        second: the side that comes second.
 
     Returns:
         The columns of `group`, TIME, those of `arrivals`, SECOND, and a struct for each side.
@@ -75,6 +76,6 @@ def arrivals(arrival: Sequence[str]) -> list[str]:
 
 
 def ties(side: str, frame: DataFrame, first: Sequence[str] = ()) -> list[Column]:
-    """A side's columns in a merged frame that can be put in order; these first."""
+    """A side's columns in a merged frame that can be sorted by, those of `first` in front."""
     rest = [each.name for each in frame.schema.fields if sortable(each.dataType)]
     return [F.col(f"{side}.{quoted(name)}") for name in (*first, *rest)]

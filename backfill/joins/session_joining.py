@@ -45,12 +45,12 @@ def session_join(
     """Returns left events with the right side's session of their key that holds them.
 
     A session holds an event that is between its start and its end as the engine reports them: up to
-    its last event, included, or for engines whose sessions end a gap later, before that end. With
-    `left_window`, the left side's events are made into sessions as well, and a pair are two
-    sessions of a key that overlap: that some instant lies in both.
+    and including its last event, or, for engines whose sessions end a gap later, before that end.
+    With `left_window`, the left side's events are made into sessions as well, and a pair is two
+    sessions of a key that overlap, so that some instant lies in both.
 
-    Sessions of a key do not overlap each other, so an event is in one of them at most. Each pair
-    comes once. A key that is NULL, in one of its columns or in all, is equal to none.
+    Sessions of a key do not overlap each other, so an event is in at most one of them. Each pair
+    comes once. A key that is NULL, in one of its columns or in all, equals no other.
 
     Args:
         left: any frame.
@@ -71,8 +71,8 @@ def session_join(
         engine: the engine whose gap edge, session end and time resolution apply.
 
     Returns:
-        The left side's columns, or of its sessions the key, `session_id`, `session_start`,
-        `session_end` and the aggregates; then the same of the right side's sessions without the
+        The left side's columns, or, for its sessions, the key, `session_id`, `session_start`,
+        `session_end` and the aggregates; then the same for the right side's sessions, without the
         key. If both sides have a column of some name, the right one's ends with `_right`. Rows
         whose key or time `aggregate` leaves out are in no session.
 
@@ -185,10 +185,10 @@ def _overlapping(sides: Sides, how: str, inclusive: bool) -> DataFrame:
 
 
 def _held(sides: Sides, names: tuple[str, str], inclusive: bool) -> DataFrame:
-    """Rows of the side named first with the other's session that holds their time, or NULL.
+    """Rows of the side named first, with the other's session that holds their time, or NULL.
 
-    Rows of the right side that start together with a session of the left are not held by it: the
-    left one is held then.
+    A row of the right side that starts together with a session of the left is not held by it,
+    because the left one is held by the right one.
     """
     own, other = names
     found = latest(

@@ -1,4 +1,4 @@
-"""Pairs of events that some tumbling or hopping window holds both of."""
+"""Pairs of events that lie in the same tumbling or hopping window."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SharedWindows:
 
     @classmethod
     def of(cls, window: TumblingWindow | HoppingWindow) -> SharedWindows:
-        """Those of a window.
+        """The windows of a definition.
 
         Raises:
             WindowError: its size or advance follows a calendar.
@@ -55,8 +55,8 @@ class SharedWindows:
         return self._last() + self.size > F.greatest(*self._times())
 
     def starts(self) -> Column:
-        """Where the windows start that hold both; NULL where there is no pair."""
-        # The one before the first that ends after the later event.
+        """Where the windows that hold both events start; NULL if there is no pair."""
+        # The start of the window before the first one that ends after the later event.
         before = floor_to(F.greatest(*self._times()) - self.size, self.advance, self.phase)
         found = F.sequence(before + self.advance, self._last(), F.lit(self.advance))
         return F.when(F.col(f"{RIGHT}.{TIME}").isNotNull(), found)

@@ -25,7 +25,7 @@ from backfill.windows.join_window import LEFT, RIGHT
 SHARED = "_join_start"
 #: Names that no column of a side may have.
 RESERVED = INNER | {TIME, REASON, INDEX, SEEN, SHARED}
-#: What the name of a column of the right side ends with, where the left side has one of this name.
+#: The ending of the name of a right side's column, if the left side has one of that name.
 _SUFFIX = "_right"
 
 
@@ -35,7 +35,7 @@ class Sides:
 
     Attributes:
         left, right: with TIME, in µs; NULL where there is none that can be read.
-        on: the columns whose values have to be equal.
+        on: the columns whose values must be equal.
         columns: the names and types of the columns of either side, in order.
     """
 
@@ -53,7 +53,7 @@ class Sides:
         return [*self.kept(), *(self.of(RIGHT, old).alias(new) for old, new in self.added())]
 
     def only(self, side: str) -> list[Column]:
-        """The same of a frame of one side, whose partner is missing."""
+        """The same for a frame of one side, whose partner is missing."""
         mine, theirs = self.columns
         if side == LEFT:
             nothing = (F.lit(None).cast(theirs[old]).alias(new) for old, new in self.added())
@@ -67,7 +67,7 @@ class Sides:
         ]
 
     def check_order(self, arrival: Sequence[str], *sides: str) -> None:
-        """Raises a ColumnError where sides can't be ordered by these columns, or not together."""
+        """Raises a ColumnError if sides can't be ordered by these columns, or not together."""
         for side in sides:
             has = self.columns[side == RIGHT]
             for name in arrival:
@@ -90,13 +90,13 @@ class Sides:
                 )
 
     def added(self) -> list[tuple[str, str]]:
-        """The right side's columns but those of `on`, with their names in the result.
+        """The right side's columns except those of `on`, with their names in the result.
 
         Raises:
             ColumnError: a name that ends with `_right` is taken.
         """
         mine, theirs = self.columns
-        # Spark tells names apart by their letters, whether small or capital.
+        # Spark does not tell small and capital letters of names apart.
         taken = {name.lower() for name in mine}
         others = [name for name in theirs if name not in self.on]
         plain = {name.lower() for name in others}
@@ -178,7 +178,7 @@ def both_sides(
 
 
 def check_has(whose: str, columns: Collection[str], name: str, *, field: str) -> None:
-    """Raises a ColumnError where a column is missing."""
+    """Raises a ColumnError if a column is missing."""
     if name not in columns:
         raise ColumnError(
             f"{whose} has no such column",
@@ -192,7 +192,7 @@ def pair_of_times(time: str | Sequence[str]) -> tuple[str, str]:
     """The left side's column of time, and the right's.
 
     Raises:
-        ColumnError: more or fewer are given.
+        ColumnError: neither one nor two columns are given.
     """
     times = (time, time) if isinstance(time, str) else time
     if not isinstance(times, Sequence) or len(times) != 2:

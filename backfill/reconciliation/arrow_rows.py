@@ -1,4 +1,4 @@
-"""Arrow tables as windows and events of each key: the same on the driver and in a worker."""
+"""Turns Arrow tables into windows and events of each key, on the driver or in a worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backfill.replay import Event
 #: True for windows of the stream, false for those of the batch.
 SIDE = "_streams"
 
-#: Of a row in its table.
+#: The number of a row in its table.
 NUMBER = "_number"
 
 Key = tuple[Any, ...]
@@ -32,7 +32,7 @@ def floored(at: Column, tick: int) -> Column:
 
 
 def by_key(table: pa.Table, keys: Sequence[str]) -> dict[Key, list[Values]]:
-    """The rows of each key, without its columns, but with their numbers in the table."""
+    """The rows of each key, without the key's columns, but with their numbers in the table."""
     rows = table.to_pylist()
     for number, row in enumerate(rows):
         row[NUMBER] = number
@@ -67,9 +67,9 @@ def events_of(
     """The events of a key, and which are copies of earlier ones.
 
     Args:
-        key: None where it is no key.
+        key: None if the events have no key.
         rows: in order of arrival.
-        fields: what the events hold.
+        fields: the fields that the events hold.
         places: their arrivals.
     """
     events, copies = [], {}
@@ -97,7 +97,7 @@ def events_of(
 
 
 def comparable(value: Any, type: pa.DataType) -> Any:
-    """Structs as tuples, which have an order, maps as mappings, which have none; times in UTC."""
+    """Structs as tuples (in order), maps as mappings (in no order), times in UTC."""
     if value is None:
         return None
     if pa.types.is_timestamp(type):
@@ -112,5 +112,5 @@ def comparable(value: Any, type: pa.DataType) -> Any:
 
 
 def _itself(value: Any) -> Any:
-    """NaN is a key like others, but equal to itself only as one object."""
+    """The key; NaN always as the same object, because only then does it equal itself."""
     return math.nan if isinstance(value, float) and value != value else value

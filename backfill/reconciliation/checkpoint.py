@@ -14,42 +14,43 @@ from backfill.events.files import local_path
 
 @dataclass(frozen=True)
 class Batches:
-    """What the logs of a checkpoint tell.
+    """What the logs of a checkpoint say.
 
     Attributes:
         of_file: the batch that read each file, by path.
-        watermarks: what each batch evicted by, µs; lateness is judged by the one before it. Spark
-            keeps the logs of the last hundred batches or so, so the first one may be gone.
+        watermarks: the watermark by which each batch evicted, µs; it judged lateness by the one
+            before. Spark keeps the logs of the last hundred batches or so, so the first ones may be
+            gone.
     """
 
     of_file: dict[str, int]
     watermarks: dict[int, int]
 
     def clock(self, batch: int) -> int:
-        """What the batch judges lateness by, µs."""
+        """The watermark by which the batch judges lateness, µs."""
         return self.watermarks.get(batch - 1, 0)
 
     def after(self, batch: int) -> int:
-        """The watermark after the batch, µs: what the next one that is known evicted by."""
+        """The watermark after the batch, µs: the one by which the next known batch evicted."""
         known = [number for number in self.watermarks if number > batch]
         return self.watermarks[min(known)] if known else self.last
 
     @property
     def first(self) -> int:
-        """The first batch that the logs tell of."""
+        """The first batch in the logs."""
         return min(self.watermarks)
 
     @property
     def last(self) -> int:
-        """What the last batch evicted by, µs."""
+        """The watermark by which the last batch evicted, µs."""
         return self.watermarks[max(self.watermarks)]
 
 
 def read_checkpoint(path: str) -> Batches:
     """Reads `offsets` and `sources` of a checkpoint of a query over files.
 
-    A query that reads a source twice, as a join does whose sides are of the same files, has one log
-    of it, and an offset for each time.
+    A query that reads a source twice, such as a join whose sides are of the same files, has one log
+    for it, and an offset for each read.
 
     Raises:
         SourceError: it is not a checkpoint, or cannot be read.
@@ -67,14 +68,14 @@ def read_checkpoint(path: str) -> Batches:
                 offsets = [None if each is None else int(each["logOffset"]) for each in sources]
                 reached.append((int(log.name), offsets))
         for source in (folder / "sources").iterdir():
-            # What a source had not reached yet has no offset.
+            # A source that has not read anything yet has no offset.
             own = sorted(
                 (offset, number)
                 for number, offsets in reached
                 if (offset := offsets[int(source.name)]) is not None
             )
-            # The source counts on its own: a batch without new files, as Spark runs it when the
-            # watermark has moved, is none to it, though it calls `batchId` what it counts.
+            # The source has its own count, though it is called `batchId`: it leaves out batches
+            # without new files, which Spark runs when the watermark has moved.
             for log in sorted(source.iterdir()):
                 if log.name.split(".")[0].isdigit():
                     for entry in _lines(log):
@@ -92,7 +93,7 @@ def read_checkpoint(path: str) -> Batches:
 
 
 def _lines(log: Path) -> list[dict[str, Any] | None]:
-    """The JSON lines behind the version; None where Spark has nothing to say."""
+    """The JSON lines after the version; None where Spark wrote no object."""
     version, *lines = log.read_text(encoding="utf-8").splitlines()
     if version != "v1":
         raise ValueError(f"{log.name} is of version {version}, and v1 is known")

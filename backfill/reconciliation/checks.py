@@ -1,4 +1,4 @@
-"""Checks of a reconciliation: how much is alike, and whether all that is not has a cause."""
+"""Checks of a reconciliation: how much matches, and whether every difference has a cause."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from backfill.spec import JobSpec
 
 
 def check_reconciled(spec: JobSpec, found: Reconciled, run_id: str) -> tuple[Outcome, ...]:
-    """Checks what a reconciliation found, and keeps what came of it.
+    """Checks what a reconciliation found, and stores the outcome.
 
     Args:
         spec: the job; its own expectations see a row for each difference, with the columns of the
             key, `status`, `cause` (the first), `proved`, `batch` and `stream` (numbers of windows).
         found: the reconciliation.
-        run_id: what it is kept under.
+        run_id: the run under which the outcome is stored.
     """
     every = found.matched + len(found.differences)
     metrics = {
@@ -29,7 +29,7 @@ def check_reconciled(spec: JobSpec, found: Reconciled, run_id: str) -> tuple[Out
     builtin = [as_check(each) for each in spec.checks.about([RECONCILIATION]).values()]
     own = spec.checks.own.get(RECONCILIATION, ())
     names = [*spec.key, "status", "cause", "proved", "batch", "stream"]
-    # Only where somebody looks at them: there can be a million.
+    # Built only if an expectation reads it: there can be a million rows.
     frame = None
     if own:
         rows = (

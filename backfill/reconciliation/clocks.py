@@ -1,8 +1,8 @@
 """Where the operator's clock stood when each event arrived, as a column.
 
-Given that, keys know nothing of each other and can be replayed apart. The clock is a running
-maximum over all events in order of arrival, which is computed in blocks: the maximum of each, of
-those before it, and within it; never by one task over everything.
+With this column, keys do not depend on each other and can be replayed separately. The clock is a
+running maximum over all events in order of arrival. It is computed in blocks (the maximum of each
+block, of the blocks before it, and within it), never by one task over everything.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from backfill.engines import Engine
 from backfill.streaming import Streaming
 
 CLOCK, END_CLOCK = "_clock", "_end_clock"
-#: The clock, if an event came after all others that arrived at once with it.
+#: The clock if the event came after all others that arrived at the same place.
 LATEST_CLOCK = "_latest_clock"
-#: Where events came by one after the other: partition, and place within it.
+#: Where an event is in the order of arrival: its partition, and its place within it.
 PARTITION, PLACE = "_partition", "_place"
-#: When it was processed, µs.
+#: When an event was processed, µs.
 WALL_CLOCK = "_wall_clock"
 _BLOCKS = 200
 _BLOCK, _MOST, _BEFORE = "_block", "_most", "_before"
-#: The time of a clock before all events: the least that a column of longs holds.
+#: The time of a clock before all events: the smallest value of a column of longs.
 BEGINNING = -(1 << 63)
 
 
@@ -38,16 +38,16 @@ def with_clock(
     delay: int,
     keys: Sequence[str],
 ) -> DataFrame:
-    """The events with the clock before each, at the latest before it, and at the end of the input.
+    """The events with the clock before each, its latest possible value, and the clock at the end.
 
     Events with the same PLACE are taken in order of time, so that as few as possible are late.
 
     Args:
         events: with TIME, PARTITION and PLACE.
-        places: the least PLACE and the largest.
-        engine: whose clock.
+        places: the smallest PLACE and the largest.
+        engine: the engine whose clock it is.
         streaming: its interface.
-        delay: what a watermark stays behind, µs.
+        delay: how far a watermark stays behind, µs.
         keys: columns that are all NULL where an event has no key.
     """
     # Events without a key, or before the epoch, do not reach an operator that drops them.
@@ -67,7 +67,7 @@ def with_clock(
             _MOST: F.when(keyed, F.col(TIME)),
         }
     )
-    # At most a few hundred rows for each partition, whatever there are of events.
+    # At most a few hundred rows for each partition, however many events there are.
     most = blocked.groupBy(*group, _BLOCK).agg(F.max(_MOST).alias(_MOST))
     all_of = Over.partitionBy(*group)
     earlier = all_of.orderBy(_BLOCK).rowsBetween(Over.unboundedPreceding, -1)

@@ -1,11 +1,11 @@
-"""Compares both sides of a window's table: which keys differ.
+"""Compares both sides of a window's table to find which keys differ.
 
-By checksums of exact values: of buckets of keys first, then of the keys in those that differ. What
-is called alike here is alike to the bit; whether values that differ are alike within a bound is for
-others to say. Where no more than two keys of a bucket differ, its sums tell which (`syndromes`), as
-those of an invertible Bloom lookup table do (Goodrich and Mitzenmacher 2011). So hardly anything
-that is alike is sent anywhere, and none of it is joined. Plain checksums of each key take more than
-twice as long, and of buckets, without these sums, a third longer.
+It compares checksums of exact values: first of buckets of keys, then of the keys in the buckets
+that differ. Alike means alike to the bit here; whether values that differ are alike within a bound
+is decided elsewhere. If no more than two keys of a bucket differ, its sums tell which
+(`syndromes`), like those of an invertible Bloom lookup table (Goodrich and Mitzenmacher 2011). So
+hardly any rows that are alike are sent anywhere, and none of them are joined. Plain checksums of
+each key take more than twice as long; checksums of buckets without these sums take a third longer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from backfill.reconciliation.arrow_rows import SIDE
 from backfill.reconciliation.syndromes import POWERS, weights
 from backfill.runtimes.differences import needs_spark
 
-#: A key's rows are of one bucket of 2^15: few enough for Spark's fast map and the processor's
-#: cache, and so many that seldom two keys that differ share one.
+#: Each key is in one of 2^15 buckets: few enough for Spark's fast map and the processor's cache,
+#: and so many that two keys that differ seldom share one.
 _BUCKET_BITS = 15
-#: So many further bits of its hash are a key's weight, and so many of a window's hash are summed:
-#: a long holds the sum of 2^24 windows that are one and the same, by the highest power.
+#: How many further bits of a key's hash are its weight, and how many bits of a window's hash are
+#: summed: a long holds the sum of 2^24 identical windows with the highest power of a weight.
 _WEIGHT_BITS, _SUMMED_BITS = 8, 24
-#: Stands for a NULL, its place added: a number that no value happens to be.
+#: Stands for a NULL, with its place added: an arbitrary number that no value is likely to be.
 _ABSENT = 0x5BD1E995_27D4EB2F
 _TO_THE_MICROSECOND = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -50,11 +50,11 @@ class Totals:
     """What all windows add up to.
 
     Attributes:
-        batch: how many there are.
+        batch: how many windows the batch has.
         stream: how many the stream has.
-        off: of each bucket of keys where they differ, what has to be accounted for: its hashes,
-            and how many windows the stream has more.
-        weights: of these buckets' keys that differ, where the sums determine them.
+        off: for each bucket of keys that differs, what must be accounted for: the XOR of its
+            hashes, and how many more windows the stream has.
+        weights: for each of these buckets, the weights of the keys that differ, if its sums tell.
     """
 
     batch: int
@@ -69,9 +69,9 @@ class Found:
 
     Attributes:
         windows: those of the keys that differ, the stream's marked in SIDE.
-        keys: how many keys that are.
+        keys: how many keys differ.
         differing: these keys.
-        few: the windows, where the driver has them.
+        few: the windows, if the driver has them.
     """
 
     windows: DataFrame
@@ -97,16 +97,16 @@ class Sides:
     values: Mapping[str, T.DataType]
 
     def totals(self) -> Totals:
-        """Looks at all windows, once.
+        """Reads all windows once.
 
         Raises:
-            SetupError: the runtime does not tell such values apart.
+            SetupError: the runtime can't tell values of such a type apart.
         """
         for name, type in self.values.items():
             if not _told_apart(type):
                 what = f"tables with values of type {type.simpleString()} are compared"
                 needs_spark(self.batch, what, field=name)
-        # Each side by itself: Spark would write down each row of both before it sums them.
+        # Each side by itself: Spark would write out each row of a union before summing it.
         ours, theirs = (
             self._summed(rows.withColumn(_BUCKET, _leading(_BUCKET_BITS)), _BUCKET, POWERS)
             for rows in map(self._keyed, self._marked())
@@ -132,34 +132,35 @@ class Sides:
         )
 
     def differing(self, totals: Totals, held: Callable[[DataFrame], DataFrame]) -> Found:
-        """Looks at all windows once more, for those of the keys that differ.
+        """Reads all windows once more to find those of the keys that differ.
 
         Args:
-            totals: what the first look gave.
+            totals: what the first reading gave.
             held: keeps a frame's rows.
         """
         if not totals.off:
             return self._found(self.both().where(F.lit(False)), 0)
         found, missed = self._looked(totals, (), held)
         if missed:
-            # What a key leaves of its bucket's sums may be 0 by chance, and its weight not be seen.
+            # What a key leaves in its bucket's sums may be 0 by chance, so that its weight is not
+            # seen.
             found, _ = self._looked(totals, missed, held)
         return found
 
     def _looked(
         self, totals: Totals, whole: Collection[int], held: Callable[[DataFrame], DataFrame]
     ) -> tuple[Found, Collection[int]]:
-        """Where the sides differ, and the buckets for which that does not account."""
+        """Where the sides differ, and the buckets that this does not account for."""
         near = held(self._near(totals, whole))
-        # By the keys' hashes, for numbers group faster than text.
+        # By the keys' hashes, because numbers group faster than text.
         off = held(self._summed(near, _KEY).where(_differs()).select(_KEY, _XOR, _MORE))
         left = off.groupBy(_leading(_BUCKET_BITS)).agg(
             F.count(F.lit(1)), F.bit_xor(_XOR), F.sum(_MORE)
         )
         buckets, keys, xor, more = (each.to_pylist() for each in left.toArrow())
         found = dict(zip(buckets, zip(xor, more, strict=True), strict=True))
-        # A table has no window twice. So of what differs either the hashes leave something, or the
-        # stream has more: nothing else can leave nothing of both.
+        # A table has no window twice. So whatever differs leaves something of the hashes, or the
+        # stream has more windows: no difference leaves nothing of both.
         missed = {each for each, due in totals.off.items() if found.get(each) != due}
         windows = near.join(off.select(_KEY), _KEY, "left_semi").drop(_KEY)
         return self._found(windows, sum(keys)), missed
@@ -168,7 +169,7 @@ class Sides:
         return Found(windows, keys, windows.select(*self.keys).distinct())
 
     def _near(self, totals: Totals, whole: Collection[int]) -> DataFrame:
-        """The windows of keys of which some differ."""
+        """The windows of the keys that may differ."""
         off = [
             {"_off_bucket": bucket, "_off_weight": weight}
             for bucket, known in totals.weights.items()
@@ -205,7 +206,7 @@ class Sides:
     def _summed(self, rows: DataFrame, by: str, powers: int = 1) -> DataFrame:
         """A checksum of windows that does not depend on their order: what is alike cancels out."""
         values = [_flat(column(name), type) for name, type in self.values.items()]
-        # Of the key too: windows of two keys in a bucket may be alike but for it.
+        # Hashes the key too: windows of two keys in a bucket may differ only in it.
         window = F.xxhash64(_KEY, START, END, *_hashed(values))
         part = F.shiftright(_BITS, 64 - _SUMMED_BITS)
         return (
@@ -213,7 +214,7 @@ class Sides:
             .select("*", F.when(F.col(SIDE), -part).otherwise(part).alias(_PART))
             .groupBy(by)
             .agg(
-                # Both numbers in one, for the fewer sums the faster.
+                # Both counts in one sum, because fewer sums are faster.
                 F.sum(F.when(F.col(SIDE), 1 << 32).otherwise(1)).alias(_WINDOWS),
                 F.bit_xor(_BITS).alias(_XOR),
                 # Two rows of one side that are alike cancel each other out above; here they do not.
@@ -233,7 +234,7 @@ class Sides:
 
 
 def _leading(bits: int) -> Column:
-    """So many bits of a key's hash."""
+    """The leading bits of a key's hash."""
     return F.shiftrightunsigned(_KEY, 64 - bits)
 
 
@@ -242,7 +243,7 @@ def _weight() -> Column:
 
 
 def _hashed(parts: Sequence[Column]) -> Sequence[Column]:
-    """What is hashed, and the places of NULLs, which by themselves leave a hash as it was."""
+    """What is hashed, with marks for NULLs, which by themselves leave a hash unchanged."""
     return [
         each
         for place, part in enumerate(parts)
@@ -256,14 +257,14 @@ def _differs() -> Column:
 
 
 def _told_apart(type: T.DataType) -> bool:
-    """Whether values of a type are told apart as JSON also where decimals lose digits there."""
+    """Whether JSON tells values of a type apart, even where it loses digits of decimals."""
     if isinstance(type, T.ArrayType):
         return isinstance(type.elementType, T.StringType | T.IntegralType | T.BooleanType)
     return not isinstance(type, T.MapType | T.StructType | T.VariantType)
 
 
 def _flat(value: Column, type: T.DataType) -> Column:
-    # Spark hashes no map, and ([1], [2]) as it does ([1, NULL], [[2]]).
+    # Spark can't hash maps, and hashes ([1], [2]) like ([1, NULL], [[2]]).
     if isinstance(type, T.ArrayType | T.MapType | T.StructType | T.VariantType):
         return F.to_json(value, _TO_THE_MICROSECOND)
     return value

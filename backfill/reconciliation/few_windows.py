@@ -1,7 +1,7 @@
-"""Few windows on both sides: compared by the driver, row by row.
+"""Compares few windows on the driver, row by row.
 
-Two of Spark's plans over all windows, with which more are compared, take it seconds to make and to
-compile, however few windows there are.
+More windows are compared by two Spark plans over all of them. Spark takes seconds to plan and
+compile these, however few windows there are.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from backfill.planning.replaced_windows import of_keys
 from backfill.reconciliation.arrow_rows import SIDE
 from backfill.reconciliation.compare import Found, Sides, Totals
 
-#: So many on both sides together.
+#: The most windows, of both sides together, that the driver compares.
 FEW_WINDOWS = 50_000
 
 
 def compared(sides: Sides) -> tuple[Totals, Found] | None:
-    """What `Sides.totals` and `Sides.differing` give; None where there are more windows."""
+    """What `Sides.totals` and `Sides.differing` give; None if there are too many windows."""
     both = sides.both()
     table = both.limit(FEW_WINDOWS + 1).toArrow()
     if table.num_rows > FEW_WINDOWS:
@@ -28,7 +28,7 @@ def compared(sides: Sides) -> tuple[Totals, Found] | None:
     streams = table[SIDE].to_pylist()
     columns = [table[each].to_pylist() for each in sides.keys]
     keys = [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * len(streams)
-    # What is alike as text is alike to the bit. The rest is matched again, key by key.
+    # Rows that are alike as text are alike to the bit. The rest are matched again, key by key.
     rows = [repr(row) for row in table.drop_columns([*sides.keys, SIDE]).to_pylist()]
     left: Counter[tuple[str, str]] = Counter()
     for key, row, of_stream in zip(keys, rows, streams, strict=True):
@@ -39,7 +39,7 @@ def compared(sides: Sides) -> tuple[Totals, Found] | None:
     first = {keys[number]: number for number in reversed(numbers)}
     own = table.select(sides.keys).take(pa.array(first.values(), pa.int64()))
     types = {field.name: field.dataType for field in both.schema.fields}
-    # Without a key there is nothing to join by, and all is of the one key.
+    # Without key columns there is nothing to join by, and all rows have the same key.
     windows = both
     differing = both.select(*sides.keys).limit(1)
     if not off:

@@ -1,4 +1,4 @@
-"""Some of the keys that differ, explained: all of them on the driver, or a part in a worker."""
+"""Explains keys that differ: all of them on the driver, or a part of them in a worker."""
 
 from __future__ import annotations
 
@@ -40,21 +40,22 @@ from backfill.windows import SessionWindow, is_distinct
 
 @dataclass(frozen=True, kw_only=True)
 class KeyExplainer:
-    """What explains any key of one comparison; can be pickled.
+    """Explains any key of one comparison; can be pickled.
 
     Attributes:
-        operator: of aggregates that have a form in Python, over fields of the events.
-        batch: what the batch does, as an operator to which nothing is late.
+        operator: the operator, with the aggregates that have a form in Python.
+        batch: what the batch does, as an operator for which nothing is late.
         others: the names of the aggregates that have no such form.
-        columns: the fields of the events that these are over.
+        columns: the fields of the events that the operator's aggregates are over.
         doubles: those of the operator's aggregates that are doubles.
         keys: the columns of the key.
-        expired: what ended before it is past the batch's retention, µs.
-        latest: when the last window that the stream has was complete, µs; if the clock had not come
-            so far, the end of the input completed it. None if the settings say whether it did.
+        expired: windows that ended before this time are past the batch's retention, µs.
+        latest: when the stream's last window was complete, µs; if the clock had not reached this
+            time, the end of the input completed the window. None if the settings say whether it
+            did.
         waits: each window is written when it is complete, and not before.
-        last: where the last window ends that the stream has, µs; None where other keys' windows do
-            not tell what is complete.
+        last: where the stream's last window ends, µs; None if other keys' windows do not show what
+            is complete.
         joint: the operator's keys depend on each other, so events of all of them are given.
     """
 
@@ -75,7 +76,7 @@ class KeyExplainer:
 
         Args:
             windows: of both sides: key columns, SIDE, START, END, values by name.
-            events: of the same keys, or of all where they are `joint`, as `received` gives them.
+            events: of the same keys, or of all if `joint`, as `received` gives them.
         """
         sides = by_key(windows, self.keys)
         rows = {key: in_order(own) for key, own in by_key(events, self.keys).items()}
@@ -112,7 +113,7 @@ class KeyExplainer:
     def _in_order(
         self, rows: Mapping[Key, Sequence[Values]]
     ) -> tuple[dict[Key, list[int]], dict[Key, Sequence[int]]]:
-        """The numbers of the rows by arrival / 2, and the arrivals; of each key, or of all."""
+        """For each key: row numbers (if joint, of all keys) by arrival / 2, and its arrivals."""
         numbers = {key: [each[NUMBER] for each in own] for key, own in rows.items()}
         if not self.joint:
             return numbers, {key: range(0, 2 * len(own), 2) for key, own in rows.items()}
@@ -129,7 +130,7 @@ class KeyExplainer:
         """The operator, with its commits and restarts among all keys' events."""
         settings = self.operator.settings
         if not self.joint:
-            # Where they fell is unknown if only one key is replayed.
+            # Their places among the events are unknown if only one key is replayed.
             own = {name: value for name, value in settings.items() if name not in OF_ALL_KEYS}
         else:
             pairs = sorted(
@@ -146,13 +147,13 @@ class KeyExplainer:
         return replace(self.operator, settings=own)
 
     def _ended(self, operator: Operator, clock: int | None) -> Operator:
-        """The operator, drained or not, where its clock stood there at the end of the input."""
+        """The operator, drained or not, given where its clock stood at the end of the input."""
         if self.latest is None or clock is None:
             return operator
         return replace(operator, settings={**operator.settings, "drained": self.latest > clock})
 
     def _complete(self, operator: Operator, stream: Sequence[Row]) -> int | None:
-        """Up to which end windows were complete for sure; None: all were written."""
+        """The end up to which windows were surely complete; None: all were written."""
         flushed = any(each.flushes for each in operator.engine.streaming.values())
         drained = flushed and operator.settings.get("drained", True)
         if drained or not self.waits or interchangeable(operator.window):
@@ -230,7 +231,7 @@ class KeyExplainer:
 
 
 def _arrived_at_once(rows: Iterable[Values]) -> bool:
-    """Whether events of different times came at one place, where no batch read them together."""
+    """Whether events of different times came at one place, though no batch read them together."""
     times: dict[tuple[Any, Any], int] = {}
     return any(
         row["_batch"] is None
@@ -247,7 +248,7 @@ def _hangs_on_order(
     Args:
         operator: of one key.
         events: of the key, each with the least clock that it can have met.
-        clocks: the latest ones; None where none are known.
+        clocks: the latest clock that each can have met; None where it is unknown.
     """
     pairs = list(zip(events, clocks, strict=True))
     if all(clock is None or clock == each.clock for each, clock in pairs):

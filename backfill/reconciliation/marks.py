@@ -1,4 +1,4 @@
-"""Commits and restarts, which are known by offsets, as arrivals of the events that are replayed."""
+"""Turns the offsets of commits and restarts into arrivals of the events that are replayed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from backfill.reconciliation.clocks import PARTITION, PLACE
 
 #: Settings that name places in the input: partition and offset. Commits can be at intervals, too.
 PLACES = ("commits", "restarts")
-#: Settings that mean nothing to a key alone: other keys' events decide when they matter.
+#: Settings that have no meaning for a key alone: other keys' events decide when they matter.
 OF_ALL_KEYS = (*PLACES, "emit_interval")
 
 
 def names_places(settings: Mapping[str, Any], name: str) -> bool:
-    """Whether the setting is given, and as places."""
+    """Whether the setting is given, as places rather than as an interval."""
     return name in settings and not isinstance(settings[name], str | int)
 
 
 def nearest(name: str, ordered: Sequence[int], mark: int) -> int | None:
-    """Which of these marks a commit comes after, or a restart before; None where there is none.
+    """The index in `ordered` of the place that a commit follows or a restart precedes, if any.
 
-    A commit comes after the last one at or before its own, a restart before the first one at or
-    after it.
+    A commit follows the last place at or before its mark; a restart precedes the first place at or
+    after its mark.
     """
     at = bisect_right(ordered, mark) - 1 if name == "commits" else bisect_left(ordered, mark)
     return at if 0 <= at < len(ordered) else None
@@ -35,12 +35,12 @@ def by_arrival(
 ) -> dict[str, Any]:
     """The settings, with arrivals in place of offsets.
 
-    Offsets of records that are no events here count like others.
+    A mark may also be the offset of a record that is not an event here.
 
     Args:
         settings: of the operator.
         rows: the events in order of arrival, by partition and offset.
-        arrivals: theirs.
+        arrivals: the arrivals of the events.
     """
     offsets: dict[str, list[int]] = {}
     places: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
-"""Differences as they are kept where there may be a million of them: pickled and compressed.
+"""Keeps differences pickled and compressed, because there may be a million of them.
 
-As objects each takes two to three kilobytes, packed about a hundred bytes.
+A difference takes two to three kilobytes as an object, and about a hundred bytes packed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, overload
 from backfill.reconciliation.explaining.case import Explanation
 from backfill.reconciliation.explaining.matching import Difference
 
-#: So many are packed together: a merge has a block of each of its inputs in memory.
+#: How many are packed together: a merge has a block of each of its inputs in memory.
 _BLOCK = 100
 
 
@@ -36,18 +36,18 @@ class Explained:
     explanation: Explanation
 
 
-#: Its causes, and whether they are proved.
+#: The causes of a difference, and whether they are proved.
 Kind = tuple[tuple[str, ...], bool]
 
 
 class Packed(Sequence[Explained]):
-    """Differences that can't be changed, of which only some are unpacked at a time.
+    """An immutable sequence of differences; only some are unpacked at a time.
 
     Args:
-        found: they are taken one after the other.
+        found: the differences, which are taken one after the other.
 
     Attributes:
-        kinds: how many there are of each kind; to count them again would unpack all.
+        kinds: how many there are of each kind; counting them again would unpack all.
     """
 
     def __init__(self, found: Iterable[Explained]) -> None:
@@ -81,20 +81,20 @@ class Packed(Sequence[Explained]):
 
 
 def kind(each: Explained) -> Kind:
-    """The difference's."""
+    """The kind of a difference."""
     return each.explanation.causes, each.explanation.proved
 
 
 def in_order_of(each: Explained) -> str:
-    """What differences are in order of."""
+    """The sort key of a difference."""
     return repr(each.key)
 
 
 def merged(runs: Sequence[Sequence[Explained]]) -> Sequence[Explained]:
-    """All of them by key, packed if they are of several runs.
+    """All differences in order of their keys, packed if there are several runs.
 
     Args:
-        runs: each by key.
+        runs: each in order of the keys.
     """
     return runs[0] if len(runs) == 1 else Packed(merge(*runs, key=in_order_of))
 

@@ -1,8 +1,8 @@
-"""Keys of more events than the driver takes: replayed by Spark's workers, in parts.
+"""Replays keys in parts on Spark's workers, if they have more events than the driver takes.
 
-A part is some of the keys, whole. They go through Arrow rather than as pandas' own columns, in
-which a NULL turns integers into doubles. What comes back is packed, so that neither Spark nor the
-driver has to hold all of it as objects.
+A part has all rows of some of the keys. They are passed as Arrow tables rather than as pandas' own
+columns, in which a NULL turns integers into doubles. Results come back packed, so that neither
+Spark nor the driver must hold them all as objects.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _PART, _ROW, _FOUND = "_part", "_row", "_found"
 
 
 def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: int) -> list[Part]:
-    """Explains the keys in so many parts.
+    """Explains the keys in several parts.
 
-    Each has to fit into a worker's memory, and so has each key.
+    Each part must fit into a worker's memory, and so must each key.
 
     Args:
-        keyed: what explains them; backfill has to be installed where the workers are.
+        keyed: explains the keys; backfill must be installed on the workers.
         windows: as `KeyExplainer.explained` takes them.
         events: the same.
         parts: how many.
 
     Raises:
-        ReplayError: the workers have no backfill.
+        ReplayError: backfill is not installed on the workers.
     """
 
     def explained(ours: pa.Table, theirs: pa.Table) -> pa.Table:
@@ -68,6 +68,6 @@ def _placed(rows: DataFrame, keys: Sequence[str], parts: int) -> DataFrame:
     # Hashes of 0.0 and -0.0 differ, but as keys they are equal.
     hashed = [positive_zero(F.col(each), types[each]) for each in keys]
     part = F.pmod(F.xxhash64(*hashed), F.lit(parts)) if keys else F.lit(0).cast("bigint")
-    # In one column, for Sail 0.7.2 fails where a column of a side that is grouped has a NULL.
+    # In one column, because Sail 0.7.2 fails if a column of a grouped side has a NULL.
     row = F.struct(*map(column, rows.columns))
     return rows.select(part.alias(_PART), row.alias(_ROW))

@@ -1,4 +1,4 @@
-"""The published rows that are compared with a stream's, and which windows can be."""
+"""The published rows that are compared with a stream's, and which windows can be compared."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
         The same window.
 
     Raises:
-        WindowError: it is of the whole stream, so that its rows have no key to be compared by, or a
-            metric's.
+        WindowError: the window is of the whole stream, so its rows have no key to compare by; or it
+            is a metric's.
     """
     if isinstance(window, RollingWindow):
         raise WindowError(
@@ -68,11 +68,11 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
 
 
 def sampled(rows: DataFrame, keys: Sequence[str], share: float) -> DataFrame:
-    """The rows of a share of the keys, the same ones whatever the frame.
+    """The rows of a share of the keys; the same keys in every frame.
 
     Args:
         rows: with the key's columns.
-        keys: these; without any, there is one key, which is in the share.
+        keys: the columns; without any, there is one key, which is in the share.
         share: up to 1.
     """
     if not keys:

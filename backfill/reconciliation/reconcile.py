@@ -1,4 +1,4 @@
-"""A published table compared with what a streaming operator wrote: what differs, and why."""
+"""Compares a published table with what a streaming operator wrote: what differs, and why."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from backfill.time.durations import fixed
 from backfill.update_history import fields_of
 from backfill.windows import SessionWindow, is_distinct
 
-#: So many events, and windows, of keys that differ are replayed by the driver, on one core; more,
-#: by Spark's workers in parts, which takes them some seconds to begin with.
+#: The driver replays up to this many events, and windows, of keys that differ, on one core. More
+#: are replayed in parts by Spark's workers, which take some seconds to start.
 FEW_EVENTS = 100_000
-#: So many the driver replays if nobody else can.
+#: The most that the driver replays if the workers can't.
 MOST_EVENTS = 500_000
-#: So many are in a part: workers have less memory than the driver. At least so many parts are made.
+#: The most in a part (workers have less memory than the driver), and the fewest parts.
 _IN_PART, _FEWEST_PARTS = 25_000, 16
-#: The policies of emission by which a window is written when it is complete.
+#: The emission policies that write a window when it is complete.
 _WHEN_COMPLETE = ("on_close", "suppressed", "append")
 
 
@@ -128,11 +128,11 @@ def compare(
         name: the window's.
         stream: inner key columns, START and END (µs; sessions from first to last event), the
             aggregates by name, one row per window.
-        engine: whose output that is.
+        engine: the engine whose output it is.
         settings: the operator's, as `replay` takes them.
-        checkpoint: of a Spark query, whose logs tell its batches.
-        sample: the share of keys that is looked at.
-        few: the stream has few windows.
+        checkpoint: of a Spark query; its logs describe the query's batches.
+        sample: the share of keys that is compared.
+        few: whether the stream has few windows.
     """
     return _Reconciling(context, name, engine, settings, checkpoint).of(stream, sample, few)
 
@@ -157,7 +157,7 @@ class _Reconciling:
         self.others = {
             name: each for name, each in self.definition.aggregates.items() if each.python is None
         }
-        # Of the job file's settings, one is of joins alone.
+        # One of the job file's settings is for joins alone.
         self.settings = {
             k: v for k, v in settings.items() if v is not None and k != "right_watermark_delay"
         }
@@ -167,14 +167,14 @@ class _Reconciling:
         self.streaming, kind = choose(engine, self.window, api, rolling=False)
         resolved = resolve(own, engine, self.streaming, OPERATORS[kind].takes)
         # With a cache, emission on close, or a trigger that waits for a clock, a key's output
-        # depends on other keys' events; so does what is pending where they are the clock.
+        # depends on other keys' events; so does what is pending, if these events move the clock.
         shares = self.streaming.shares_its_clock
         self.apart = (
             OPERATORS[kind].apart(resolved)
             and not delays(resolved)
             and (resolved.drained or shares)
         )
-        # Early panes are of windows that are not complete, so they do not tell.
+        # Early panes are of windows that are not complete, so they do not show where the clock was.
         early = early_trigger(resolved) is not None
         self.shows_its_end = (
             shares
@@ -195,7 +195,7 @@ class _Reconciling:
         self.checkpoint = None if checkpoint is None else self._told_by(checkpoint)
 
     def of(self, stream: DataFrame, sample: float | None, few: bool) -> Reconciled:
-        """Compares."""
+        """Runs the comparison."""
         sides = self._sides(stream, sample)
         parts: list[Part] = []
         found: Sequence[Explained] = []
@@ -254,7 +254,7 @@ class _Reconciling:
         found = read_checkpoint(checkpoint)
         if not found.first:
             return found
-        # Nobody knows by which watermark these judged what was late.
+        # The watermarks by which these batches judged lateness are unknown.
         self.progress(
             f"{checkpoint}: Spark has dropped its logs of the batches before {found.first}, so "
             "causes that depend on the order of arrival are possible, not proved"
@@ -286,7 +286,7 @@ class _Reconciling:
         return Sides(batch, theirs, keys, values)
 
     def _last(self, stream: DataFrame) -> int:
-        """Where the last window ends that the stream has, µs."""
+        """Where the stream's last window ends, µs."""
         (last,) = stream.agg(F.max(START if interchangeable(self.window) else END)).collect()[0]
         return BEGINNING if last is None else int(last)
 
@@ -298,7 +298,7 @@ class _Reconciling:
         return gap + self.streaming.complete_ticks * self.system.tick_us
 
     def _surely(self, last: int | None) -> int | None:
-        """Up to which end windows were complete: as their output shows, or a checkpoint says."""
+        """The end up to which windows were complete, as the output shows or a checkpoint says."""
         if last is None or self.checkpoint is None:
             return last
         return max(last, self.checkpoint.last - self._waiting())
@@ -320,7 +320,7 @@ class _Reconciling:
     def _parts(
         self, sides: Sides, off: Found, received: Received, last: int | None
     ) -> tuple[list[Part], bool]:
-        """What came of the keys that differ, and whether the order of their events counted."""
+        """The results for the keys that differ, and whether the order of arrival was used."""
         every, ordered = received.frame, received.ordered
         if not self.apart and self.streaming.clock != "none":
             every = every.drop(CLOCK, LATEST_CLOCK, END_CLOCK)
@@ -382,7 +382,7 @@ class _Reconciling:
 
 
 def _gathered(most: int, off: Found, events: DataFrame) -> tuple[pa.Table, pa.Table] | None:
-    """The windows and the events, where there are at most so many of each."""
+    """The windows and the events; None if there are more than `most` of either."""
     windows = off.windows.limit(most + 1).toArrow() if off.few is None else off.few
     if windows.num_rows > most:
         return None

@@ -1,11 +1,11 @@
-"""Aggregates without a form in Python: Spark makes their values of the windows that were replayed.
+"""Aggregates without a form in Python: Spark computes their values for the replayed windows.
 
-A cause is found by bounds and by the aggregates that are replayed. It then has to hold for all
-others: of each window that the stream would have under it, Spark aggregates the events, as a batch
-does, and what comes out has to be what the stream wrote. Values are compared exactly. So an
-aggregate that gives another value when its states are merged in another order, or not at all (a
-sum of doubles of a user's own, a quantile of a sketch over more than 200 values, an approximate
-count of more than some hundred), can be left unexplained where the stream was right.
+A cause is found by the bounds and by the aggregates that are replayed. It must then hold for all
+other aggregates: for each window that the stream would have under this cause, Spark aggregates the
+events, as a batch does, and the result must be what the stream wrote. Values are compared exactly.
+So if an aggregate gives another value when its states are merged in another order, or not at all (a
+user's own sum of doubles, a quantile of a sketch over more than 200 values, an approximate count of
+more than some hundred), a difference can be left unexplained although the stream was right.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from backfill.reconciliation.packed import Packed, in_order_of, merged
 from backfill.reconciliation.result import Explained, Part
 from backfill.reconciliation.rows import same_value
 
-#: The place of a difference among all, and of a window among the stream's of the difference.
+#: The place of a difference among all, and of a window among the stream's in that difference.
 DIFFERENCE, WINDOW = "_difference", "_window"
 _PLACE = (DIFFERENCE, WINDOW)
-#: So many events are aggregated by one job.
+#: About how many events one job aggregates.
 _TOGETHER = 500_000
 _WAYS = {"half_up": ROUND_HALF_UP, "half_even": ROUND_HALF_EVEN, "down": ROUND_DOWN}
 
@@ -58,7 +58,7 @@ def members(
         own = numbers.get(each.key, ())
         for window, row in enumerate(each.difference.stream):
             if row.bounds in made:
-                # Arrivals are even, those of copies that were made up follow that of the event.
+                # Arrivals are even; that of a made-up copy is one more than the event's.
                 inside = [own[arrival // 2] for arrival in made[row.bounds].written]
                 taken += inside
                 places += [(place, window)] * len(inside)
@@ -71,7 +71,7 @@ def members(
 def recounted(
     spark: SparkSession, parts: Sequence[Part], bound: Mapping[str, Bound]
 ) -> Sequence[Explained]:
-    """All differences by key, with the causes that hold for these aggregates too.
+    """All differences in order of their keys, with causes that hold for these aggregates too.
 
     Args:
         spark: the session.
@@ -84,7 +84,7 @@ def recounted(
 
 
 def _batches(parts: Sequence[Part]) -> Iterable[Sequence[Part]]:
-    """Parts that Spark aggregates together: each job takes a second, and rows take memory."""
+    """Groups parts that Spark aggregates in one job: a job takes a second, and rows take memory."""
     batch: list[Part] = []
     rows = 0
     for each in parts:
@@ -149,7 +149,7 @@ def _admitted(
         if differ:
             wrong.append((row.values, made, differ))
     if not wrong:
-        # A sketch of quantiles is never twice the same: that the batch has another proves nothing.
+        # A sketch of quantiles is never the same twice: that the batch's differs proves nothing.
         off = sketches and "missing_in_batch" in cause.causes
         return replace(cause, proved=cause.proved and not off)
     for digits in range(MOST_DIGITS + 1):
@@ -168,7 +168,7 @@ def _admitted(
 
 
 def _as_written(made: Values, cause: Explanation) -> Values:
-    """With the rounding that the cause says."""
+    """The values, rounded as the cause says."""
     if "rounded" not in cause.causes:
         return made
     digits, way = cause.evidence["digits"], _WAYS[cause.evidence["how"]]

@@ -1,4 +1,4 @@
-"""A reconciliation as one HTML page that needs nothing else, whatever its keys hold."""
+"""A reconciliation as one self-contained HTML page, safe for whatever the keys hold."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def write_report(
     """Writes the page.
 
     Args:
-        path: where to.
+        path: the file to write.
         found: what was found.
         job: the job file's name.
-        now: when that was.
+        now: when it was found.
         time: µs as text.
         of: what is compared.
     """
-    # What comes from outside is escaped; and the page's policy forbids scripts besides.
+    # Values from outside are escaped; besides, the page's policy forbids scripts.
     environment = Environment(
         loader=PackageLoader("backfill.reconciliation", "."),
         autoescape=True,
@@ -121,7 +121,7 @@ def _over_time(
 
 
 def _keys(found: Reconciled) -> list[dict[str, Any]]:
-    # By their text, for NaN is unlike itself.
+    # By their text, because NaN does not equal itself.
     counts = Counter(repr(each.key) for each in found.differences)
     most = dict(counts.most_common(_KEYS))
     keys: dict[str, tuple[Any, ...]] = {}

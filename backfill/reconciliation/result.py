@@ -17,14 +17,14 @@ __all__ = ["Explained", "Part", "Reconciled"]
 
 @dataclass(frozen=True)
 class Part:
-    """What came of some keys.
+    """The result for some of the keys.
 
     Attributes:
-        windows: how many the batch has of them.
-        matched: how many of these are alike on both sides.
+        windows: how many windows the batch has of these keys.
+        matched: how many of these windows are alike on both sides.
         explained: all other windows, in order of the keys' text.
-        members: the events of the windows in there, for aggregates that are not replayed; None
-            where all are.
+        members: the events of the windows in `explained`, for aggregates that are not replayed;
+            None if all are.
     """
 
     windows: int
@@ -40,9 +40,9 @@ class Reconciled:
     Attributes:
         window: the name of the table.
         matched: windows that are equal on both sides.
-        differences: all others; windows of one key that overlap are one difference. Where they
-            are many, they are unpacked as they are asked for: go through them, or take a slice,
-            rather than making a list.
+        differences: all others; windows of one key that overlap are one difference. If there are
+            many, they are unpacked on demand: iterate over them or take a slice, rather than making
+            a list.
         batch, stream: the numbers of windows of both sides.
         ordered: the order in which events arrived is known.
         undecoded: rows of the stream that could not be decoded.
@@ -65,7 +65,7 @@ class Reconciled:
 
     @property
     def proved(self) -> dict[str, int]:
-        """How many of these are proved, of the causes of which any is."""
+        """How many of these are proved; causes of which none is proved are left out."""
         return self._firsts({kind: count for kind, count in self._kinds.items() if kind[1]})
 
     @property
@@ -83,9 +83,10 @@ class Reconciled:
         return self.causes.get(UNEXPLAINED, 0)
 
     def ok(self, accept: Collection[str] = ()) -> bool:
-        """Whether nothing differs but for proved causes that are accepted, or possible ones.
+        """Whether all differences are accepted, all rows are decoded, and no check failed.
 
-        And all of the stream could be decoded, and no check failed that is no mere warning.
+        A proved difference is accepted by its causes, any other that has a cause by `possible`.
+        Checks that only warn do not count.
 
         Raises:
             JobFileError: there is no such cause.
@@ -100,7 +101,7 @@ class Reconciled:
 
     @property
     def _kinds(self) -> Mapping[Kind, int]:
-        """How many differences have these causes, proved or not."""
+        """The number of differences by their causes, and by whether these are proved."""
         if isinstance(self.differences, Packed):
             return self.differences.kinds
         return Counter(map(kind, self.differences))

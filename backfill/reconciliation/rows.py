@@ -1,4 +1,4 @@
-"""Windows of both sides as plain rows, and when two of them say the same."""
+"""Windows of both sides as plain rows, and when two of them are equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Row(NamedTuple):
     """One window of one side.
 
     Attributes:
-        start, end: µs; of a session its first and last event, else the window's bounds.
+        start, end: µs; a session's first and last event, else the window's bounds.
         values: the aggregates by name.
         written: where the stream wrote it; None for the batch.
     """
@@ -33,8 +33,8 @@ class Slack(NamedTuple):
     """How far the order of additions can move a value.
 
     Attributes:
-        most: so far, exactly.
-        squared: that is how far its square can be moved.
+        most: the largest distance, exactly.
+        squared: whether `most` is the largest distance of the value's square.
     """
 
     most: Fraction
@@ -52,7 +52,7 @@ def same_value(one: Any, other: Any, slack: Slack | None = None) -> bool:
             return bool(one == other)
         if not isfinite(one) or not isfinite(other):
             return False
-        # Exactly: a difference of doubles is rounded, and may be rounded to what is allowed.
+        # Computed exactly: a difference of doubles is rounded, perhaps to what is allowed.
         power = 2 if slack.squared else 1
         return abs(Fraction(one) ** power - Fraction(other) ** power) <= slack.most
     if isinstance(one, Sequence) and isinstance(other, Sequence) and not isinstance(one, str):
@@ -77,7 +77,7 @@ def _is_number(value: Any) -> bool:
 
 
 def by_bounds(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
-    """The rows of each bounds."""
+    """The rows, by their bounds."""
     found: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
         found.setdefault(row.bounds, []).append(row)

@@ -1,11 +1,11 @@
 """Rows of single events: those of a key at the same time are distinguished by their number.
 
-Of windows around each event there is a row for each event, and nothing that both sides have tells
-rows of the same time apart. A count window's time is the largest one in it, and no engine says more
-of when it is. So rows are numbered from 1 in the order of their values, and a row is
-[time, time + number), which no other row of the key is. Rows of windows around events that are
-alike on both sides have the same numbers, for all rows of a time that look back to the same events
-are alike.
+Windows around events have a row for each event, and nothing that both sides have tells rows of the
+same time apart. A count window's time is the largest one in it, and engines report no other time of
+it. So the rows of a time are numbered from 1 in the order of their values, and a row's bounds are
+[time, time + number), which no other row of the key has. Windows around events that are alike on
+both sides have the same numbers, because all rows of a time that look back to the same events are
+alike.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ def interchangeable(window: AnyWindow) -> bool:
 
 
 def numbered(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Rows whose END is START, made distinct.
+    """Rows whose END is START, made distinct by their numbers.
 
     Args:
         rows: of one side.
         keys: the key columns.
-        names: the values.
+        names: the columns of the values.
     """
     values = [F.to_json(F.struct(*map(quoted, names)))]
     if not runtime_of(rows.sparkSession).is_spark:
-        # Of a decimal, Sail 0.7.2 writes some 17 digits as JSON.
+        # Sail 0.7.2 writes only some 17 digits of a decimal as JSON.
         values = [column(name) for name in names]
     alike = Over.partitionBy(*keys, START).orderBy(*values)
     return rows.withColumn(END, F.col(START) + F.row_number().over(alike))
 
 
 def numbered_rows(rows: Iterable[Row]) -> list[Row]:
-    """The same of one key's rows, each of which ends at its event's time."""
+    """The same for one key's rows, each of which ends at its event's time."""
     every = [row._replace(start=row.end) for row in rows]
     return numbered_again(every, {name for row in every for name in row.values})
 
 
 def numbered_again(rows: Iterable[Row], names: Collection[str]) -> list[Row]:
-    """Numbered rows, numbered in the order of these values only.
+    """Numbered rows, numbered again in the order of these values only.
 
-    Rows of a replay have no others, and what is text in Spark is not ordered as it is in Python.
+    Rows of a replay have no other values, and Spark's text of a value does not sort as Python's
+    does.
     """
     seen: Counter[int] = Counter()
     found = []

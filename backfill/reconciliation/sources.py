@@ -36,7 +36,7 @@ from backfill.update_history.batches import check_batch
 
 _BATCH, _ID = "_batch", "_id"
 _VALUE, _RANK = "_arrival_value", "_arrival_rank"
-#: Of a decimal that fits a bigint whatever its value.
+#: The most digits with which a decimal always fits a bigint.
 _MOST_DIGITS = 18
 
 
@@ -45,10 +45,9 @@ class Received:
     """Events as an operator received them.
 
     Attributes:
-        frame: key columns, TIME (µs, not floored), the fields, PARTITION, PLACE, the batch and
-            the id where there are any; where the order is known, CLOCK and END_CLOCK, and
-            LATEST_CLOCK where events may have arrived at once; besides, what aggregates without a
-            form in Python are made of.
+        frame: key columns, TIME (µs, not floored), the fields, PARTITION, PLACE, the batch and the
+            id if there are any; CLOCK and END_CLOCK if the clock is known, and LATEST_CLOCK if
+            events may have arrived at once; also the inputs of aggregates without a form in Python.
         ordered: the order in which they arrived is known.
         bound: aggregates without a form in Python, bound to their columns.
     """
@@ -63,9 +62,9 @@ class Arrivals:
     """How the order in which events arrived is known.
 
     Attributes:
-        known: it is; otherwise events are taken in order of time.
+        known: whether it is known; if not, events are taken in order of time.
         partition, place, batch: columns of the source; None where there is none.
-        ranked: the column by whose values places are numbered; None where it holds numbers or
+        ranked: the column whose values are ranked to give places; None if it holds numbers or
             times.
     """
 
@@ -82,7 +81,7 @@ def arrivals_of(
     types: Mapping[str, T.DataType],
     checkpoint: Batches | None,
 ) -> Arrivals:
-    """From a checkpoint, or from the job's `events.arrival`."""
+    """The order from a checkpoint, from the job's `events.arrival`, or from its source."""
     spec = context.spec
     names = spec.arrival or context.source.arrival
     if checkpoint is not None:
@@ -99,7 +98,7 @@ def arrivals_of(
     if streaming.feed == "batches":
         check_batch(context.source.frame, first[0], field="events.arrival")
         return Arrivals(True, None, place, column(first[0]), ranked)
-    # Partitions (or files) have an order each, and none among them.
+    # Each partition (or file) has an order of its own, but there is none across them.
     alone = streaming.feed == "partitions" or (len(context.inputs) == 1 and not spec.arrival)
     if not alone:
         return Arrivals(False, None, F.col(TIME), None)
@@ -129,13 +128,13 @@ def received(
 
     Args:
         context: of the job.
-        engine: whose operator.
+        engine: the operator's.
         streaming: its interface.
         columns: the fields, by name.
-        delay: what a watermark stays behind, µs.
+        delay: how far a watermark stays behind, µs.
         checkpoint: what is known from the checkpoint of a Spark query.
         others: aggregates without a form in Python.
-        wall_clock: the column that says when an event was processed; None: none does.
+        wall_clock: the column that says when an event was processed; None if there is none.
     """
     spec = context.spec
     # What the engine does not take is dropped by the replay, which reports it.
@@ -195,7 +194,7 @@ def received(
 
 
 def _places(events: DataFrame, *, batched: bool) -> tuple[tuple[int | None, int | None], int]:
-    """The least PLACE and the largest, and how many events have none."""
+    """The smallest PLACE and the largest, and how many events have no known place."""
     needed = [PLACE, PARTITION, *([_BATCH] if batched else [])]
     unknown = reduce(or_, (F.col(each).isNull() for each in needed))
     low, high, count = events.agg(F.min(PLACE), F.max(PLACE), F.count_if(unknown)).collect()[0]
@@ -203,15 +202,15 @@ def _places(events: DataFrame, *, batched: bool) -> tuple[tuple[int | None, int 
 
 
 def _with_ranks(events: DataFrame, name: str) -> DataFrame:
-    """The events with the place of each among all values of a column that can be sorted."""
-    # Sail sorts no bytes.
+    """The events, each with the rank of its value among all values of a sortable column."""
+    # Sail can't sort bytes.
     own = (
         F.hex(column(name))
         if isinstance(events.schema[name].dataType, T.BinaryType)
         else column(name)
     )
     values = events.select(own.alias(_VALUE)).distinct().where(F.col(_VALUE).isNotNull())
-    # By one task, of one column.
+    # One task sorts these, but they are only one column.
     order = Over.partitionBy(F.lit(0)).orderBy(_VALUE)
     ranks = values.select(_VALUE, F.row_number().over(order).cast("bigint").alias(_RANK))
     return events.join(ranks, own == F.col(_VALUE), "left").drop(_VALUE)
@@ -252,7 +251,7 @@ def _floored(most: int | None, delay: int, grain: int) -> int:
 
 
 def processed(context: Context, events: DataFrame, name: str) -> Column:
-    """When an event was processed, µs; in the format of event times, where it is no timestamp."""
+    """When an event was processed, µs; in the format of event times if it is no timestamp."""
     if name not in events.columns:
         raise ColumnError(
             "no such column",

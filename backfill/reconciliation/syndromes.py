@@ -1,4 +1,4 @@
-"""Which keys of a bucket differ, from sums over all of its windows."""
+"""Finds which keys of a bucket differ, from sums over all of its windows."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-#: By so many powers of its key's weight a window is weighed, from 0.
+#: How many sums there are: one for each power, from 0, of the key's weight.
 POWERS = 3
 
 
 def weights(sums: Sequence[npt.NDArray[np.int64]], bits: int) -> Sequence[Sequence[int]]:
-    """The weights of the keys that left these sums, where they are of one or two weights.
+    """The weights of the keys that left these sums, if they have only one or two weights.
 
-    What a bucket's two sides have in common is no longer in their difference. What is, is weighed
-    by the powers of a number of each key's, as the syndromes of a code weigh its errors (Peterson,
-    IRE Transactions on Information Theory 6, 1960, with the integers for a field).
+    What a bucket's two sides have in common cancels out. The rest is multiplied by powers of each
+    key's weight, as the syndromes of a code weigh its errors (Peterson, IRE Transactions on
+    Information Theory 6, 1960, with the integers for a field).
 
     Args:
-        sums: what is left of each power's, from 0, of each bucket.
-        bits: a weight's.
+        sums: for each power, from 0, what is left of the sum of each bucket.
+        bits: how many bits a weight has.
 
     Returns:
-        for each bucket the weights, with others where the sums allow for several answers; none
-        where they are more than two, or where the sums tell nothing.
+        for each bucket the weights, and others too if the sums allow for several answers; none if
+        there are more than two weights, or if the sums tell nothing.
     """
     s0, s1, s2 = sums
     pairs = np.zeros((len(s0), 1 << bits), dtype=bool)
     alone = np.zeros_like(pairs)
     for weight in range(1 << bits):
-        # Of weights v and w that leave a and b the sums are a + b, av + bw, avv + bww.
+        # If weights v and w leave a and b, the sums are a + b, av + bw, avv + bww.
         one, two = s1 - weight * s0, s2 - weight * s1
         alone[:, weight] = (one == 0) & (two == 0) & (s0 != 0)
         # Taking a's part away leaves b(w - v) and bw(w - v), whose ratio is w.

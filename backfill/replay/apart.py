@@ -1,8 +1,8 @@
-"""Keys replayed apart: what each needs to know of the others, so that nothing changes.
+"""What a key needs to know of other keys, so that replaying it separately changes nothing.
 
 Other keys' events move the operator's clock, and what a key's windows wait for happens at the
 arrival of such an event. So a key is replayed with its own events, each with the clock before it,
-and with those of others at which the clock reaches a time that the key may wait for.
+and with those events of other keys at which the clock reaches a time that the key may wait for.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from backfill.windows import SessionWindow, Window, durations_of
 
 @dataclass(frozen=True)
 class Apart:
-    """An operator whose keys can be replayed apart.
+    """An operator whose keys can be replayed separately.
 
     Attributes:
         window: what it computes.
-        engine: whose rules hold.
-        streaming: which of its interfaces.
+        engine: the engine whose rules hold.
+        streaming: the interface of the engine.
         kind: the operator.
         settings: with the engine's defaults.
         zone: of calendar windows.
@@ -55,13 +55,13 @@ class Apart:
 
         Args:
             window: what it computes.
-            engine: whose rules hold.
+            engine: the engine whose rules hold.
             zone: of calendar windows.
             given: arguments of `replay`, `api` among them.
 
         Raises:
-            ReplayError: if they do, or as `replay` does.
-            WindowError: as `replay` does.
+            ReplayError: if they do, or for the same reasons as `replay`.
+            WindowError: for the same reasons as `replay`.
         """
         streaming, kind, settings = chosen(window, engine, given)
         if kind.apart(settings):
@@ -79,7 +79,7 @@ class Apart:
 
     @property
     def clocked(self) -> bool:
-        """Whether events have to know where the clock stood before them."""
+        """Whether events must say where the clock stood before them."""
         return self.streaming.shares_its_clock
 
     @property
@@ -89,12 +89,12 @@ class Apart:
         return clock != "none" and not (clock == "stream_time" and emit == "on_update")
 
     def dues(self) -> Callable[[int], Iterable[int]]:
-        """From an event's time to the times of the clock at which something may be due for it."""
+        """Maps an event's time to the times of the clock at which something may be due for it."""
         return self.kind(self._setup()).dues
 
     @property
     def grain(self) -> int:
-        """Events of one span of so many µs wait for the same times; 1: each for its own."""
+        """Events within a span of this many µs wait for the same times; 1: each for its own."""
         window, tick = self.window, self.engine.tick_us
         if isinstance(window, SessionWindow) or delays(self.settings):
             return 1
@@ -115,7 +115,7 @@ class Apart:
     def delays(self) -> list[int]:
         """How long after an event, by the wall clock, a trigger may fire, µs.
 
-        There is none where the operator's own clock is the wall clock.
+        There are none if the operator's own clock is the wall clock.
         """
         if self.streaming.clock == "processing_time" or not self.by_wall_clock:
             return []

@@ -29,13 +29,13 @@ class BatchJoin:
 
     A batch drops events by the watermark after the batch before the last one. It joins its left
     events with the right ones of earlier batches, then its right ones with all left ones. Then
-    those leave the state that no event can reach by the watermark after the last batch, the outer
-    ones without a partner as rows.
+    events that no other can reach, by the watermark after the last batch, leave the state; those of
+    an outer side that had no partner become rows.
 
     Args:
         reach: how much later than the left event the right one may be, in µs.
-        clock: the watermark of both sides, called True (left) and False.
-        outer: whether left, and right, events without a partner are emitted.
+        clock: the watermark of both sides, which it calls True (left) and False.
+        outer: whether left events, and right events, without a partner are emitted.
         emit: where rows go.
     """
 
@@ -85,11 +85,11 @@ class BatchJoin:
         return dropped
 
     def end_batch(self) -> bool:
-        """The batch has ended; whether the watermark rose."""
+        """Ends the batch; returns whether the watermark rose."""
         return self._clock.next_batch()
 
     def _counts(self, event: Event, left: bool) -> bool:
-        """Whether the event moves the watermark: Spark filters a side first that is not outer."""
+        """Whether the event moves the watermark: Spark first filters a side that is not outer."""
         return event.key is not None or self._outer[left]
 
     def _join(self, event: Event, time: int, left: bool) -> None:
@@ -101,14 +101,14 @@ class BatchJoin:
                 met = other.met = True
                 one, two = (event, other.event) if left else (other.event, event)
                 self._emit(one, two, max(time, other.time))
-        # Also where it leaves with this batch: another of the batch may be its partner.
+        # Even if it leaves with this batch: another event of the batch may be its partner.
         self._state[left].setdefault(event.key, []).append(_Kept(event, time, met))
 
     def _until(self, left: bool) -> int:
         """Up to when events of a side leave the state, µs.
 
-        Spark takes whole milliseconds of the watermark less the reach, cut off towards zero, and
-        one off, since both ends are included.
+        Spark takes the watermark minus the reach in whole milliseconds, truncated towards zero, and
+        subtracts one, since both ends are included.
         """
         left_over = self._clock.now - self._reaches[left].high
         whole = abs(left_over) // _MS * (1 if left_over >= 0 else -1)

@@ -8,7 +8,7 @@ from typing import Any
 from backfill.errors import ReplayError
 from backfill.replay.event import Event
 
-#: Before, and after, every instant of 64 bits and what any duration makes of it.
+#: Before, and after, every instant of 64 bits, even if any duration is added to it.
 NEVER = -(1 << 80)
 ALWAYS = 1 << 80
 
@@ -44,8 +44,8 @@ class Throttle:
     """Lets something be done again only an interval after it was done last.
 
     Args:
-        clock: by which that is measured.
-        interval: in µs; zero lets it be done always.
+        clock: the clock that measures the interval.
+        interval: in µs; with zero, it can always be done.
     """
 
     def __init__(self, clock: WallClock, interval: int) -> None:
@@ -54,7 +54,7 @@ class Throttle:
         self._next = NEVER
 
     def opens(self) -> bool:
-        """Whether it is time; then the next interval begins."""
+        """Whether it is time; if so, the next interval begins."""
         now = self._clock.now
         if now < self._next:
             return False
@@ -62,7 +62,7 @@ class Throttle:
         return True
 
     def restart(self) -> None:
-        """When it was done last is lost."""
+        """Forgets when it was done last."""
         self._next = NEVER
 
 
@@ -82,12 +82,12 @@ class Standing:
 class Watermark:
     """The smallest of the inputs' watermarks; each is the largest event time minus its delay.
 
-    If an event brings a watermark, the clock is moved by these alone.
+    If events bring watermarks, only these move the clock.
 
     Args:
-        delays: of each partition that events come by, the bound on disorder, in µs. Before each
-            has sent a watermark, there is none.
-        every: events of an input from one of its watermarks to the next.
+        delays: for each partition that events come through, the bound on disorder, in µs. Until
+            each has sent a watermark, there is none.
+        every: after how many events an input sends its next watermark.
         start: where the clock begins.
         given: events bring the watermark.
         tick: watermarks are floored to it.
@@ -106,7 +106,7 @@ class Watermark:
         self._tick = tick
 
     def see(self, event: Event, time: int) -> bool:
-        """Takes note of an event that was processed; whether that moved the clock."""
+        """Takes note of an event that was processed; returns whether that moved the clock."""
         now = self._by_hand(event) if self._given else self._derived(event.partition, time)
         if now <= self.now:
             return False
@@ -138,23 +138,24 @@ class Watermark:
 
 
 class BatchWatermark:
-    """Spark's: computed at the end of each micro-batch, in force one or two batches later.
+    """Spark's watermark: computed at the end of a micro-batch, in force one or two batches later.
 
-    Of several inputs it is the least of their watermarks, or the largest one. An input without
-    events keeps the least at the start.
+    With several inputs, it is the smallest or the largest of their watermarks. An input without
+    events keeps the smallest one at the start.
 
     Args:
-        delays: of each input, in µs; a number for the only one, which is called 0.
+        delays: for each input, in µs; a number if there is only one, which is called 0.
         start: where the clock begins.
         grain: watermarks are floored to it.
         given: events bring the watermark.
-        both: lateness is judged by the same watermark as all else.
-        largest: of several inputs the largest watermark counts.
+        both: whether lateness is judged by the same watermark as all else.
+        largest: whether the largest watermark of several inputs counts.
 
     Attributes:
-        late: what lateness is judged by in the current batch: the watermark after the batch
-            before the previous one.
-        now: what windows are evicted and emitted by: the watermark after the previous batch.
+        late: the watermark by which lateness is judged in the current batch: the one after the
+            batch before the previous one.
+        now: the watermark by which windows are evicted and emitted: the one after the previous
+            batch.
     """
 
     def __init__(
@@ -186,7 +187,7 @@ class BatchWatermark:
             self._marks[source] = mark
 
     def next_batch(self) -> bool:
-        """The current batch has ended; whether the watermark rose."""
+        """Ends the current batch; returns whether the watermark rose."""
         before = self.now
         self.now = self._next = max(self._next, self._chosen(self._marks.values()))
         self.late = self.now if self._both else before
@@ -194,7 +195,7 @@ class BatchWatermark:
 
 
 class ProcessingTime:
-    """The wall clock when the events come; timers run all the time, or every so often.
+    """The wall clock when the events come; timers run all the time, or at intervals.
 
     Args:
         every: µs from one run of the timers to the next, counted from the epoch.
@@ -206,7 +207,7 @@ class ProcessingTime:
         self._latest = NEVER
 
     def turn(self, time: int) -> bool:
-        """It is `time`; whether timers have run again.
+        """Sets the time; returns whether timers have run again.
 
         Raises:
             ReplayError: if time has gone back.

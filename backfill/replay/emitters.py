@@ -16,16 +16,17 @@ from backfill.replay.result import Emission, Window
 
 
 class Closing(NamedTuple):
-    """What an emitter has to know of an operator's windows.
+    """What an emitter must know about an operator's windows.
 
     Attributes:
-        grace: µs from a window's end, as it is suppressed by, to its emission.
-        strict: a window is closed when its end is before the close time, rather than at it.
+        grace: µs from the end of a suppressed window to its emission.
+        strict: whether a window is closed only when its end is before the close time, not at it.
         tick: the resolution of time.
         shows: whether the store still shows windows that start there when they close.
-        place: what windows of one end are ordered by.
+        place: gives what windows with the same end are ordered by.
         stamp: the time that a window's record carries.
-        by_key: windows of one end are found by key and then start, not by start and then key.
+        by_key: whether windows with the same end are found by key and then start, not by start and
+            then key.
     """
 
     grace: int
@@ -38,10 +39,10 @@ class Closing(NamedTuple):
 
 
 class Emitter(Protocol):
-    """Decides what of an operator's changes goes downstream, and when.
+    """Decides which of an operator's changes go downstream, and when.
 
     Attributes:
-        watches: the emitter needs to know up to when windows are closed.
+        watches: whether the emitter needs to know up to when windows are closed.
     """
 
     watches: ClassVar[bool]
@@ -57,13 +58,13 @@ class Emitter(Protocol):
         """A window was removed."""
 
     def superseded(self, key: Any, start: int, end: int) -> None:
-        """A window was removed, and nothing says so."""
+        """A window was removed, and no record says so."""
 
     def closed(self, arrival: Any, close: int) -> None:
-        """An event was processed: windows are closed up to there."""
+        """An event was processed: windows are closed up to `close`."""
 
     def reached(self, arrival: Any, now: int) -> None:
-        """Records of other keys have come that carry times up to there."""
+        """Records of other keys have come, with times up to `now`."""
 
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
         """A window was deleted with its segment."""
@@ -72,7 +73,7 @@ class Emitter(Protocol):
         """The operator has restarted."""
 
     def finish(self) -> None:
-        """The input has ended: says what is pending."""
+        """The input has ended: reports what is pending."""
 
 
 class OnUpdate:
@@ -104,8 +105,8 @@ class OnUpdate:
 class OnClose:
     """A window goes downstream once, when it has closed, as the store holds it then.
 
-    What the store has deleted by then, or does not show any more, is lost; so is what comes to a
-    window that had closed before a restart, as the last close time is kept.
+    What the store has deleted or hidden by then is lost; so is what comes to a window that had
+    closed before a restart, because the last close time is kept.
     """
 
     watches: ClassVar[bool] = True
@@ -122,7 +123,7 @@ class OnClose:
     def send(
         self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
     ) -> None:
-        """It waits in the store."""
+        """The window waits in the store."""
         if end + self._reach <= self._until:
             self._missed[key, start, end] = state
         else:
@@ -131,7 +132,7 @@ class OnClose:
     def retract(
         self, arrival: Any, key: Any, start: int, end: int, op: str, stamp: int | None
     ) -> None:
-        """It does not go downstream, even if the window did."""
+        """The tombstone does not go downstream, even if the window did."""
         self._forget(key, start, end)
         self._output.superseded(key, start, end)
 
@@ -154,10 +155,10 @@ class OnClose:
                 output.lost.append(output.window(key, start, end, state))
 
     def reached(self, arrival: Any, now: int) -> None:
-        """It goes by the operator's clock."""
+        """Windows close by the operator's clock instead."""
 
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
-        """It is lost, if it was not emitted."""
+        """The window is lost, if it was not emitted."""
         if self._forget(key, start, end):
             self._output.lost.append(self._output.window(key, start, end, state))
 
@@ -171,7 +172,7 @@ class OnClose:
         output.lost.extend(output.window(*each, state) for each, state in self._missed.items())
 
     def _forget(self, key: Any, start: int, end: int) -> bool:
-        """Whether it was waiting still."""
+        """Forgets the window; returns whether it was still waiting."""
         if self._missed.pop((key, start, end), None) is not None:
             return True
         return self._waiting.pop(self._place(key, start, end), None) is not None
@@ -200,7 +201,7 @@ class Suppressed:
     def send(
         self, arrival: Any, key: Any, start: int, end: int, state: State, op: str, stamp: int | None
     ) -> None:
-        """It waits in the buffer, as it is now."""
+        """The window waits in the buffer, as it is now."""
         self._stale.discard((key, start, end))
         self._put(arrival, self._output.window(key, start, end, state), stamp)
 
@@ -226,7 +227,7 @@ class Suppressed:
         self._flush(arrival)
 
     def expired(self, key: Any, start: int, end: int, state: State) -> None:
-        """It is in the buffer still."""
+        """The window is still in the buffer."""
 
     def restart(self) -> None:
         """The buffer is restored, its stream time is not."""

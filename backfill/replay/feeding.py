@@ -33,11 +33,11 @@ class Partitioned(Operator):
         self._instances = {each: kind(setup) for each in sorted(setup.inputs, key=repr)}
 
     def instance(self, partition: Any) -> Operator:
-        """The partition's."""
+        """The instance of the partition."""
         return self._instances[partition]
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
-        """All clocks stand there when the input ends."""
+        """Sets the clocks of all instances to where they stand when the input ends."""
         for each in self._instances.values():
             each.turn(clock, time, arrival)
 
@@ -117,8 +117,9 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
 def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
     """Feeds micro-batches or bundles, and batches without data where there were some.
 
-    One that has no data comes for each number that no event has, after each batch that raised
-    the watermark if the query is idle in between, and at the end of the input if it rose last.
+    A batch without data comes for each number that no event has, after each batch that raised the
+    watermark if the query is idle in between, and at the end of the input if the last batch raised
+    it.
     """
     usable, process, tick = _usable(setup), _process(setup, machine), setup.tick
     idle, clocked = setup.settings.idle_batches, setup.clocked
@@ -130,7 +131,7 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
         if timed:
             wall.see(event)
             if number != begun:
-                # Within a bundle it stands still, as the watermark does.
+                # Within a bundle the wall clock stands still, as the watermark does.
                 machine.pass_wall_clock(wall.now, event.arrival)
                 begun = number
         if event.passes:
@@ -166,7 +167,7 @@ def _pass(machine: Operator, event: Event, tick: int) -> None:
 
 
 def _process(setup: Setup, machine: Operator) -> Callable[[Event, int], None]:
-    """How an event is processed: where clocks are given, with the clock turned first."""
+    """How an event is processed; if clocks are given, the clock is set first."""
     tick = setup.tick
 
     def clocked(event: Event, time: int) -> None:
@@ -221,16 +222,16 @@ def batch_numbers(events: list[Event], size: int | None) -> list[int]:
 
 
 def _range(setup: Setup) -> tuple[int, int, str]:
-    """Which times can be computed with: [low, high), µs, and its name."""
+    """The range of times that can be computed with, [low, high) in µs, and its name."""
     window = setup.window
     if any(isinstance(each, Calendar) for each in durations_of(window).values()):
-        # A year from both ends of Python's calendar, within which the windows' bounds lie.
+        # A year away from both ends of Python's calendar, within which the windows' bounds lie.
         return *_YEARS, "the range of a calendar, the years 2 to 9998"
     return -(1 << 63), 1 << 63, "the range of 64 bits"
 
 
 def _usable(setup: Setup) -> Callable[[Event], bool]:
-    """Whether an event gets to the operator; says so if it does not."""
+    """Tells whether an event reaches the operator, and reports it if it does not."""
     output, engine, streaming = setup.output, setup.engine, setup.streaming
     groups = streaming.null_key == "group"
     gaps, before_epoch = streaming.gaps, engine.before_epoch

@@ -31,7 +31,7 @@ _NO_PARTS: list[Any] = []  # shared, as nothing is ever put into it
 
 
 class _Nulls(dict[str, Any]):
-    """The fields of a record without a value: all of them, and none has one."""
+    """The fields of a record without a value: any field is there, and is null."""
 
     def __missing__(self, name: str) -> None:
         return None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 _MOST_DIGITS = 38
-#: Sums of decimals: two of 38 digits can be 38 places apart, and there are many to a sum.
+#: Sums of decimals: two of 38 digits can be 38 places apart, and a sum has many of them.
 _EXACT = Context(prec=100)
 _NAN = object()
 
@@ -27,7 +27,7 @@ class Form(NamedTuple):
         merge: one state of two, the earlier one first.
         finish: the value.
         copy: a state of its own, where states are changed in place.
-        sees_nulls: None is a value like any other.
+        sees_nulls: whether None is a value like any other.
     """
 
     start: Callable[[], Any]
@@ -77,7 +77,7 @@ _NESTED = (list, tuple, Mapping)
 
 
 def _rank(value: Any) -> Any:
-    """What orders a value within another: lists and structs by what they hold, in order."""
+    """A sort key for a value within another: lists and structs sort by what they hold, in order."""
     if value is None:
         return (0,)
     if isinstance(value, Mapping):
@@ -130,7 +130,7 @@ def _seen(state: set[Any], value: Any, place: object = None) -> set[Any]:
 
 
 def hashable(value: Any) -> Any:
-    """Equal for values that are one to SQL: NaN is itself, and lists and structs compare."""
+    """Equal for values that are equal in SQL: NaN equals itself, and lists and structs compare."""
     if isinstance(value, list | tuple):
         return tuple(hashable(each) for each in value)
     if isinstance(value, Mapping):
@@ -189,7 +189,7 @@ def _in_order(state: list[_Placed]) -> list[Any]:
 
 
 def _reached(state: list[_Placed]) -> int:
-    """How many steps: of each event a list says which of them it is."""
+    """How many steps were reached: for each event, a list says which of the steps it is."""
     reached = 0
     for steps in _in_order(state):
         reached += reached < len(steps) and steps[reached] is True

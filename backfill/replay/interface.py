@@ -1,4 +1,4 @@
-"""Which of an engine's streaming interfaces computes a window, by which operator."""
+"""Which of an engine's streaming interfaces computes a window, and with which operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def choose(
 
     Raises:
         ReplayError: if the engine has no interface of this name.
-        WindowError: if no interface of the engine's, or not this one, has the window.
+        WindowError: if no interface of the engine, or not the given one, has the window.
     """
     if api is not None and api not in engine.streaming:
         raise ReplayError(

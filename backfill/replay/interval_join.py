@@ -19,7 +19,7 @@ class IntervalJoin:
 
     Args:
         reach: how much later than the left event the right one may be, in µs.
-        watermark: the lesser one of both streams'.
+        watermark: the smaller one of both streams' watermarks.
         emit: where pairs go.
     """
 
@@ -29,12 +29,12 @@ class IntervalJoin:
         self._emit = emit
         # By side, then key: the events by time.
         self._waiting: dict[bool, dict[Any, Any]] = {True: {}, False: {}}
-        # When the watermark comes to this time, a side's events of a key and a time go.
+        # When the watermark reaches this time, a side's events of a key and a time go.
         self._until: Any = SortedDict()
 
     @property
     def pending(self) -> list[Event]:
-        """None: it is an inner join."""
+        """No events, because it is an inner join."""
         return []
 
     def process(self, event: Event, time: int, *, left: bool) -> Dropped | None:
@@ -69,8 +69,8 @@ class IntervalJoin:
         self._until.setdefault(until, {})[left, key, time] = None
 
     def _forget(self) -> None:
-        """The watermark rose: events that no later one in time can reach go."""
+        """The watermark rose: removes events that no later event that is in time can reach."""
         while self._until and self._until.keys()[0] <= self._watermark.now:
             for side, key, time in self._until.popitem(0)[1]:
-                # Those of one time have gone together.
+                # All events of one time go together.
                 self._waiting[side][key].pop(time, None)

@@ -69,7 +69,7 @@ class JoinRun:
         self._emissions.append(Paired(self._now, either.key, one, other, time))
 
     def refuse(self, event: Event) -> None:
-        """A store takes no note of the event."""
+        """A store does not take the event."""
         self._refused.append(event.arrival)
 
     def feed(
@@ -85,7 +85,7 @@ class JoinRun:
             ordered: the events, and whether they are the left stream's.
             tick: times are floored to it, µs.
             operator: the instance for a partition.
-            wall: the wall clock that the operators go by, if they do.
+            wall: the wall clock that the operators go by, if they go by one.
         """
         operators: dict[int, StoredJoin | IntervalJoin] = {}
         for event, left in ordered:
@@ -112,7 +112,7 @@ class JoinRun:
         Args:
             ordered: the events, and whether they are the left stream's.
             join: the operator.
-            idle: a batch without data follows each that moves the watermark.
+            idle: whether a batch without data follows each that moves the watermark.
         """
         unknown = next((event for event, _ in ordered if event.batch is None), None)
         if unknown is not None:

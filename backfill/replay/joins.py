@@ -55,48 +55,52 @@ def replay_join(
 ) -> JoinReplayed:
     """What a streaming join of two streams makes of these events.
 
-    Kafka Streams joins an event as it comes with the other side's events that its store still
-    shows: those later than the largest time that the store has taken, less its retention, which is
+    Kafka Streams joins an event, when it comes, with the other side's events that its store still
+    shows: those later than the largest time that the store has taken minus its retention, which is
     before + after + grace. Nothing else is late. So a pair can be lost, and its events be emitted
-    alone. Events without a partner are emitted alone when another event moves stream time past
-    their window and the grace, and at once if their window lies before stream time when they come;
-    those without a key at once. They are looked for by the time of the last one that was held back
-    when they were looked for before, so they may come late (as in Kafka Streams 3.1 to 4.3).
+    alone. An event without a partner is emitted alone when another event moves stream time past its
+    window and the grace, or at once if its window lies before stream time when it comes, or if it
+    has no key. When to look for such events is decided by the time of the last one that was held
+    back at the previous look, so they may come late (as in Kafka Streams 3.1 to 4.3).
 
     Flink's interval join drops events earlier than the watermark, and joins the others with those
-    of the other side that still wait: until the watermark has come to where their partners can be
-    no later. It has inner joins only.
+    of the other side that still wait. An event waits until the watermark has reached the latest
+    time that a partner can have. There are only inner joins.
 
     Spark joins micro-batches, which events name, and drops events that are not later than the
-    watermark after the batch before the last one. When the watermark has come to where no partner
-    can come any more, an event leaves, as a row of its own where it had none and `how` keeps it. In
-    a side that is not kept, events without a key do not move the watermark.
+    watermark after the batch before the last one. When the watermark has come so far that no
+    partner can come any more, an event leaves; if it had no partner and `how` keeps it, it becomes
+    a row of its own. On a side that `how` does not keep, events without a key do not move the
+    watermark.
 
     Args:
         left: the left stream's events. Those of both streams are fed by `arrival`, which is unique
             among both. Each partition has a task of its own (Kafka Streams), or a watermark
-            (Flink); under Spark a side has one.
+            (Flink); under Spark each side has a watermark.
         right: the right stream's events.
         within: (before, after): how much earlier, and later, than the left event the right one may
             be; one duration for both.
         engine: kafka-streams, flink or spark.
         how: inner, left or full (Kafka Streams' outerJoin).
         grace: how long after its window an event without a partner is held back; 0s by default.
-        spurious: an event without a partner so far is emitted alone at once, also if a partner
-            comes later: as before 3.1, and since then with windows made by `JoinWindows.of`.
+        spurious: whether an event without a partner so far is emitted alone at once, even if a
+            partner comes later: as before 3.1, and since then with windows made by
+            `JoinWindows.of`.
         emit_interval: how often, by the wall clock, events without a partner are looked for; at
             every event by default, while Kafka Streams' own default is a second.
         store: where events are kept: on "disk", whose segments keep some events longer than
             retention, or in "memory".
-        watermark_delay: how much a stream's watermark stays behind the largest time in it (Flink:
-            and a millisecond); 0s by default. The operator's is the least one. In Flink there is
-            none before each stream and partition has sent one; in Spark it begins at 1970. Events
-            that bring a `watermark` move it instead, as where Flink leaves out idle inputs.
-        right_watermark_delay: the same of the right stream; by default that of the left one.
-        watermark_policy: min, or max as `spark.sql.streaming.multipleWatermarkPolicy` may say: the
-            largest of both streams' watermarks counts.
-        idle_batches: Spark: a batch without data follows each batch that moves the watermark, as it
-            does where the query is idle in between. It always follows the last one.
+        watermark_delay: how far a stream's watermark stays behind the largest time in it (in Flink,
+            a millisecond more); 0s by default. The operator's watermark is the smallest one. In
+            Flink there is none before each stream and partition has sent one; in Spark it begins at
+            1970. If events bring a `watermark`, it is moved by these instead, as when Flink leaves
+            out idle inputs.
+        right_watermark_delay: the same for the right stream; by default that of the left one.
+        watermark_policy: min or max, as in `spark.sql.streaming.multipleWatermarkPolicy`; with max,
+            the largest of both streams' watermarks counts.
+        idle_batches: Spark: whether a batch without data follows each batch that moves the
+            watermark, as it does if the query is idle in between. One always follows the last batch
+            if that one moves it.
         allow_multiple: as for `replay`.
 
     Returns:
@@ -167,7 +171,8 @@ def replay_join(
             tick=tick,
         )
         operator = IntervalJoin(reach, watermark, run.emit)
-        # A stream's partition is an input, whatever the other stream's is called.
+        # A stream's partition is an input of its own, even if the other stream has one of that
+        # name.
         ordered = [
             (replace(event, partition=(is_left, event.partition)), is_left)
             for event, is_left in ordered
@@ -221,7 +226,7 @@ def _settings(engine: str, how: str, given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _delays(settings: Mapping[str, Any], tick: int) -> dict[bool, int]:
-    """How much the left (True) and the right stream's watermark stay behind, in µs."""
+    """How far the left (True) and the right stream's watermark stay behind, in µs."""
     left, right = settings["watermark_delay"], settings["right_watermark_delay"]
     return {
         True: _span(left, "watermark_delay", tick),

@@ -1,4 +1,4 @@
-"""Keys as bytes, for what the engines order by them."""
+"""Keys as bytes, by which engines put some things in order."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Output:
         self._sums[bounds] = self.window(*bounds, total)
 
     def forgotten(self, key: Any, start: int, end: int, total: State) -> None:
-        """A window that has sent deltas is gone; those of another with its bounds add to them."""
+        """A window that has sent deltas is gone; deltas of another with its bounds add to these."""
         bounds, folding = (key, start, end), self.folding
         before = self._sent_before.get(bounds)
         self._sent_before[bounds] = total if before is None else folding.merge(before, total)
@@ -90,11 +90,11 @@ class Output:
         self.dropped.append(Dropped(arrival, reason, late_by))
 
     def drop_window(self, arrival: Any, key: Any, start: int, end: int, late_by: int) -> None:
-        """A window of an event's does not count it."""
+        """A window does not count one of its events."""
         self.dropped_windows.append(DroppedWindow(arrival, key, start, end, late_by))
 
     def withhold(self, sent: int) -> None:
-        """All results but the first so many are not sent: their windows are pending."""
+        """Only the first `sent` results are sent: the windows of all others are pending."""
         self.pending += [
             Window(each.key, each.start, each.end, each.values, None, each.events)
             for each in self.emissions[sent:]
@@ -107,7 +107,7 @@ class Output:
         return Window(key, start, end, self.folding.values(state), None, self.folding.events(state))
 
     def result(self, arrivals: list[Any], emitted: Iterable[int]) -> Replayed:
-        """All of it; the events' arrivals, and how much was emitted after each, for `as_of`."""
+        """All results. For `as_of`: the events' arrivals, and how much was emitted after each."""
         last: dict[_Place, int] = {}
         for i, (_, key, start, end, values, _, _, row, _) in enumerate(self.emissions):
             place = key, start, end, row
@@ -138,7 +138,7 @@ class Output:
         )
 
     def _begun_anew(self, windows: list[Window]) -> Iterable[Window]:
-        """Windows too near to one of the same key that came before them, or in its place."""
+        """Windows that are too near to an earlier one of the same key, or that replaced one."""
         if self._reach is None:
             return []
         found = {i for i, each in enumerate(windows) if each[:3] in self._replaced}

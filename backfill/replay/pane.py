@@ -1,4 +1,4 @@
-"""A window that is held, and what is known of it."""
+"""A window that is held, and what is known about it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class Pane:
     """A window that is held: its bounds, its content, and what of it has been emitted.
 
     Attributes:
-        total: the content of a window in all; with discarding panes, what its panes add up to.
-        fresh: with discarding panes, the content since the last one; else None.
+        total: the whole content of the window; with discarding panes, what its panes add up to.
+        fresh: with discarding panes, the content since the last pane; else None.
         unseen: the number of events since the last pane.
-        since: when the first and the last of them came; None if there is none.
-        came: of a window that is done, the number of events since it was complete, and
-        came_since: when they came: an early trigger sees them if it is complete no more.
+        since: when the first and the last of these events came; None if there are none.
+        came: for a window that is done, the number of events since it was complete.
+        came_since: when these came; an early trigger sees them if the window is no longer complete.
         emitted: the values of the last pane, or None before the first one.
-        fired: where that counts, what of the triggers has fired that its early and its late one
+        fired: if that matters, which triggers have fired of those that its early and its late one
             combine.
-        stands: with panes that are retracted, the bounds of those that were not yet.
-        done: it was complete and has fired, or can only fire late.
-        end: the start of what is not in the window any more.
-        counts_as_on_time: it began late, as sessions that merged in one bundle, and counts as if it
-            had fired on time.
-        deadline: the same as it is judged by the clock.
-        made: the number of its latest timer, by which those of one time are in order.
-        gone: it has come to its end, or was merged into another.
-        spent: what its early trigger, or once it is done its late one, had to fire has fired.
+        stands: with retracting panes, the bounds of those that are not retracted yet.
+        done: whether it was complete and has fired, or can only fire late.
+        end: the first time that is no longer in the window.
+        counts_as_on_time: whether it began late, from sessions that merged in one bundle, and
+            counts as if it had fired on time.
+        deadline: the end that the clock is compared with.
+        made: the number of its latest timer, which orders timers of the same time.
+        gone: whether it has come to its end, or was merged into another.
+        spent: whether its early trigger, or its late one once it is done, will not fire again.
     """
 
     __slots__ = (

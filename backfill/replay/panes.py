@@ -69,10 +69,10 @@ class Panes(Operator):
         self._touched: dict[Pane, int] = {}
         #: Events whose watermarks wait for the end of the bundle.
         self._unseen: list[tuple[Event, int]] = []
-        #: What a session's reported end is before the end that the clock judges.
+        #: How far a session's reported end is before the end that the clock is compared with.
         self._behind = 0
         #: When windows are complete or gone, and when their triggers may fire by the same clock:
-        #: the time, the number of a window's timer, whether it is the former, the window.
+        #: the time, the number of a window's timer, whether it is of the former kind, the window.
         self._timers: list[tuple[int, int, bool, Pane]] = []
         #: When triggers may fire by the wall clock.
         self._alarms: list[tuple[int, int, Pane]] = []
@@ -80,15 +80,15 @@ class Panes(Operator):
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
-        """Windows of other keys mean nothing to a key's; a restart takes the clock from all."""
+        """A key's windows do not depend on other keys', but a restart loses the clock of all."""
         return not settings.restarts
 
     @abstractmethod
     def ends(self, time: int) -> Iterable[int]:
-        """Where windows may end, as the clock judges them, that hold an event of this time."""
+        """The possible ends, as the clock judges them, of windows with an event of this time."""
 
     def dues(self, time: int) -> Iterable[int]:
-        """When they are complete, when they are gone, and when a trigger may fire."""
+        """When these windows are complete, when they are gone, and when a trigger may fire."""
         for end in self.ends(time):
             yield end + self._complete
             if self._lateness:
@@ -124,7 +124,7 @@ class Panes(Operator):
     def process(self, event: Event, time: int) -> None:
         """Adds the event; the clock moves after it, or before it if it is the wall clock.
 
-        In a bundle it moves at the end.
+        In a bundle the clock moves at the end.
         """
         clock = self._clock
         if isinstance(clock, ProcessingTime):
@@ -173,7 +173,7 @@ class Panes(Operator):
             self._clock.restart()
 
     def finish(self) -> None:
-        """Completes all windows, where the engine does and the operator was drained."""
+        """Completes all windows, if the engine does that and the operator was drained."""
         if self._setup.streaming.flushes and self._setup.settings.drained:
             self._fire(ALWAYS, None, flush=True)
             return
@@ -186,7 +186,7 @@ class Panes(Operator):
                 self._output.pending.append(window)
 
     def late_by(self, end: int) -> int:
-        """How late a window is that ends there, in µs; 0 or less if it is not gone."""
+        """How late a window with this end is, in µs; 0 or less if it is not gone."""
         return self._now - (end + self._complete + self._lateness) + self._tick
 
     def schedule(self, pane: Pane) -> None:
@@ -204,8 +204,8 @@ class Panes(Operator):
         if pane.done and not self._changelog:
             due = pane.deadline + self._complete
             if due > self._now:
-                # A restart took the clock that had completed it, and it is completed once more; but
-                # a group window of SQL keeps in its state that it was.
+                # A restart lost the clock that had completed the window, so it is completed once
+                # more; but a group window of SQL keeps in its state that it was completed.
                 pane.done = False
                 pane.spent = self._early is not None and self._early.once
                 heappush(self._timers, (due, pane.made, True, pane))
@@ -241,7 +241,7 @@ class Panes(Operator):
     def _is_overdue(self, pane: Pane, since: Since, time: int) -> bool:
         """Whether a silence was long enough before an event that comes before the timers run.
 
-        The event does not call off what is due by then.
+        The event does not cancel what is due by then.
         """
         firing = self._firing(pane)
         if firing is None or firing.silence is None or not self._timed:
@@ -269,8 +269,8 @@ class Panes(Operator):
     def _judge(self, pane: Pane, arrival: Any, due: int | None = None) -> None:
         """Fires the window early or late, if its trigger does.
 
-        `due` is the time that a timer was set for, so that one that was called off does not fire
-        for a later one, though timers run after both.
+        `due` is the time that a timer was set for, so that a canceled timer does not fire for a
+        later one, though timers run after both times.
         """
         if not pane.unseen:
             return
@@ -299,7 +299,7 @@ class Panes(Operator):
             self.emit(pane, "late" if pane.done else "early", arrival)
 
     def _combined(self, pane: Pane, firing: Firing, at: Moment) -> bool:
-        """Whether a trigger fires of which parts that have fired stay so."""
+        """Whether a trigger fires whose parts stay fired once they have fired."""
         early, late = pane.fired
         fired = late if pane.done else early
         if not firing.ready(at, fired):
@@ -343,8 +343,8 @@ class Panes(Operator):
             due, made, completes, pane = heappop(timers)
             on_time = pane.deadline + complete
             if not completes:
-                # Early panes do not come with the one on time, but from a timer that is before it;
-                # and the end of the input completes windows, and waits for no early pane.
+                # Early panes do not come with the one on time, but from an earlier timer; and the
+                # end of the input completes windows without waiting for an early pane.
                 if not (pane.gone or flush) and (self._timed or now < on_time or pane.done):
                     self._judge(pane, arrival, due)
                 continue

@@ -1,4 +1,4 @@
-"""The one call: events in, what the operator made of them out."""
+"""The main function: takes events, and returns what the operator made of them."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def replay(
 ) -> Replayed:
     """What a streaming operator makes of these events.
 
-    Every setting is one of some engine's; what is not given is as the engine has it by default,
-    and what the engine has not is refused.
+    Each setting belongs to some of the engines. If it is not given, the engine's default holds; if
+    the engine does not have it, it is refused.
 
     Args:
         events: in any order; they are fed by `arrival`.
         window: what is computed.
         engine: plain, kafka-streams, spark, flink, beam, storm or samza.
         aggregates: by name, over plain fields of the events' values. For one without a form in
-            Python the windows' `events` are given instead of its value.
+            Python, windows have their `events` instead of its value.
         timezone: of calendar windows.
         keep_events: give the arrivals of the events in each window and emission.
         api: which of the engine's interfaces: datastream, sql (table-valued functions and OVER)
@@ -86,45 +86,47 @@ def replay(
         grace: Kafka Streams' grace period.
         retention: of its store; at least what windows and grace need.
         segment_interval: of its store; by default half the retention, at least a minute.
-        segments: the number of segments that KIP-94 makes the interval from, instead.
-        past_retention: KIP-94's drafts, which judge nothing but whether the store still keeps the
+        segments: instead, the number of segments from which KIP-94 computes the interval.
+        past_retention: for KIP-94's drafts, which judge only whether the store still keeps the
             session: an event past retention is dropped ("drop"), or aggregated and forwarded but
             not stored ("forward"). The retention is a day by default.
-        caching: the store has a cache; the last values go downstream at commits.
-        commits: after how many events it commits, after the events of which arrivals, or how
-            often by the wall clock ("30s"); and when it restarts and at the end.
+        caching: whether the store has a cache; then the last values go downstream at commits.
+        commits: after how many events it commits, the arrivals of the events after which it does,
+            or how often by the wall clock ("30s"). It also commits when it restarts and at the end.
         restarts: arrivals of the events before which the operator restarts.
-        restored: its state is then restored from the changelog, from which the store learns how far
-            time had come. Otherwise it is found on disk, and the store's stream time is lost too.
-        store: where its windows are: on "disk" (RocksDB), or in "memory", where what is past
-            retention is deleted by itself and not by segments, and restarts restore the rest.
+        restored: whether a restart restores the state from the changelog, from which the store
+            learns how far time had come. Otherwise the state is found on disk, and the store's
+            stream time is lost too.
+        store: where its windows are: on "disk" (RocksDB), or in "memory", where windows past
+            retention are deleted one by one, not by segments, and restarts restore the rest.
         emit_interval: how often, by the wall clock, it looks for windows to emit on close; at every
             event by default, while Kafka Streams' own default is a second.
         watermark_delay: the bound on disorder that derived watermarks wait for; Storm's lag.
-        watermark_every: events of an input from one derived watermark to the next.
+        watermark_every: after how many events of an input its next watermark is derived.
         allowed_lateness: how long after its end a window takes late events.
-        early: a pane after so many events of a window that is not complete, again and again; or
-            whenever a trigger of `backfill.triggers` fires.
-        early_after: a pane so long after the first event since the last one (Samza's
-            timeSinceFirstMessage), instead.
-        early_once: only the first of these panes (Samza's triggers that are not repeated).
-        late: a pane after so many late events, or whenever a trigger fires; what is left comes when
-            the window goes. The first event of a window that begins late fires it immediately,
-            but not sessions that are merged from several events of one bundle.
+        early: after how many events a window that is not complete sends a pane, again and again; or
+            a trigger of `backfill.triggers`, which sends a pane whenever it fires.
+        early_after: instead, how long after the first event since the last pane the next one comes
+            (Samza's timeSinceFirstMessage).
+        early_once: whether only the first of these panes comes (Samza's triggers that are not
+            repeated).
+        late: after how many late events a pane comes, or a trigger that sends it; what is left
+            comes when the window goes. The first event of a window that begins late fires it
+            immediately, except for sessions that are merged from several events of one bundle.
         accumulation: accumulating panes repeat what was sent, discarding panes are deltas; with
             retracting, the last pane is taken back before the next one repeats it.
-        batch_size: events in a micro-batch (Spark) or a bundle (Beam), where they do not name
-            theirs; 1 by default. Panes by count come at the end of a bundle, with all of it, and
-            the watermark stands still within one.
-        idle_batches: the query is idle after each batch, so that one without data follows if the
-            watermark rose. At the end of the input one does anyway.
+        batch_size: how many events are in a micro-batch (Spark) or a bundle (Beam), if they do not
+            name theirs; 1 by default. Panes by count come at the end of a bundle, with all its
+            events, and the watermark stands still within a bundle.
+        idle_batches: whether the query is idle after each batch, so that one without data follows
+            if the watermark rose. At the end of the input one follows anyway.
         allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple.
         timer_interval: how often timers run in processing time; all the time by default.
-        rolling: a hopping window is a rolling counter of processing time.
-        drained: the end of the input completes all windows (Flink, Beam, Samza; the default), as
-            where the input is bounded or the job was drained. False: it still runs, or was stopped,
-            and windows that its clock has not completed are pending.
-        end_clock: where events bring the clock: where it stood when the input ended, in µs.
+        rolling: whether a hopping window is a rolling counter of processing time.
+        drained: whether the end of the input completes all windows (Flink, Beam, Samza; the
+            default), as when the input is bounded or the job was drained. If false, the job still
+            runs, or was stopped, and windows that its clock has not completed are pending.
+        end_clock: if events bring the clock, where it stood when the input ended, in µs.
 
     Returns:
         What the operator emitted, dropped and still holds.
@@ -223,9 +225,9 @@ def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Keeps Python from looking for garbage meanwhile; afterwards it does as before.
+    """Keeps Python from looking for garbage meanwhile, then restores the setting.
 
-    A replay makes many objects and no cycles; to look for these takes a third of its time.
+    A replay makes many objects but no cycles; looking for cycles takes a third of its time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -237,7 +239,7 @@ def without_collection() -> Iterator[None]:
 
 
 def _check_places(events: list[Event], settings: Settings) -> None:
-    """No place that is named is that of no event: nothing would come of it."""
+    """Checks that each given place is the arrival of an event; others would have no effect."""
     named: list[tuple[str, Any]] = [
         (name, place)
         for name, given in (("restarts", settings.restarts), ("commits", settings.commits))

@@ -66,7 +66,7 @@ class Dropped(NamedTuple):
 
 
 class DroppedWindow(NamedTuple):
-    """A window of an event's that did not count it, with how late it was, in µs."""
+    """A window that did not count one of its events, with how late that was, in µs."""
 
     arrival: Any
     key: Any
@@ -89,10 +89,10 @@ class Replayed:
         superseded: windows that stand in the output although they were merged into others,
             since nothing retracted them.
         lost: windows that were deleted before they were emitted, or skipped (Storm).
-        refused: windows as the store did not take them, since they were past its retention; what
-            that comes later starts them again.
-        begun_anew: sessions, final or pending, that should have been merged with an earlier one
-            of the key, but this was evicted or hidden by then, or is another partition's.
+        refused: windows as they were when the store did not take them, since they were past its
+            retention; what comes later starts them again.
+        begun_anew: sessions, final or pending, that should have been merged with an earlier one of
+            the key, but the earlier one was evicted or hidden by then, or is in another partition.
     """
 
     final: tuple[Window, ...]

@@ -23,10 +23,10 @@ _DURATIONS = (
     "early_after",
     "emit_interval",
 )
-#: Of these durations, those that nothing happens in if they are zero.
+#: Of these durations, those that must not be zero.
 _POSITIVE = ("segment_interval", "timer_interval")
 _COUNTS = {"segments": 2, "watermark_every": 1, "batch_size": 1, "early": 1, "late": 1}
-#: Of these counts, those that can be another trigger.
+#: Of these counts, those for which a trigger can be given instead.
 _TRIGGERS = ("early", "late")
 _CHOICES = {
     "past_retention": ("drop", "forward"),
@@ -50,7 +50,7 @@ _FLAGS = (
     "rolling",
     "drained",
 )
-#: Those that mean nothing without another, or one of others.
+#: Settings that mean nothing without another one, or without one of several others.
 _NEEDS = {
     "commits": ("caching",),
     "restored": ("restarts",),
@@ -102,9 +102,9 @@ def resolve(
         takes: the settings that the operator takes.
 
     Raises:
-        ReplayError: if the engine has not what was given, or not for this window, or two of them
-            exclude each other.
-        WindowError: if a duration is not valid, or what is true or false is neither.
+        ReplayError: if the engine does not have a setting, or not for this window, or if two
+            settings exclude each other.
+        WindowError: if a duration is not valid, or a flag is neither true nor false.
     """
     wanted = {name: value for name, value in given.items() if value is not None}
     allowed = {name for name in streaming.settings if name in takes}

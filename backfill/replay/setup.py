@@ -32,16 +32,16 @@ class Setup:
 
     Attributes:
         window: what is computed.
-        engine: whose rules hold.
-        streaming: which of its interfaces.
+        engine: the engine whose rules hold.
+        streaming: the interface of the engine.
         settings: the arguments, with the engine's defaults.
         zone: of calendar windows.
         output: where results go.
-        inputs: the partitions that events come by.
-        marked: events bring watermarks.
-        clocked: events bring the clock.
+        inputs: the partitions that events come through.
+        marked: whether events bring watermarks.
+        clocked: whether events bring the clock.
         end_clock: where the clock stood when the input ended, if that is known.
-        wall_clock: of all instances of the operator.
+        wall_clock: the one that all instances of the operator share.
     """
 
     window: Window | EventWindow
@@ -101,7 +101,7 @@ class Setup:
         )
 
     def throttle(self) -> Throttle:
-        """How often windows that have closed are looked for."""
+        """Limits how often the operator looks for windows that have closed."""
         return Throttle(self.wall_clock, self.settings.emit_interval)
 
     def processing_time(self) -> ProcessingTime:
@@ -137,10 +137,10 @@ class Operator(ABC):
         return ()
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:  # noqa: B027 - as `apart` says
-        """The time of the clock when an event of this time comes."""
+        """Sets the clock as it stands when an event of this time comes."""
 
     def pass_wall_clock(self, now: int, arrival: Any) -> None:  # noqa: B027 - few look at it
-        """The wall clock when an event of this arrival comes."""
+        """Sets the wall clock as it stands when an event of this arrival comes."""
 
     @abstractmethod
     def process(self, event: Event, time: int) -> None:
@@ -154,11 +154,11 @@ class Operator(ABC):
         """The input has ended."""
 
     def commit(self, arrival: Any) -> None:  # noqa: B027 - most hold nothing back
-        """Hands on what it held back, after the event of this arrival."""
+        """Passes on what it held back, after the event of this arrival."""
 
     def restart(self) -> None:  # noqa: B027 - most lose nothing
         """Loses everything that is not kept in state."""
 
     def end_batch(self, arrival: Any) -> bool:
-        """A micro-batch ended; whether one without data would have something to do."""
+        """Ends a micro-batch; returns whether one without data would have something to do."""
         return False

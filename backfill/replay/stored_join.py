@@ -1,4 +1,4 @@
-"""Kafka Streams' join of two streams: a store for each side, and one for events without partner."""
+"""Kafka Streams' join of two streams: a store per side, and one for events without a partner."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Emit = Callable[["Event | None", "Event | None", int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class JoinSettings:
-    """Of both streams.
+    """The settings of the join, for both streams.
 
     Attributes:
         reach: how much later than the left event the right one may be, in µs.
         grace: how long after its window an event without a partner is held back, in µs.
         outer: whether left events, and right events, without a partner are emitted.
-        spurious: they are emitted at once, as before Kafka Streams 3.1.
-        memory: the stores are in memory.
+        spurious: whether they are emitted at once, as before Kafka Streams 3.1.
+        memory: whether the stores are in memory.
         tick: the resolution of time, in µs.
     """
 
@@ -80,13 +80,13 @@ class StoredJoin:
 
         # By whether they are the left side's.
         self._stores = {True: store(), False: store()}
-        # What the windows reach to after an event of this side.
+        # How far from an event of this side its partners may be.
         self._reaches = {True: settings.reach, False: settings.reach.reversed()}
         self._outer = {True: settings.outer[0], False: settings.outer[1]}
         self._holds_back = any(settings.outer) and not settings.spurious
         # Events held back, in the order of the store: time, side (right first), bytes of the key.
         self._alone: Any = SortedDict()
-        # The time of one of them, from which it is judged whether to look for any; None: not known.
+        # The time of one of them, which decides whether to look for any; None: unknown.
         self._least: int | None = None
 
     @property
@@ -99,7 +99,7 @@ class StoredJoin:
         clock = self._clock
         clock.now = max(clock.now, time)
         if event.value is None:
-            # On disk nothing is put then.
+            # On disk, nothing is put in this case.
             if event.key is not None and self._settings.memory and not self._stores[left].see(time):
                 self._refused(event)
             return Dropped(event.arrival, "no_value")
@@ -133,7 +133,7 @@ class StoredJoin:
         """Emits events that have been held back until their windows closed."""
         now, grace = self._clock.now, self._settings.grace
         behind = self._reaches[left].high + grace
-        # What the engine computes with, where no time is known, overflows if there is a wait.
+        # If no time is known, what the engine computes with overflows if there is a wait.
         if (behind <= 0) if self._least is None else (self._least + behind >= now):
             return
         if not self._throttle.opens():
@@ -142,8 +142,8 @@ class StoredJoin:
         open_sides: set[bool] = set()
         emitted = []
         for (time, side, key), held in self._alone.items():
-            # The last one that is looked at counts, and not the least: what is left may well be
-            # looked for much later than it could be.
+            # The last one that is looked at counts, not the earliest: the rest may well be looked
+            # for much later than is possible.
             self._least = time
             if len(open_sides) == 2:
                 break

@@ -67,7 +67,7 @@ def delays(settings: Settings) -> list[Delayed]:
 
 
 class Moment(NamedTuple):
-    """When a trigger is looked at.
+    """A moment at which a trigger is checked.
 
     Attributes:
         events: how many came since the last pane.
@@ -87,11 +87,11 @@ Place = tuple[int, ...]
 
 
 class Firing:
-    """A trigger as windows ask it.
+    """A trigger, as windows use it.
 
     Args:
-        trigger: which.
-        tick: a time has passed when the wall clock is so much beyond it, µs.
+        trigger: the trigger.
+        tick: how far the wall clock must be beyond a time for it to have passed, µs.
     """
 
     def __init__(self, trigger: AnyTrigger, tick: int) -> None:
@@ -101,29 +101,28 @@ class Firing:
         delays = list(delays_of(trigger))
         self._by_event = [each for each in delays if isinstance(each, AfterEventTime)]
         self._by_wall = [each for each in delays if not isinstance(each, AfterEventTime)]
-        #: It combines others, of which all have to fire or any.
+        #: Whether it combines others, all or any of which must fire.
         self.combines = isinstance(self._trigger, AfterAll | AfterAny)
         #: How many events it waits for, if for nothing else.
         self.count = self._trigger.count if isinstance(self._trigger, AfterCount) else None
-        #: It has to know when they came.
+        #: Whether it must know when they came.
         self.waits = self.count is None
         silences = [each.delay.us for each in delays if isinstance(each, AfterSilence)]
         #: The shortest silence that it waits for, µs, which every event breaks; None without one.
         self.silence = min(silences, default=None)
 
     def ready(self, at: Moment, fired: Set[Place] = frozenset()) -> bool:
-        """Whether it fires; `fired`: what of the triggers that it combines counts as firing."""
+        """Whether it fires; `fired`: which of the triggers that it combines count as firing."""
         return self._ready(self._trigger, at, fired, ())
 
     def fire(self, at: Moment, fired: Set[Place]) -> frozenset[Place]:
-        """What has fired of the triggers that it combines, once it does: all, or those that do."""
+        """Which triggers that it combines have fired, once it does: all, or those that do."""
         return frozenset({*fired, *self._fire(self._trigger, at, fired, ())})
 
     def merged(self, fired: Set[Place]) -> frozenset[Place]:
-        """What stays so where windows merge in which these have fired.
+        """Which of the fired triggers stay fired when windows merge.
 
-        Those that count events do, and of those that combine others, the ones for which that is
-        enough.
+        Those that count events do, and those that combine others if enough of these do.
         """
         return frozenset(self._merged(self._trigger, fired, ()))
 
@@ -174,7 +173,7 @@ class Firing:
 
 
 def _within(trigger: AnyTrigger, place: Place) -> Iterable[tuple[Place, AnyTrigger]]:
-    """The triggers that one combines itself, and where they stand."""
+    """The triggers that one combines directly, and where they stand."""
     if isinstance(trigger, AfterAll | AfterAny):
         for number, each in enumerate(trigger.triggers):
             yield (*place, number), each

@@ -1,7 +1,7 @@
-"""Where a query's output and checkpoint lie, and whether they are of the query that is asked for.
+"""Where a query's output and checkpoint lie, and whether they belong to the query asked for.
 
-Spark's checkpoint does not hold the query: another gap, key or type would be taken up with the
-state of the old one. So a record of it is kept next to the checkpoint.
+Spark's checkpoint does not hold the query: one with another gap, key or type would go on with the
+state of the old one. So a record of the query is kept next to the checkpoint.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from backfill.time.durations import Fixed
 from backfill.windows import JoinWindow
 
 _ANOTHER = "Stream to another folder"
-# What the batch has of its own: the stream follows Spark's rules, and counts every copy.
+# Settings for the batch only: the stream follows Spark's rules, and counts every copy.
 _NOT_OURS = frozenset({"engine", "events.id"})
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One window's: the output in `to/WINDOW`, the checkpoint in `to/_checkpoints/WINDOW`.
+    """One window's output, in `to/WINDOW`, and checkpoint, in `to/_checkpoints/WINDOW`.
 
     Attributes:
         delays: the watermark's, and that of a join's right side.
@@ -55,13 +55,13 @@ class Checkpoint:
         return self.folder.with_name(f"{self.window}.json")
 
     def check(self, schema: StructType) -> None:
-        """Refuse to go on where the results would not be those of one query.
+        """Refuses to go on if the results would not be those of one query.
 
         Args:
             schema: the source's.
 
         Raises:
-            TableError: the output would lie among the events, or is something else's; the job
+            TableError: the output would lie among the events, or belongs to something else; the job
                 file or the source's types have changed since the query began; or the output is
                 gone.
         """
@@ -100,7 +100,7 @@ class Checkpoint:
             )
 
     def begin(self, schema: StructType) -> None:
-        """Records the query that is about to be started first."""
+        """Records the query when it is about to be started for the first time."""
         if self._record.exists():
             return
         self._record.parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ _CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _POLL_S = 1
-# What the queries count of each batch.
+# What the queries count in each batch.
 _EVENTS, _WINDOWS = "events", "windows"
 
 
@@ -70,7 +70,7 @@ def stream(
     """Runs what `Job.stream` describes.
 
     Returns:
-        By window.
+        What each query did, by window.
     """
     limited = files_per_batch is not None
     if limited and (type(files_per_batch) is not int or files_per_batch < 1):

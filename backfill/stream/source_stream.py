@@ -16,7 +16,7 @@ from backfill.events.several import named
 from backfill.events.text import checked, reading, text_options, with_corrupt
 
 STREAMED = ("parquet", "csv", "json")
-# Of Spark's streaming reader: they would lose, delete or reorder files of the source.
+# Options of Spark's streaming reader that would lose, delete or reorder files of the source.
 _OURS_TO_SET = frozenset(
     {
         "cleansource",
@@ -32,11 +32,11 @@ _OURS_TO_SET = frozenset(
 
 
 def check_streamed(source: SourceOptions) -> None:
-    """Refuse what can't be read as a stream.
+    """Refuses what can't be read as a stream.
 
     Raises:
-        SourceError: the source is no files, or lines whose numbers need the whole file; or it has
-            an option that would change which files are read.
+        SourceError: the source is not files, or is lines whose numbers need the whole file; or it
+            has an option that would change which files are read.
     """
     for name, part in source.parts.items():
         try:
@@ -73,10 +73,10 @@ def read_stream(
         files_per_batch: no batch reads more files; None: each reads all that are there.
 
     Returns:
-        A streaming frame with the source's own columns and, of text, `_corrupt`.
+        A streaming frame with the source's own columns and, for text, `_corrupt`.
     """
     if source.parts:
-        # A file of one source is in no order with those of another.
+        # Files of different sources have no common order.
         parts = (
             named(
                 name,
@@ -111,7 +111,7 @@ def read_stream(
 
 
 def _for_spark(path: str) -> str:
-    """The path, escaped where what looks like a glob is a name."""
+    """The path, escaped if what looks like a glob is a name."""
     local = local_path(path)
     if local is None or not os.path.exists(local):
         return path

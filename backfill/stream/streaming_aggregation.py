@@ -33,15 +33,16 @@ _ONE_GROUP = "_one_group"
 
 
 def check_streamed(name: str, window: AnyWindow) -> None:
-    """Refuse a window or a join that Structured Streaming has not.
+    """Refuses a window or a join that Structured Streaming does not have.
 
     Args:
         name: the window's, for the message.
         window: its definition.
 
     Raises:
-        WindowError: it follows a calendar, it is cumulating, around single events or by number of
-            events or messages, or Spark's function would refuse it; or as `check_joined` says.
+        WindowError: it follows a calendar; it is cumulating, around single events, or by number of
+            events or messages; Spark's function would refuse it; or for the reasons of
+            `check_joined`.
     """
     if isinstance(window, JoinWindow):
         check_joined(name, window)
@@ -108,7 +109,7 @@ def windowed(
 
     Returns:
         Key, `window_start`, `window_end`, the aggregates by name: once per window, when the
-        watermark has come to its end.
+        watermark has reached its end.
 
     Raises:
         AggregateError: an aggregate does not fit the events.

@@ -18,14 +18,14 @@ from backfill.rows.slices import ID
 from backfill.windows import by_place
 from backfill.windows.join_window import LEFT, RIGHT, JoinWindow
 
-#: What Spark calls the kinds of joins that it has of two streams.
+#: Spark's names for the kinds of joins of two streams that it has.
 _HOWS = {"inner": "inner", "left": "left_outer", "full": "full_outer", "semi": "left_semi"}
-#: What two streams are joined by that have no key.
+#: The column by which two streams without a key are joined.
 _ONE_GROUP = "_join_group"
 
 
 def check_joined(name: str, window: JoinWindow) -> None:
-    """Refuses a join that Structured Streaming has not.
+    """Refuses a join that Structured Streaming does not have.
 
     Args:
         name: the join's, for the message.
@@ -70,9 +70,10 @@ def joined(
         delays_us: how far the watermark of each side stays behind its largest event time.
 
     Returns:
-        What the join's table has of a pair: the key, `event_time`, what tells the events, and the
-        window's columns. A pair comes with the later of its events; a row without a partner once
-        the watermark, the lesser one of both sides', is where no partner can come.
+        What the join's table has for a pair: the key, `event_time`, what identifies the events, and
+        the window's columns. A pair comes with the later of its events; a row without a partner
+        comes once the watermark, the smaller one of both sides', has come so far that no partner
+        can come.
 
     Raises:
         ColumnError: the events lack a column that the join looks at.
@@ -91,10 +92,10 @@ def joined(
     reach = window.in_time
     inner = [key_name(i) for i in range(len(key))] or [_ONE_GROUP]
     met = [F.col(f"{LEFT}.{each}") == F.col(f"{RIGHT}.{each}") for each in inner]
-    # Only inequalities of this form tell Spark when an event is of no more use.
+    # Only inequalities of this form tell Spark when an event is no longer of use.
     met += [other >= at - _interval(-reach.low), other <= at + _interval(reach.high)]
     if window.how == "full":
-        # Among the events that it keeps, a full join takes keys that are NULL for equal.
+        # Among the events that it keeps, a full join treats keys that are NULL as equal.
         met += [F.col(f"{LEFT}.{each}") >= F.col(f"{RIGHT}.{each}") for each in inner]
     if window.where is not None:
         met.append(F.expr(window.where))
@@ -111,7 +112,7 @@ def _side(
     id: str | None,
     delay_us: int,
 ) -> DataFrame:
-    """The events of a side, with what is looked at of them, and the side's watermark."""
+    """The events of a side, with the columns that the join looks at, and the side's watermark."""
     own = events.where(predicate(events, side, text)).select(
         *(column(name).alias(key_name(i)) for i, name in enumerate(key)),
         # A constant would be optimised away, and with it what two streams can be joined by.

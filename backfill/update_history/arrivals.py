@@ -17,22 +17,23 @@ from pyspark.sql.window import Window as Over
 
 from backfill.runtimes.differences import stacked
 
-#: The stream's partition, where each has a clock of its own; its events' order of arrival; the
-#: same as one number, in which no two events are equal.
+#: The stream's partition, if each has a clock of its own; its events' order of arrival; the same
+#: order as one number, which no two events share.
 PARTITION, PLACE, ORDER = "_partition", "_place", "_order"
-#: What an event makes of a clock if it is later: NULL for nothing.
+#: Where an event moves a clock to, if that is later; NULL: nowhere.
 CLOCK_INPUT, WALL_INPUT = "_clock_input", "_wall_input"
 #: Where the operator's clock stood before an event and after it; the wall clock at the event, and
 #: before it.
 BEFORE, AFTER, WALL, WALL_BEFORE = "_before", "_after", "_wall", "_wall_before"
-#: Where the operator's clock stands for a row of a replay: before an event, or where one moved it.
+#: Where the operator's clock stands for a row of a replay: before an event, or where an event moved
+#: it to.
 CLOCK = "_clock"
-#: Of each clock: what makes it move, and where it stood before an event; it is named after where it
-#: stood after one, or at one.
+#: For each clock: what makes it move, and where it stood before an event. The clock has the name of
+#: the column that says where it stood after an event, or at one.
 CLOCKS = {AFTER: (CLOCK_INPUT, BEFORE), WALL: (WALL_INPUT, WALL_BEFORE)}
 #: A time that a key waits for, by which of the clocks (AFTER or WALL).
 DUE, BY = "_due", "_by"
-#: The time of a clock before all events: the least that a column of longs holds.
+#: The time of a clock before all events: the smallest value of a column of longs.
 BEGINNING = -(1 << 63)
 
 _BLOCK, _BLOCKS, _ROWS = "_block", 200, 1 << 40
@@ -48,7 +49,7 @@ class Arrived:
     Attributes:
         frame: the events, with ORDER, and for each clock where it stood before and after them.
         known: for each block of a partition, where the clocks stood before and after it.
-        clocks: which there are, of CLOCKS.
+        clocks: the clocks that there are, of CLOCKS.
     """
 
     frame: DataFrame
@@ -64,7 +65,7 @@ class Arrived:
             clocks: those in BY.
 
         Returns:
-            PARTITION and keys, and of the event ORDER, PLACE and the clocks; no row where the clock
+            PARTITION and keys, and ORDER, PLACE and the clocks of the event; no row if the clock
             did not come so far.
         """
         at = F.struct(ORDER, PLACE, *self.clocks)
@@ -104,7 +105,7 @@ class Arrived:
 def _by_clock(
     rows: DataFrame, clocks: Mapping[str, tuple[str, str]], also: Sequence[Column]
 ) -> DataFrame:
-    """A row for each clock: where it came from, and to."""
+    """A row for each clock: where it moved from, and where to."""
     each = F.array(
         *(
             F.struct(F.lit(name).alias(BY), F.col(begin).alias(_FROM), F.col(end).alias(_TO))
@@ -121,7 +122,7 @@ def with_clocks(events: DataFrame, ties: Sequence[str], clocks: Sequence[str]) -
         events: with PARTITION, PLACE and the inputs of the clocks.
         ties: columns that put events of equal arrival in order; those that are equal in all of
             them are alike.
-        clocks: which are wanted, of CLOCKS.
+        clocks: the clocks that are wanted, of CLOCKS.
     """
     bounds = events.agg(
         F.min(PLACE).cast("double").alias(_LOW), F.max(PLACE).cast("double").alias(_HIGH)
@@ -131,11 +132,11 @@ def with_clocks(events: DataFrame, ties: Sequence[str], clocks: Sequence[str]) -
     block = F.floor((F.col(PLACE).cast("double") - F.col(_LOW)) / width)
     placed = events.crossJoin(F.broadcast(bounds)).withColumn(_BLOCK, block.cast("bigint"))
     blocked = placed.drop(_LOW, _HIGH)
-    # At most a few hundred rows for each partition, whatever there are of events.
+    # At most a few hundred rows for each partition, however many events there are.
     most = blocked.groupBy(PARTITION, _BLOCK).agg(
         *(F.max(CLOCKS[clock][0]).alias(clock) for clock in clocks)
     )
-    # Spark warns where all rows are one window, as if these few were many.
+    # Spark warns if all rows are in one window, even if they are as few as these.
     by_block = Over.partitionBy(PARTITION, F.col(_BLOCK) < 0).orderBy(_BLOCK)
     earlier = by_block.rowsBetween(Over.unboundedPreceding, -1)
     so_far = by_block.rowsBetween(Over.unboundedPreceding, Over.currentRow)

@@ -33,12 +33,12 @@ class Batches:
     """The batches that had events.
 
     Attributes:
-        numbers: theirs, ascending.
+        numbers: their numbers, ascending.
         ends: the arrivals of their last events.
-        before: where the clock stood that events are judged by.
-        after: where the clock stood by which a batch's end, or that of a batch without data that
-            followed it, let windows go.
-        last: the same at the end of the input; None where nothing more happens then.
+        before: where the clock stood by which events are judged.
+        after: where the clock stood by which windows left at the end of a batch, or of a batch
+            without data that followed it.
+        last: the same at the end of the input; None if nothing more happens then.
     """
 
     numbers: Sequence[int]
@@ -54,10 +54,10 @@ class Batches:
         """Runs the clock through the batches.
 
         Args:
-            found: of each its number, its first and its last arrival, and the latest time, or
-                watermark, in µs.
+            found: for each batch, its number, its first and its last arrival, and its latest time
+                or watermark, in µs.
             apart: the operator.
-            marked: the last are watermarks.
+            marked: whether these are watermarks.
 
         Raises:
             ReplayError: a batch's events did not arrive together.
@@ -104,10 +104,10 @@ class Batches:
         return cls([each[0] for each in rows], [each[2] for each in rows], before, after, None)
 
     def place_of(self, batch: int) -> int:
-        """Which of these a batch is."""
+        """The place of a batch among these."""
         return bisect_left(self.numbers, batch)
 
     def reaching(self, due: int) -> int | None:
-        """Which is the first one after which the clock had come so far; None if none is."""
+        """The place of the first batch after which the clock had reached `due`; None if none."""
         place = bisect_left(self.after, due)
         return place if place < len(self.after) else None

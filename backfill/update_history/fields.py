@@ -27,7 +27,7 @@ class Field:
 
 
 def fields_of(aggregates: Mapping[str, Aggregate]) -> tuple[dict[str, Field], dict[str, Column]]:
-    """Aggregates that have a form in Python over plain fields, and these as columns of events."""
+    """Aggregates that have a form in Python, over plain fields, and these fields as columns."""
     fields: dict[str, Field] = {}
     columns: dict[str, Column] = {}
     for number, (name, each) in enumerate(aggregates.items()):

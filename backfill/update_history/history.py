@@ -1,4 +1,4 @@
-"""The keys of events, replayed apart by Spark's Python workers."""
+"""Replays the keys of events separately, in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from backfill.windows import SessionWindow, TumblingWindow
 ARRIVAL, IN_KEY, KIND, RETRACTION = "arrival", "number", "op", "is_retraction"
 #: Columns of the result that are neither the key's nor aggregates.
 ADDED = ("session_id", "window_start", "window_end", ARRIVAL, IN_KEY, KIND, RETRACTION)
-#: More parts than so many are joined by Spark: to start Python in one takes 20 ms or more.
+#: If there are more parts than this, Spark joins them: starting Python in one takes 20 ms or more.
 _PARTS = 64
 _USABLE = "_usable"
 _SPAN = "_span"
@@ -60,7 +60,7 @@ _SPAN = "_span"
 
 @dataclass(frozen=True)
 class History:
-    """What `updates` is given, checked."""
+    """The arguments of `updates`, checked."""
 
     events: DataFrame
     apart: Apart
@@ -99,7 +99,7 @@ class History:
             ]
         )
         together = self._of_keys(rows).sortWithinPartitions(PARTITION, *self.inner, ORDER, PASSES)
-        # Not before: nothing that is only a type is exchanged and sorted.
+        # Not before, so that columns that only carry a type are not exchanged and sorted.
         typed = together.withColumns(
             {value_name(i): F.lit(None).cast(each) for i, each in enumerate(self.types)}
         )
@@ -108,8 +108,8 @@ class History:
     def _of_keys(self, rows: DataFrame) -> DataFrame:
         """The rows, those of a key in one part.
 
-        Spark would join parts until there is one for each core, give or take one, and the last
-        would keep one core at work alone: not for long where Spark does it, but here Python does.
+        Spark would join parts until there is about one for each core, and the last one would keep a
+        single core busy: not for long if Spark does the work, but here Python does.
         """
         by = (PARTITION, *self.inner)
         parts = rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or ""
@@ -144,8 +144,8 @@ class History:
         names = [PARTITION, *self.inner]
         if self.batch is not None:
             return self._in_batches(placed, columns)
-        # With what says which events are usable, both that read the clocks below need the same
-        # columns, so that Spark exchanges the events once for both.
+        # With _USABLE, both readers of the clocks below need the same columns, so that Spark
+        # exchanges the events once for both.
         ties = [TIME, *(each for each in [*self.inner, *columns] if _sorts(placed, each)), _USABLE]
         arrived = with_clocks(placed, ties, [AFTER, *self._wall])
         used = arrived.frame.where(_USABLE)
@@ -171,7 +171,7 @@ class History:
         return rows, None
 
     def _times(self, placed: DataFrame, names: Sequence[str]) -> DataFrame:
-        """The times of events that keys wait for, where no wall clock counts."""
+        """The event times that decide what keys wait for, if no wall clock counts."""
         used, grain = placed.where(_USABLE), self.apart.grain
         if grain > 1:
             span = floor_to(F.col(TIME), grain, 0).alias(_SPAN)
@@ -180,7 +180,7 @@ class History:
 
     @cached_property
     def _wall(self) -> list[str]:
-        """The wall clock, where something goes by it."""
+        """The column of the wall clock, if something depends on it."""
         return [WALL] if self.apart.by_wall_clock else []
 
     def _in_batches(
@@ -199,7 +199,7 @@ class History:
             [tuple(row) for row in found], self.apart, marked=self.watermark is not None
         )
         names = [PARTITION, *self.inner, PLACE, TIME, BATCH, *columns]
-        # In place of ORDER, by which they are sorted.
+        # Takes the place of ORDER, by which they are sorted.
         order = F.struct(PLACE, *ties).alias(ORDER)
         return placed.where(_USABLE).select(*names, order, F.lit(False).alias(PASSES)), batches
 
@@ -256,7 +256,7 @@ class History:
         return [self._instant(normal, self.watermark).alias(CLOCK_INPUT)]
 
     def _clock(self) -> Column:
-        """What an event makes of the clock."""
+        """Where an event moves the clock to."""
         apart, streaming = self.apart, self.apart.streaming
         tick = apart.engine.tick_us
         if self.watermark is not None:

@@ -29,24 +29,25 @@ def table_as_of(
 ) -> DataFrame:
     """Returns the table as it was when the event of an arrival had been seen.
 
-    That is each window as it was sent last, without those that were taken back since. It is what a
+    It has each window as it was last sent, without those that were taken back since. This is what a
     reader of the stream had then: sessions that were merged into others stay in it, if nothing took
-    them back. (`as_of`, without the table, is the join that finds the latest event before.)
+    them back. (`as_of` alone is a join that finds the latest event before.)
 
     Args:
         updates: what `updates` returned, or a part of it that has whole keys.
         arrival: a value of the column `arrival`, which has been seen, or a Column; None for the
             table when the input had ended.
         key: the key columns.
-        deltas: where panes are discarding, for each aggregate how the results of a window are
-            combined: sum, min or max.
+        deltas: if panes are discarding, how the results of a window are combined, for each
+            aggregate: sum, min or max.
 
     Returns:
-        A row for each window: the columns of `updates`, those of the last result that counts.
+        A row for each window, with the columns of `updates`, as in the last result that counts.
 
     Raises:
         ColumnError: if a column is missing.
-        AggregateError: if `deltas` names no aggregate, not all, or no way to combine them.
+        AggregateError: if `deltas` names something else than an aggregate, leaves one out, or gives
+            no valid way to combine them.
 
     Example:
         >>> from backfill import TumblingWindow, aggregates as agg, table_as_of, updates

@@ -21,7 +21,7 @@ from backfill.runtimes.differences import needs_spark
 from backfill.update_history.history import History
 from backfill.windows import EventWindow, Window
 
-#: Settings of `replay` that mean nothing here, and what does instead.
+#: Settings of `replay` that mean nothing here, and what to give instead.
 _INSTEAD = {
     "batch_size": "Give the column of each event's `batch`",
     "watermark_every": "Give the column of the `watermark` after each event",
@@ -48,30 +48,31 @@ def updates(
     """Returns every result that a streaming operator would have sent, and what caused it.
 
     These are the emissions of `backfill.replay.replay` over all the events, but computed by Spark's
-    Python workers, the keys apart. The operator's clock is that of all keys: where other keys'
-    events move it, so that a window is complete, the result has the arrival of that event.
+    Python workers, each key separately. All keys share the operator's clock: if another key's event
+    moves it, so that a window is complete, the result has the arrival of that event.
 
-    The result is lazy, as any DataFrame; only with `batch` the batches are listed at once. Rows
-    with an unusable key or time are left out, as are those without an arrival. backfill has to be
-    installed where Spark's workers run.
+    The result is lazy, like any DataFrame; only the batches, if `batch` is given, are listed at
+    once. Rows with an unusable key or time are left out, as are those without an arrival. backfill
+    must be installed where Spark's workers run.
 
     Args:
         events: any DataFrame.
-        window: such as `SessionWindow(gap="30m")`; none around single events or by their number.
+        window: such as `SessionWindow(gap="30m")`; not one around single events or by their number.
         key: one or more columns; an empty list for one group of all events.
         time: the event time, as for `aggregate`.
-        arrival: the column that orders the events as they arrived, of each partition where there
-            are partitions: a whole number or a timestamp. Those of equal arrival are put in order
-            by their time, key and what is aggregated.
+        arrival: the column that orders the events as they arrived, within each partition if there
+            are partitions: a whole number or a timestamp. Events of equal arrival are ordered by
+            their time, their key and the values that are aggregated.
         aggregates: the result's columns by name, from `backfill.aggregates` or as a job file has
-            them ("sum(amount)"), those that have a form in plain Python.
-        engine: kafka-streams, spark, flink, beam or samza, whose rules decide; also plain, to which
-            nothing is late, and which sends all at the end.
-        partition: the column of the partition, for Kafka Streams, where each has a clock.
+            them ("sum(amount)"); only those that have a form in plain Python.
+        engine: kafka-streams, spark, flink, beam or samza, whose rules decide; also plain, for
+            which nothing is late, and which sends everything at the end.
+        partition: the column of the partition, for Kafka Streams, where each partition has a clock.
         batch: the column of the micro-batch that read an event (Spark needs it), or of the bundle
-            (Beam): whole numbers; one that no event has is a batch without data.
+            (Beam): whole numbers; a number that no event has is a batch without data.
         watermark: the column of the watermark as it stands after an event, read as the event time
-            is; by default it is derived from the events, as of one input, and `watermark_delay`.
+            is; by default it is derived from the events, as those of one input, and
+            `watermark_delay`.
         wall_clock: the column of the time at which an event was processed, read as the event time
             is, for triggers that wait; by default the event time.
         time_format: as for `aggregate`.
@@ -84,10 +85,10 @@ def updates(
     Returns:
         A row for each result: the key columns; for sessions `session_id`; `window_start` and
         `window_end`, timestamps as the engine reports them; `arrival`, of the event that caused it,
-        NULL where the end of the input did; `number`, the result's place among those of its key,
-        from 1; `op`: update, final, tombstone; early, on_time, late, retraction (panes); or +I, -U,
-        +U (a changelog); `is_retraction`, whether it takes back what was sent, a tombstone among
-        them; and the aggregates by name, of a retraction those that it takes back. Results of
+        NULL if the end of the input did; `number`, the result's place among those of its key, from
+        1; `op`: update, final, tombstone; early, on_time, late, retraction (panes); or +I, -U, +U
+        (a changelog); `is_retraction`, whether it takes back what was sent, as a tombstone does
+        too; and the aggregates by name, for a retraction those that it takes back. Results of
         different keys with one arrival have no order.
 
     Raises:
@@ -163,7 +164,7 @@ def updates(
 def _check_columns(
     apart: Apart, *, partition: str | None, batch: str | None, watermark: str | None
 ) -> None:
-    """What an engine needs to be told, or does not know."""
+    """Refuses columns that an engine does not know, or the lack of one that it needs."""
     streaming, name = apart.streaming, apart.engine.name
     if partition is not None and streaming.feed != "partitions":
         raise ReplayError(

@@ -1,4 +1,4 @@
-"""What Spark's workers do: they replay keys, and say which times each key has to wait for."""
+"""What Spark's workers do: they replay keys, and find the times that each key waits for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCH = "_batch"
 #: Of results: the number within the key, what it is, and whether it takes one back.
 NUMBER, OP, TAKES_BACK = "_number", "_op", "_takes_back"
 
-#: So many rows are replayed at once, if they are of whole keys.
+#: About how many rows are replayed at once; they are of whole keys.
 _ROWS = 50_000
 
 
@@ -50,7 +50,8 @@ class _Key(NamedTuple):
     own: tuple[Any, ...]
 
 
-#: An event, or a moment at which the clocks moved: its key, by what it is sorted, and itself.
+#: An event, or a moment at which the clocks moved: its key, what it is sorted by, and the event
+#: itself.
 _Row = tuple[_Key, Any, Event]
 
 
@@ -67,7 +68,7 @@ class Dues:
     keys: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PARTITION, keys, TIME and any WALL of events to PARTITION, keys, DUE and BY."""
+        """Turns PARTITION, keys, TIME and any WALL of events into PARTITION, keys, DUE and BY."""
         tick = self.apart.engine.tick_us
         dues = self.apart.dues() if self.apart.ticks else lambda time: ()
         delays = self.apart.delays()
@@ -99,8 +100,8 @@ class Replaying:
         settings: the arguments of `replay`.
         aggregates: by name, over fields of the events.
         keys: the columns of the key.
-        fields: what the aggregates are over.
-        batches: where events come in batches.
+        fields: the fields that the aggregates are over.
+        batches: the batches, if events come in batches.
     """
 
     apart: Apart
@@ -111,7 +112,7 @@ class Replaying:
     batches: Batches | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows in order of PARTITION, key and arrival to results, those of a key in order."""
+        """Turns rows in order of PARTITION, key and arrival into results, in order within a key."""
         parts = self._parts(batches)
         while True:
             # Otherwise the collector would repeatedly scan these many long-lived rows.
@@ -209,14 +210,14 @@ class Replaying:
             none = [None] * count
             placed = zip(columns[PARTITION], clocks, columns.get(WALL, none), none, strict=True)
         else:
-            # A batch has twice its place as its number; after it there is room for its end.
+            # A batch's number is twice its place, which leaves room for its end after it.
             places = [self.batches.place_of(each) for each in columns[BATCH]]
             before = self.batches.before
             placed = ((0, before[each], None, 2 * each) for each in places)
         values = _fields(columns, self.fields) or [{} for _ in range(count)]
         orders = columns[ORDER]
         if self.batches is None:
-            # A number is compared sooner than a tuple.
+            # Numbers are compared faster than tuples.
             orders = [2 * order + passed for order, passed in zip(orders, passes, strict=True)]
         for key, order, time, arrival, passed, (partition, clock, wall, number), value in zip(
             _keys(columns, self.keys),
@@ -270,13 +271,13 @@ class Replaying:
                 *((each + 1, batches.after[each // 2]) for each in gone),
             ]
         ]
-        # Sorted by arrival again, so those that are equal in it stay in this order.
+        # They will be sorted by arrival again; those of equal arrival stay in this order.
         together = sorted([*events, *ends], key=lambda each: (each.batch or 0, each.passes))
         return together, batches.last
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:
-    """Values as Python has them; times in UTC, since in a zone some compare as equal."""
+    """Values as Python has them; times in UTC, since in a zone different ones can be equal."""
     return {
         name: (
             column.cast(pa.timestamp("us", "UTC")) if _is_instant(column.type) else column
@@ -286,7 +287,7 @@ def _columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:
 
 
 def _fields(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The values of each row by name; nothing of no columns."""
+    """The values of each row by name; an empty list without columns."""
     if len(names) == 1:
         (name,) = names
         return [{name: value} for value in columns[name]]

@@ -1,9 +1,9 @@
 """A key whose windows differ, the faults that may explain it, and the explanation.
 
 A cause is proved if the replay under it gives exactly what the stream wrote, and nothing else that
-was tried does so as well. Causes that assume less are tried first: the operator as it is described;
+was tried does so too. Causes that assume less are tried first: the operator as it is described;
 then one fault of its output, its settings or its input; then faults of two of these kinds.
-`backfill.causes` lists them.
+`backfill.causes` lists the causes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from backfill.replay import Event
 from backfill.windows import SessionWindow, is_distinct
 
 T = TypeVar("T")
-#: To look for events that the stream left out or repeated, some so many replays are made of each
-#: difference; and where a key has many, fewer of each, so that some so many events are replayed.
+#: About how many replays are made for a difference to look for events that the stream left out or
+#: repeated; and about how many events are replayed for a key: if it has many differences, there are
+#: fewer replays for each.
 MOST_TRIES = 2_000
 _MOST_REPLAYED = 5_000_000
 
@@ -40,8 +41,8 @@ class Explanation:
         causes: in order of weight; the first counts.
         proved: the replay under them gives the stream's rows, and no other does.
         evidence: what shows it.
-        rows: those about the difference that the stream holds under these causes, each with the
-            arrivals of its events.
+        rows: the rows about the difference that the stream would hold under these causes, each with
+            the arrivals of its events.
     """
 
     causes: tuple[str, ...]
@@ -65,14 +66,16 @@ class Case:
         events: of the key, in order of arrival, redelivered copies among them.
         stream: all the stream's rows of the key.
         differences: to be explained.
-        doubles: those that are added up.
-        copies: for each event (by arrival) that is a copy of an earlier one, that one's arrival.
-        expired: what ended before it is past the batch's retention, µs.
-        batch: what the batch does, as an operator to which nothing is late; None: as `plain`.
-        complete: of windows that end later it is not sure that the operator's clock completed them,
-            for events that move it may be lost; µs. None: all were written.
-        made: what has been replayed of the key, by what it was replayed under: a key with many
-            differences is replayed once for each fault that is tried, and not for each difference.
+        doubles: the doubles that are added up.
+        copies: for each event (by arrival) that is a copy of an earlier one, the arrival of the
+            earlier one.
+        expired: windows that ended before this time are past the batch's retention, µs.
+        batch: what the batch does, as an operator for which nothing is late; None: the same with
+            PLAIN.
+        complete: windows that end later than this, µs, may not have been completed by the
+            operator's clock, because events that move it may be lost. None: all were written.
+        made: the key's replays, by what they assume: a key with many differences is replayed once
+            for each fault that is tried, not once for each difference.
     """
 
     operator: Operator
@@ -87,7 +90,7 @@ class Case:
     made: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What has been made under this name, or is now."""
+        """What was made under this name before, or else is made now."""
         if name not in self.made:
             self.made[name] = make()
         found: T = self.made[name]
@@ -102,7 +105,7 @@ class Case:
         return max(1, min(MOST_TRIES, _MOST_REPLAYED // each))
 
     def same(self, one: Row, other: Row) -> bool:
-        """Whether two rows say the same."""
+        """Whether two rows are equal."""
         return one.bounds == other.bounds and same_rows(one, other, self.doubles)
 
     @property
@@ -111,9 +114,9 @@ class Case:
         return self.once("written", lambda: Timeline(self.stream))
 
     def gives(self, made: Hypothesis, hull: tuple[int, int]) -> bool:
-        """Whether its rows are the stream's about a difference: those that meet its span.
+        """Whether the rows that meet a difference's span are the stream's.
 
-        But for other windows that differ, which have faults of their own.
+        Other windows that differ are left out, because they have faults of their own.
         """
         apart = self.once("apart", self._apart)
 
@@ -124,7 +127,7 @@ class Case:
         return self._alike(filter(counts, ours), filter(counts, theirs))
 
     def gives_all(self, made: Hypothesis) -> bool:
-        """Whether its rows are all that the stream has of the key."""
+        """Whether the rows are all that the stream has of the key."""
         return self._alike(made.rows, self.stream)
 
     def _alike(self, made: Iterable[Row], stream: Iterable[Row]) -> bool:
@@ -132,13 +135,13 @@ class Case:
         return len(ours) == len(theirs) and all(map(self.same, ours, theirs))
 
     def _apart(self) -> frozenset[tuple[int, int]]:
-        """The bounds of all windows that differ; not of sessions, which differ together."""
+        """The bounds of all windows that differ; none for sessions, which differ together."""
         if self.sessions:
             return frozenset()
         return frozenset(row.bounds for d in self.differences for row in (*d.batch, *d.stream))
 
     def meets(self, row: Row, hull: tuple[int, int]) -> bool:
-        """Whether a row has an instant of a span; windows that only touch share none."""
+        """Whether a row shares an instant with a span; windows that only touch share none."""
         low, high = hull
         first, last = row.start, row.end
         if last < first:
@@ -148,17 +151,18 @@ class Case:
         return first < high and last > low
 
     def concerns(self, row: Row, hull: tuple[int, int]) -> bool:
-        """Whether a row belongs to the difference of this span: sessions that meet it.
+        """Whether a row belongs to the difference of this span.
 
-        Other windows, though they overlap it, only if they have its bounds.
+        Sessions do if they meet it. Other windows do only if they have its bounds, even if they
+        overlap it.
         """
         return self.meets(row, hull) if self.sessions else row.bounds == hull
 
     def inside(self, hull: tuple[int, int]) -> list[Event]:
-        """The events in a span, as they would be in a window of these bounds; by arrival.
+        """The events that a window with a span's bounds would hold, by arrival.
 
-        Or of a row of this time, if each event has one; or those for whose sake a distinct window
-        is there, a tick after them.
+        If each event has a row, those that the row of this time holds. For a distinct window, also
+        those a tick before it, which are the reason why it is there.
         """
         low, high = hull
         first, last = bisect_left, bisect_right

@@ -1,9 +1,10 @@
-"""How far the order of additions moves what is made of doubles, and what it can move it to.
+"""How far the order of additions moves results of doubles, and which results it can give.
 
-Sums of the same doubles in two orders are at most n * 2^-53 * sum of absolute values apart from
-the true one (Higham 2002, section 4.2); within that they count as equal. Beyond it they differ,
-and where an order gives each of the two values, that is the cause: `float_order`. So it is where
-they overflow in one order and not in another, or lie on two sides of the true sum.
+In any order, a sum of doubles is at most n * 2^-53 * sum of absolute values away from the true sum
+(Higham 2002, section 4.2). Two sums within that distance of each other count as equal. Beyond it
+they differ; if some order gives each of the two values, the cause is `float_order`. That is so if
+the sum overflows in one order and not in another, or if the two values lie on two sides of the true
+sum.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Doubles:
     """The doubles of one key that are added up.
 
     Args:
-        events: of the key, each once; or with copies, where rows can hold them.
+        events: of the key, each once; or with copies, if rows can hold them.
         aggregates: those of doubles, by name.
         tick: the resolution of the windows' bounds, µs.
         closed: which of a window's bounds can be the time of an event in it.

@@ -21,16 +21,16 @@ from backfill.replay import Event
 
 Found = TypeVar("Found", Hypothesis, Explanation)
 
-#: So many times the events of a key are replayed to see whether a fault can be done without.
+#: How many times a key's events are replayed to see whether a fault is needed.
 _FEW_TIMES = 400
 
 
 def is_needed(case: Case, differences: Sequence[Difference], base: Outcome) -> bool:
-    """Whether no event that was lost or came twice explains one of the differences.
+    """Whether one of the differences can't be explained by an event that was lost or came twice.
 
-    One fault explains all of these; so where one of them needs it, the others have it, too. What is
-    not tried to its end is not ruled out. The key is replayed by itself, so that this takes nothing
-    from what may be tried of others.
+    One fault explains all of these; so if one of them needs it, the others have it too. What is not
+    tried to the end is not ruled out. The key is replayed by itself, which takes nothing from the
+    tries that are left for other keys.
     """
     alone = replace(case, operator=replace(case.operator, among=None))
     left = case.once("left to try without", lambda: [_FEW_TIMES * len(case.events)])
@@ -67,19 +67,19 @@ def _of_these(case: Case, differences: Sequence[Difference], rows: Timeline) -> 
 
 
 def in_doubt(found: Found) -> Found:
-    """What is not the only explanation."""
+    """The same, marked as not the only explanation."""
     return replace(found, proved=False, evidence={**found.evidence, "explanations": 2})
 
 
 def may_wait(case: Case, difference: Difference) -> bool:
-    """Whether windows that the stream lacks may not be complete, for lack of other events."""
+    """Whether windows that the stream lacks may be incomplete because other events are missing."""
     if case.complete is None or difference.stream:
         return False
     return any(row.end > case.complete for row in difference.batch)
 
 
 def beside_lost(case: Case, found: list[Explanation], others: Collection[int]) -> list[Explanation]:
-    """The same, in doubt where they hold only if events that are proved lost moved the clock.
+    """The explanations, in doubt if they assume that events that are proved lost moved the clock.
 
     Args:
         case: the key.
@@ -110,7 +110,7 @@ def beside_lost(case: Case, found: list[Explanation], others: Collection[int]) -
 
 
 def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
-    """Whether other ends of sessions are those of another gap as well."""
+    """Whether another gap explains the other ends of sessions as well."""
     if everywhere.causes != ("end_convention",):
         return False
     return any(case.gives_all(each) for each in of_settings(case, case.differences[0]))
@@ -119,16 +119,16 @@ def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
 def strange_rows(
     case: Case, found: Sequence[Explanation], others: Collection[int], rows: Timeline
 ) -> Timeline:
-    """The windows of the stream that no lost or repeated events make.
+    """The stream's windows that no lost or repeated events explain.
 
-    Then those that it seems to lack about that time may be among them: of another size, of another
-    zone, or of a fault that is not known.
+    Windows that it seems to lack about that time may be among them: with another size, in another
+    zone, or with an unknown fault.
 
     Args:
         case: the key.
         found: for each of its differences.
         others: the places of those that the operator as it is described does not give.
-        rows: what it writes.
+        rows: what that operator writes.
     """
     return Timeline(
         row
@@ -140,7 +140,7 @@ def strange_rows(
 
 
 def _moves_clock(events: Iterable[Event], gone: Collection[Any]) -> bool:
-    """Whether the clock that events met may have come from those that were lost (arrivals)."""
+    """Whether the clock that events met may have come from lost events, given by their arrivals."""
     met = [
         (each.clock, each.time, each.arrival in gone)
         for each in events
@@ -148,7 +148,7 @@ def _moves_clock(events: Iterable[Event], gone: Collection[Any]) -> bool:
     ]
     clocks = sorted({clock for clock, _, _ in met})
     for clock, time, lost in met:
-        # Clocks never go back: of all that were later, the first one.
+        # Clocks never go back: of all later ones, the first decides.
         after = bisect_right(clocks, clock)
         if lost and after < len(clocks) and clocks[after] <= time:
             return True

@@ -1,4 +1,4 @@
-"""Which events a cause is about: as the source has them, and not by their places in a replay."""
+"""Describes a cause's events as the source has them, not by their places in a replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backfill.reconciliation.explaining.case import Explanation
 
 _EVENT, _EVENTS = "before_arrival", ("left_out", "repeated", "copies")
 _DROPPED = "dropped"
-#: Of so many events at most.
+#: The most events that are described.
 _MOST = 100
 
 
@@ -21,7 +21,7 @@ def with_events(found: Explanation, rows: Mapping[int, Mapping[str, Any]]) -> Ex
 
     Args:
         found: of one key; its evidence gives events by their arrivals.
-        rows: the key's events by arrival. A copy that was made up comes right behind its event.
+        rows: the key's events by arrival. A made-up copy comes right after its event.
     """
 
     def described(arrival: int) -> dict[str, Any]:

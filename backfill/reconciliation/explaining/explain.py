@@ -50,16 +50,16 @@ def explain(case: Case) -> list[Explanation]:
         needed = is_needed(case, case.differences, base) and not is_of_gap(case, everywhere)
         everywhere = everywhere if needed else in_doubt(everywhere)
     moved = None if settled or everywhere is not None else moved_rows(case, base.rows)
-    # The places of differences.
+    # Both are places of differences.
     of_it, doubted = set[int](), set[int]()
     if moved is not None:
         moved = _both(plain, moved)
         of_it = {n for n, d in enumerate(case.differences) if is_moved(case, d, base.rows, moved)}
         if not is_needed(case, [case.differences[n] for n in sorted(of_it)], base):
-            # It explains these, too, and so does what is found for them one by one.
+            # The shift explains these, but so does what is found for them one by one.
             moved, doubted = None, of_it
     found: list[Explanation] = []
-    # Of those that the operator as it is described does not give, shifted or not.
+    # Places of those that the operator as it is described does not give, shifted or not.
     others = set()
     for place, difference in enumerate(case.differences):
         if case.gives(plain, difference.hull):
@@ -100,7 +100,7 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
         if first.causes and case.gives_all(first):
             return first
         if len(first.rows) != len(case.stream):
-            # No fault of the output makes more rows of them, or fewer.
+            # No fault of the output changes the number of rows.
             continue
         for second in of_output(case, widest.stream, first.rows):
             if case.gives_all(second):
@@ -112,7 +112,7 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
 
 
 def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Outcome) -> Explanation:
-    """One fault that gives the stream's rows about a difference; then one of the output besides."""
+    """Finds a fault that gives a difference's rows, or else one together with an output fault."""
     kinds: list[Iterator[Hypothesis]] = [of_restarts(case, difference, base)]
     if difference.stream:
         kinds = [
@@ -141,9 +141,9 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Outco
 
 
 def _of_its_output(case: Case, difference: Difference, rows: Timeline) -> Iterator[Hypothesis]:
-    """Faults of what was written about one difference, while other windows are as they should be.
+    """Output faults of one difference, while other windows are as they should be.
 
-    A window that the stream has where it belongs has not been shifted to here: it is only alike.
+    If the stream also has a window where it belongs, the one here is not shifted but only alike.
     """
     for each in of_output_near(case, difference, rows):
         if "shift_us" not in each.evidence or not is_only_alike(case, difference, each):
@@ -151,9 +151,9 @@ def _of_its_output(case: Case, difference: Difference, rows: Timeline) -> Iterat
 
 
 def _only_one(case: Case, difference: Difference, holding: Sequence[Hypothesis]) -> Hypothesis:
-    """Of explanations that hold, the one with the fewest events; proved where it is the only one.
+    """The explanation with the fewest events, of those that hold; proved if it is the only one.
 
-    Sets of events that are equal but for their arrival are one explanation.
+    Sets of events that differ only in their arrivals are one explanation.
     """
 
     def rows_of(each: Hypothesis) -> tuple[Any, ...]:
@@ -174,7 +174,7 @@ def _only_one(case: Case, difference: Difference, holding: Sequence[Hypothesis])
     different = {repr(rows_of(each)) for each in holding if not _says_more(each, fewest)}
     assert fewest.replayed is not None
     near = {each.arrival for each in case.inside(difference.hull)}
-    # What the operator drops under it was late, or is missing as well.
+    # An event that the operator drops under it was late, or is missing as well.
     dropped = "left_out" in fewest.evidence and not near.isdisjoint(fewest.replayed.dropped)
     count = len(different) + dropped
     evidence = {**fewest.evidence, "explanations": count}
@@ -182,7 +182,7 @@ def _only_one(case: Case, difference: Difference, holding: Sequence[Hypothesis])
 
 
 def _says_more(one: Hypothesis, other: Hypothesis) -> bool:
-    """Whether one is about the same events as another, and about others, which change nothing."""
+    """Whether one has the same events as another, and further ones, which change nothing."""
     return any(
         {*other.evidence.get(name, ())} < {*one.evidence.get(name, ())} and name in other.evidence
         for name in ("left_out", "repeated")
@@ -190,7 +190,7 @@ def _says_more(one: Hypothesis, other: Hypothesis) -> bool:
 
 
 def _not_replayed(case: Case, difference: Difference) -> Explanation:
-    """Nothing gives the rows: an event that only the stream can have seen, or an unknown cause."""
+    """Nothing gives the rows: only the stream can have seen an event, or the cause is unknown."""
     strange = [r for r in difference.stream if case.sessions and not {*r.bounds} <= case.times]
     if strange:
         bounds = [list(row.bounds) for row in strange]
@@ -215,8 +215,8 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
         shown_by = Explanation(causes, found.proved and sure, evidence, rows)
         waits = "missing_in_stream" in causes and may_wait(case, difference)
         return in_doubt(shown_by) if waits else shown_by
-    # The operator, fed with the source's events, gives what the stream has: so it is the batch's
-    # conventions that are others, or the order in which it adds, or its events.
+    # The operator, fed with the source's events, gives what the stream has. So the batch has other
+    # conventions, adds in another order, or has other events.
     whole = case.once("batch", lambda: _in_batch(case)).about(*hull)
     made = sorted((row for row in whole if case.concerns(row, hull)), key=lambda row: row.bounds)
     batch = sorted(difference.batch, key=lambda row: row.bounds)
@@ -239,7 +239,7 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
 
 
 def _convention(case: Case) -> str:
-    """What an engine's other rules are called: of the gap's edge, or of where windows are."""
+    """The cause if an engine has other rules: of the gap's edge, or of where windows are."""
     ours = case.batch.engine.rules if case.batch is not None else PLAIN.rules
     theirs = case.operator.engine.rules
     edge = case.sessions and ours.gap_inclusive != theirs.gap_inclusive
@@ -269,9 +269,9 @@ def _both(first: Hypothesis, second: Hypothesis) -> Hypothesis:
 
 
 def _renumbered(case: Case) -> Case:
-    """Arrivals as even numbers: there is room for a copy right behind each event.
+    """Makes arrivals even numbers, which leaves room for a copy right after each event.
 
-    Those of a key among others are so already, by their places among all.
+    Those of a key that is replayed with others are even already, by their places among all.
     """
     if case.operator.among is not None:
         return case

@@ -9,8 +9,8 @@ from backfill.reconciliation.explaining.matching import Difference
 from backfill.reconciliation.explaining.outcome import Outcome
 from backfill.windows import SlidingWindow, is_distinct
 
-#: What it is called that the replay dropped an event. Where an engine's time begins at the epoch
-#: is a convention of its own.
+#: The cause for each reason why the replay dropped an event. That an engine's time begins at the
+#: epoch is a convention of its own.
 _DROPPED = {
     "late": "late",
     "past_retention": "retention",
@@ -24,9 +24,9 @@ def facts(case: Case, difference: Difference, made: Outcome, evidence: dict[str,
 
     Args:
         case: the key.
-        difference: one of its.
+        difference: one of the key's.
         made: what was replayed, of the whole key or of what is near the difference.
-        evidence: what shows them is added to it.
+        evidence: gets what shows the causes.
     """
     hull = difference.hull
     shown = set()
@@ -50,7 +50,7 @@ def facts(case: Case, difference: Difference, made: Outcome, evidence: dict[str,
         ("pending", "pending"),
         ("lost", "engine_loss"),
         ("begun_anew", "engine_loss" if stores else "overlap"),
-        # Of panes, what was merged into a session is that session's, which may be pending.
+        # With panes, what was merged into a session is part of that one, which may be pending.
         *((("superseded", "engine_loss"),) if stores else ()),
     ):
         windows = made.windows(kind, case.operator).about(*hull)
@@ -70,17 +70,17 @@ def facts(case: Case, difference: Difference, made: Outcome, evidence: dict[str,
 
 
 def _misplaced(case: Case, hull: tuple[int, int], made: Outcome, *, missing: bool) -> list[Any]:
-    """Events that the operator took, and that are not in the row where they belong, or in another.
+    """Events that the operator took but that are not in their own row, or are in another one.
 
-    Of windows around single events. Flink clears a key's state when nothing came for long, and
-    then takes earlier rows again. With late events that it does not drop, Kafka Streams lacks
-    windows, and takes states of windows for others.
+    This is for windows around single events. Flink clears a key's state if nothing comes for long,
+    and then takes earlier rows again. With late events that it does not drop, Kafka Streams lacks
+    windows, and takes the states of some windows for those of others.
 
     Args:
         case: of the key.
         hull: the bounds of the row.
         made: what was replayed.
-        missing: that there is no such row is not for the sake of dropped events.
+        missing: if there is no such row, that is not because of dropped events.
     """
     window = case.operator.window
     if not isinstance(window, SlidingWindow):

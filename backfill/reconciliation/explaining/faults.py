@@ -1,4 +1,4 @@
-"""Faults of a stream, each as what its output would be if that fault were there."""
+"""Faults of a stream, each with what the output would be under it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _QUARTER = 15 * 60 * 1_000_000
 #: No zone is further from UTC, µs.
 FURTHEST = 14 * 3600 * 1_000_000
 MOST_DIGITS = 6
-#: So many gaps are tried that so many rows have in common, and so many restarts.
+#: The most gaps that are tried, how many rows must have them in common, and the most restarts.
 _FEW_GAPS, _FEW_ROWS, _FEW_RESTARTS = 5, 100, 30
 
 
 def of_output(
     case: Case, stream: Sequence[Row], rows: Timeline, besides: Collection[str] = ()
 ) -> Iterator[Hypothesis]:
-    """Faults of what was written, whatever the operator made: shifted, other ends, rounded.
+    """Faults of the output, whatever the operator made: shifted, with other ends, rounded.
 
     Args:
         case: the key.
         stream: what the stream has, of one difference or of all.
-        rows: what it would have.
-        besides: causes that these have already, and that are not tried again.
+        rows: what it would have without the fault.
+        besides: causes that `rows` already have, which are not tried again.
     """
     if "zone_shift" not in besides and stream:
         for shift in shifts():
@@ -57,7 +57,7 @@ def of_output(
 
 
 def of_output_near(case: Case, difference: Difference, rows: Timeline) -> Iterator[Hypothesis]:
-    """The same of one difference: of what the stream would have, only what can come to be there."""
+    """The same for one difference, with only those rows that a fault can bring there."""
     low, high = difference.hull
     for shift in shifts() if difference.stream else ():
         if all(is_among(case, moved(row, -shift), rows.by_bounds) for row in difference.stream):
@@ -78,17 +78,17 @@ def shifts() -> Iterator[int]:
 
 
 def moved(row: Row, shift: int) -> Row:
-    """The row at another time, µs later."""
+    """The row, `shift` µs later."""
     return row._replace(start=row.start + shift, end=row.end + shift)
 
 
 def is_among(case: Case, row: Row, rows: Mapping[tuple[int, int], Sequence[Row]]) -> bool:
-    """Whether one of these rows, by their bounds, is the same."""
+    """Whether a row is among others, which are given by their bounds."""
     return any(case.same(row, each) for each in rows.get(row.bounds, ()))
 
 
 def shifted(rows: Iterable[Row], shift: int) -> Hypothesis:
-    """Rows with the times of another zone, µs later."""
+    """Rows with the times of another zone, `shift` µs later."""
     return _hypothesis("zone_shift", [moved(row, shift) for row in rows], {"shift_us": shift})
 
 
@@ -109,7 +109,7 @@ def _ended(rows: Iterable[Row], reach: int) -> Hypothesis:
 def _roundings(case: Case, stream: Sequence[Row], rows: Sequence[Row]) -> Iterator[Hypothesis]:
     """All values rounded alike, or only those that differ."""
     theirs = {row.bounds: row.values for row in stream}
-    # What differs between rows of the same bounds: from our value, and to the stream's.
+    # What differs between rows of the same bounds: the name, our value and the stream's.
     apart = [
         (name, value, theirs[row.bounds][name])
         for row in rows
@@ -158,17 +158,17 @@ def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
 
 
 def of_restarts(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypothesis]:
-    """A restart that is not in the settings: events pass that would be late otherwise.
+    """A restart that is not in the settings, so that events pass that would otherwise be late.
 
-    Its state was found on disk, or restored from the changelog, from which the store learns the
-    time.
+    The operator found its state on disk, or restored it from the changelog, from which the store
+    learns the time.
     """
     operator = case.operator
     if "restarts" not in operator.takes or operator.settings.get("restarts"):
         return
     restored = operator.settings.get("restored")
     kinds = (False, True) if restored is None and "restored" in operator.takes else (restored,)
-    # All events are replayed for each, and what comes of it is kept: few are tried.
+    # Each replays all events, and its outcome is kept, so only a few are tried.
     tried: set[Any] = case.once("restarts", set)
     for arrival in _late(case, difference, base):
         if len(tried | {arrival}) > _FEW_RESTARTS:
@@ -213,7 +213,7 @@ def of_tombstones(case: Case, difference: Difference, base: Outcome) -> Iterator
 
 
 def _taken_back(case: Case, base: Outcome) -> Mapping[tuple[int, int], list[Row]]:
-    """The rows that were sent and are no more in the output, by bounds."""
+    """The rows that were sent but are no longer in the output, by bounds."""
     sent = [
         Window(each.key, each.start, each.end, each.values, None, each.events)
         for each in base.made.emissions
@@ -226,7 +226,7 @@ def _taken_back(case: Case, base: Outcome) -> Mapping[tuple[int, int], list[Row]
 def replayed(
     operator: Operator, events: Sequence[Event], cause: str, evidence: Mapping[str, Any]
 ) -> Hypothesis:
-    """What the stream would have, if an operator had got these events of the key."""
+    """What the stream would have if an operator had received these events of the key."""
     made = Outcome(operator, events)
     return Hypothesis((cause,), made.rows, made, evidence)
 
@@ -236,7 +236,7 @@ def _hypothesis(cause: str, rows: Iterable[Row], evidence: Mapping[str, Any]) ->
 
 
 def _gaps(case: Case) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Gaps that would cut the events as the stream did, and between which bounds they lie."""
+    """Gaps that would cut the events as the stream did, and the bounds between which they lie."""
     starts, ends = ({row[side] for row in case.stream} for side in (0, 1))
     inside, between = 0, None
     for before, after in pairwise(sorted(case.times)):
@@ -275,7 +275,7 @@ def _wrong_gaps(case: Case) -> list[Hypothesis]:
 
 
 def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
-    """Gaps that an engine adds to the last event, of which the job's was taken from its ends."""
+    """Gaps of an engine that adds them to the last event; the job's was taken off the ends."""
     window = case.operator.window
     assert isinstance(window, SessionWindow)
     of_each = (
@@ -299,7 +299,7 @@ def _wrong_size(case: Case, window: _Sized, size: int) -> Hypothesis:
 
 
 def _sized(window: AnyWindow, size: int) -> _Sized | None:
-    """The same window of another size; None where that is its size, or it has no fixed one."""
+    """The same window of another size; None if that is its size, or if it has no fixed size."""
     if isinstance(window, SlidingWindow) and window.distinct:
         assert window.size is not None
         return (
@@ -315,7 +315,7 @@ def _sized(window: AnyWindow, size: int) -> _Sized | None:
 
 
 def rounded(value: Any, digits: int, how: str) -> Any:
-    """A double or a decimal with so many digits behind the point; others as they are."""
+    """A double or a decimal with this many digits after the point; other values unchanged."""
     if isinstance(value, bool) or not isinstance(value, float | Decimal):
         return value
     try:

@@ -14,20 +14,20 @@ from backfill.reconciliation.explaining.outcome import Hypothesis, Outcome
 from backfill.reconciliation.explaining.tally import Tally
 from backfill.replay import Event
 
-#: Where it is not known how many events it is, so many are taken wherever they are; more only
-#: where they came one after the other.
+#: If the number of events is unknown, up to this many are taken wherever they are; more only if
+#: they came one after the other.
 _FEW = 3
-#: So many sets of events are looked at of a difference, and of a key; few of them are replayed.
+#: The most sets of events that are examined for a difference, and for a key; few are replayed.
 _LOOKED_AT, _LOOKED_AT_IN_ALL = 50_000, 5_000_000
 
 
 class _Change(NamedTuple):
-    """Events that the stream has not once.
+    """Events that the stream does not have exactly once.
 
     Attributes:
         events: these.
-        times: how often it has them, 0 or 2 times.
-        whole: they are all events of a window that it has not at all.
+        times: how often it has each, 0 or 2 times.
+        whole: whether they are all events of a window that it does not have at all.
     """
 
     events: Sequence[Event]
@@ -36,9 +36,9 @@ class _Change(NamedTuple):
 
 
 def of_input(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypothesis]:
-    """What the stream may have lost or counted twice of a difference's events.
+    """The events of a difference that the stream may have lost or counted twice.
 
-    Where not all that is like it was tried, none is sure to be the only one.
+    If not all sets of the same kind were tried, none is sure to be the only one.
 
     Args:
         case: the key, or the part of it that is near.
@@ -56,15 +56,15 @@ def of_input(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypo
         kinds = [tally.sets(counted, size, times, steps) for size in sizes]
         few = chain.from_iterable(sets for sets, _ in kinds)
         found = [each for each in few if tally.fits(each, times)]
-        # A set with an event more than once can't be replayed, but may be it as well.
+        # A set that holds an event more than once can't be replayed, but may be right as well.
         once = [each for each in found if len({e.arrival for e in each}) == len(each)]
-        # Without a count there is always another way in which events that came again add up.
+        # Without a count, there is always another way in which repeated events add up.
         known = not times or many is not None
         sure = known and all(each for _, each in kinds) and len(once) == len(found) <= share
         yield from _tried(case, [_Change(each, times) for each in once[:share]], sure=sure)
         runs = (each for each in _runs(counted, many, steps) if tally.fits(each, times))
         changes = [_Change(each, times) for each in islice(runs, most // 4)]
-        # Others, which did not come one after the other, may be it as well.
+        # Other events, which did not come one after the other, may be right as well.
         yield from _tried(case, changes, sure=False)
 
 
@@ -83,7 +83,7 @@ def _tried(case: Case, changes: Iterable[_Change], *, sure: bool) -> Iterator[Hy
 
 def _single(case: Case, difference: Difference, base: Outcome, tally: Tally) -> list[_Change]:
     near = case.inside(difference.hull)
-    # Of a window that the stream has not at all, all events are missing.
+    # If the stream does not have a window at all, all of its events are missing.
     bounds = case.written.by_bounds
     groups: list[_Change] = []
     if near:
@@ -102,7 +102,7 @@ def _single(case: Case, difference: Difference, base: Outcome, tally: Tally) -> 
 
 
 def _runs(near: Sequence[Event], many: int | None, steps: int) -> Iterator[Sequence[Event]]:
-    """More events, which came one after the other, as when a consumer has started again."""
+    """Larger sets of events that came one after the other, as after a restart of a consumer."""
     sizes = range(_FEW + 1, len(near)) if many is None else (many,) if many > _FEW else ()
     for size in sizes:
         for at in range(len(near) - size + 1):

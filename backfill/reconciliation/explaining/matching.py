@@ -1,4 +1,4 @@
-"""Matches the windows of a key: equal ones, and which of the others belong together."""
+"""Matches the windows of a key: finds equal ones, and groups others that belong together."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Difference:
     def hull(self) -> tuple[int, int]:
         """From the first start to the last end, µs.
 
-        A session's end is before its start where its gap is another than the job's, which was taken
-        from the end that its engine reports.
+        A session's end may be before its start if its gap is not the job's, because the job's gap
+        was subtracted from the end that the engine reports.
         """
         bounds = [at for row in (*self.batch, *self.stream) for at in row.bounds]
         return min(bounds), max(bounds)
@@ -55,8 +55,8 @@ def match(
         batch: windows of one key.
         stream: windows of the same key.
         same: whether two rows of equal bounds have the same values.
-        sessions: windows whose bounds differ belong together where they overlap; others, only
-            where their bounds are equal.
+        sessions: windows whose bounds differ belong together if they overlap; if false, only if
+            their bounds are equal.
     """
     rest = by_bounds(stream)
     left = []

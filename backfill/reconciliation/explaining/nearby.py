@@ -1,9 +1,9 @@
-"""The part of a key that what happened to the events about a difference can change.
+"""The part of a key that a fault of the events about a difference can change.
 
-Windows of a key know of each other only by the events that they share and by the operator's clock.
-Where each event brings the clock, or nothing is late, far events are like those of another key,
-which keys that are replayed apart do without. So one fault after the other is tried on a few events
-and not on all that a key has.
+Windows of a key depend on each other only through the events that they share and through the
+operator's clock. If each event brings the clock, or nothing is late, far events matter no more than
+those of another key, which a replay of a key alone does without. So faults are tried one after the
+other on a few events, not on all events of a key.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from backfill.windows import (
     TumblingWindow,
 )
 
-#: No calendar's clocks are set by more than this, µs.
+#: No time zone's clocks are set back or forward by more than this, µs.
 _CLOCKS = DAY_US
 
 
 def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outcome]:
-    """A key with those events only that can share a window with one in a span, or meet it.
+    """A key with only those events that can share a window with one in a span, or meet the span.
 
     Args:
         case: the key.
@@ -36,8 +36,8 @@ def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outc
         base: what the operator makes of the key.
 
     Returns:
-        The case with fewer events, and what the operator makes of them; both as they are if the key
-        can't be divided, or what is near is most of it.
+        The case with fewer events, and what the operator makes of them; both unchanged if the key
+        can't be divided, or if most of its events are near.
     """
     span = _span(case, hull)
     if span is None or not is_apart(case, base):
@@ -48,7 +48,7 @@ def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outc
         return case, base
     own = replace(case, events=[case.events[place] for place in sorted(near)])
     made = Outcome(own.operator, own.events)
-    # Nothing far away should have made these windows; where it has, all events are replayed.
+    # Far events should have no part in these windows; if they have, all events are replayed.
     ours, theirs = (
         sorted((row.bounds, row.written) for row in each.rows.about(*hull) if case.meets(row, hull))
         for each in (made, base)
@@ -57,13 +57,13 @@ def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outc
 
 
 def is_apart(case: Case, base: Outcome) -> bool:
-    """Whether nothing that becomes of an event depends on the key's far events."""
+    """Whether what becomes of an event does not depend on the key's far events."""
     if case.operator.among is not None:
         return False
     if isinstance(case.operator.window, SlidingWindow) and base.made.dropped:
-        # Flink's rows are late by the key's last row, and not by the clock.
+        # Flink judges lateness of these rows by the key's last row, not by the clock.
         return False
-    # Without a clock nothing is late; and the time of an event can be the clock.
+    # Without a clock nothing is late; in processing time, an event's own time is the clock.
     own = ("none", "processing_time")
     if all(each.clock in own for each in case.operator.engine.streaming.values()):
         return True
@@ -71,7 +71,7 @@ def is_apart(case: Case, base: Outcome) -> bool:
 
 
 def _span(case: Case, hull: tuple[int, int]) -> tuple[int, int] | None:
-    """From the first to the last event that such windows may know of, µs; None: any of the key."""
+    """From the first to the last event that such windows may depend on, µs; None: on any event."""
     window, (low, high) = case.operator.window, hull
     tick = case.operator.engine.tick_us
     match window:
@@ -91,11 +91,11 @@ def _span(case: Case, hull: tuple[int, int]) -> tuple[int, int] | None:
 
 
 def _chains(times: Sequence[int], reach: int) -> tuple[list[int], list[int]]:
-    """Where events that follow each other within a reach begin, and where they end.
+    """The starts and the ends of chains of events that follow each other within a reach.
 
     Args:
         times: in order.
-        reach: no session holds events further apart, if it has none between them.
+        reach: no session holds two consecutive events that are further apart.
     """
     breaks = [at for at in range(1, len(times)) if times[at] - times[at - 1] > reach]
     firsts = [times[at] for at in (0, *breaks)] if times else []

@@ -35,7 +35,7 @@ class Operator:
 
     Attributes:
         window: what it computes.
-        engine: whose rules hold.
+        engine: the engine whose rules hold.
         aggregates: by name, over plain fields.
         timezone: of calendar windows.
         settings: arguments of `replay`: grace, retention, emit, restarts, and so on.
@@ -60,7 +60,7 @@ class Operator:
 
     @property
     def back_us(self) -> int | None:
-        """How far a row of each event looks back, µs; None without a bound."""
+        """How far the row of an event looks back, µs; None without a bound."""
         assert isinstance(self.window, EventWindow)
         return reach_of(self.window, self.engine.tick_us).ahead
 
@@ -98,14 +98,15 @@ class Operator:
     def written(self, made: Replayed) -> list[Row]:
         """What is in its output when everything that it wrote has been read.
 
-        A store's sessions that were merged into others are, where nothing took them back; of
-        panes, a reader knows by their bounds that they are in another, if that has been written.
+        A store's sessions that were merged into others are in it, if nothing took them back. For
+        panes, a reader sees from their bounds that they are in another one, if that has been
+        written.
         """
         left = made.superseded if self.stores else _by_themselves(made)
         return self.rows([*made.final, *left])
 
     def rows(self, windows: Iterable[Made]) -> list[Row]:
-        """Windows as both sides are compared: sessions from first to last event."""
+        """Windows as they are compared on both sides: sessions from first to last event."""
         back = 0
         if isinstance(self.window, SessionWindow):
             ends_later = self.engine.rules.session_end == "last_event_plus_gap"
@@ -125,7 +126,7 @@ def _by_themselves(made: Replayed) -> list[Made]:
     found: list[Made] = []
     furthest = None
     written = [*((each, False) for each in made.final), *((each, True) for each in made.superseded)]
-    # Of those that begin together the longest comes first; all are of one key.
+    # Of sessions that begin together, the longest comes first; all are of one key.
     for each, merged in sorted(written, key=lambda pair: (pair[0].start, -pair[0].end)):
         if furthest is None or each.end > furthest:
             furthest = each.end
@@ -135,13 +136,13 @@ def _by_themselves(made: Replayed) -> list[Made]:
 
 
 def without_loss(engine: Engine, window: Window | EventWindow) -> Engine:
-    """An engine that cuts windows as a batch under this one does: nothing is late, none pending.
+    """An engine that cuts windows as a batch with this one does: nothing is late or pending.
 
-    With `ENDLESS`, where the engine has settings.
+    For distinct windows, it needs the settings `ENDLESS`.
     """
     base = PLAIN
     if is_distinct(window):
-        # Which nothing else has.
+        # No other engine has such windows.
         base = ENGINES["kafka-streams"]
     return replace(
         base,

@@ -1,4 +1,4 @@
-"""What a replay of one key came to, and what the stream would hold of it under a fault."""
+"""The outcome of a replay of one key, and what the stream would hold of it under a fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Outcome:
     """A replay of some of a key's events, looked at from each of the key's differences.
 
     Args:
-        operator: whose replay it is.
+        operator: the one that is replayed.
         events: of the key.
     """
 
@@ -41,7 +41,7 @@ class Outcome:
 
     @cached_property
     def dropped_windows(self) -> Mapping[tuple[int, int], list[DroppedWindow]]:
-        """The windows that did not count an event of theirs, by bounds."""
+        """The windows that did not count one of their events, by bounds."""
         found: dict[tuple[int, int], list[DroppedWindow]] = {}
         for each in self.made.dropped_windows:
             found.setdefault((each.start, each.end), []).append(each)
@@ -52,7 +52,7 @@ class Outcome:
 
         Args:
             kind: `pending`, `lost`, `begun_anew` or `superseded`.
-            reader: the operator whose rows the key's differences are, always the same one.
+            reader: turns windows into rows: always the operator that the key's differences are of.
         """
         if kind not in self._others:
             windows: Iterable[Made] = getattr(self.made, kind)
@@ -67,9 +67,9 @@ class Hypothesis:
     Attributes:
         causes: what the fault is called.
         rows: what the key's output would be, at least about the difference that it is made for.
-        replayed: where they come from; None where the output alone is at fault.
+        replayed: the replay that the rows come from; None if only the output is at fault.
         evidence: what the fault is.
-        proved: that the rows agree proves it.
+        proved: whether it is proved if the rows agree.
     """
 
     causes: tuple[str, ...]

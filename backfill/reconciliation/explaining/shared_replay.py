@@ -1,9 +1,9 @@
-"""Keys that depend on each other: replayed together, and separated afterwards.
+"""Replays keys that depend on each other together, and separates them afterwards.
 
 Behind a cache, or where windows are emitted on close, other keys' events decide what becomes of a
-key's windows: when the cache is flushed, when a segment is deleted. So every replay is one of all
-keys. The one of the operator as it is described serves all keys; one that assumes a fault serves a
-single difference, and only so many of these are made.
+key's windows: when the cache is flushed, when a segment is deleted. So every replay is of all keys.
+The replay of the operator as it is described serves all keys; a replay that assumes a fault serves
+a single difference, so their number is limited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backfill.reconciliation.explaining.operator import Operator
 from backfill.reconciliation.marks import PLACES, names_places, nearest
 from backfill.replay import Event, Replayed
 
-#: So many events are replayed to look for faults, in all; some minutes.
+#: The most events that are replayed in all to look for faults; that takes some minutes.
 _MOST_REPLAYED = 20_000_000
 _OF_KEYS = (
     "final",
@@ -66,7 +66,7 @@ class SharedReplay:
 
 @dataclass(frozen=True)
 class SharedKey:
-    """One key among all: what `Operator.among` is."""
+    """One key among all, for `Operator.among`."""
 
     joint: SharedReplay
     key: Any
@@ -86,7 +86,7 @@ def _together(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Repl
 
 
 def _at_these(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Operator:
-    """An operator that restarts and commits where events are, though some are left out."""
+    """The operator, with its restarts and commits at events that are left, as some are not."""
     settings = dict(operator.settings)
     named = [name for name in PLACES if names_places(settings, name)]
     arrivals = sorted(each.arrival for own in events.values() for each in own) if named else []

@@ -12,14 +12,14 @@ from backfill.reconciliation.explaining.timeline import Timeline
 
 
 def moved_rows(case: Case, rows: Timeline) -> Hypothesis | None:
-    """A shift of most that the stream has of the key, where windows lack or have other faults.
+    """A shift of most of the stream's rows of the key; some may be missing or have other faults.
 
     Args:
         case: the key.
-        rows: what the operator writes of its events.
+        rows: what the operator writes for its events.
 
     Returns:
-        With those of these rows, shifted, that the stream has; None: nothing is shifted.
+        The fault, with those of `rows`, shifted, that the stream has; None: nothing is shifted.
     """
     known, stream = rows.by_bounds, case.written.by_bounds
     strange = [row for row in case.stream if not is_among(case, row, known)]
@@ -34,13 +34,13 @@ def moved_rows(case: Case, rows: Timeline) -> Hypothesis | None:
 
 
 def is_moved(case: Case, difference: Difference, rows: Timeline, found: Hypothesis) -> bool:
-    """Whether a difference is of windows that the stream has elsewhere, and not of lost ones.
+    """Whether the stream has a difference's windows at other times, rather than having lost them.
 
     Args:
         case: the key.
-        difference: one of its.
-        rows: what the operator writes of its events.
-        found: of these, what `moved_rows` has found.
+        difference: one of the key's.
+        rows: what the operator writes for its events.
+        found: what `moved_rows` has found for `rows`.
     """
     there = found.rows.by_bounds
     if difference.stream:
@@ -54,7 +54,7 @@ def is_moved(case: Case, difference: Difference, rows: Timeline, found: Hypothes
 
 
 def is_only_alike(case: Case, difference: Difference, found: Hypothesis) -> bool:
-    """Whether the stream also has where they belong the windows that seem to be shifted."""
+    """Whether the stream also has, where they belong, the windows that seem to be shifted."""
     stream = case.written.by_bounds
     shift = found.evidence["shift_us"]
     return any(is_among(case, moved(row, -shift), stream) for row in difference.stream)

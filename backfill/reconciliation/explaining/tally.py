@@ -1,7 +1,7 @@
-"""Which events can be lost or repeated, by the counts and sums of a window that differs.
+"""Which events can be lost or repeated, judged by counts and sums of a window that differs.
 
-To add up is faster than to replay, by far; so what can't come to the stream's values is not
-replayed.
+Adding up is far faster than replaying, so sets of events that can't give the stream's values are
+not replayed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from backfill.reconciliation.rows import Row
 from backfill.replay import Aggregated, Event
 from backfill.windows import CumulatingWindow, HoppingWindow, TumblingWindow
 
-#: Settings with which a window's last pane may be without its last events.
+#: Settings under which a window's last pane may lack its last events.
 _HOLDS_BACK = ("early", "early_after", "emit_interval")
-#: Doubles are added up in some order: so far apart, as a share of them all, are two sums at most.
+#: Doubles are added up in some order: how far apart two sums can be, as a share of all values.
 _SLACK = 1e-9
-#: There are too many sets that hold more events than this, and leave out more.
+#: There are too many sets if they hold more events than this and also leave out more.
 _FEW = 16
 
 
@@ -34,7 +34,7 @@ class _Sum(NamedTuple):
     """A count or a sum of a window.
 
     Attributes:
-        wanted: the stream's value, less that of all events once.
+        wanted: the stream's value, minus the value if all events are counted once.
         slack: how far that may be off.
         of_each: what each event adds, by arrival.
     """
@@ -45,14 +45,14 @@ class _Sum(NamedTuple):
 
 
 class Tally:
-    """How a window's counts and sums can be those of the stream.
+    """How a window's counts and sums can become those of the stream.
 
-    Only of windows whose events are counted independently of each other, in one row on each side,
-    or in none of the stream's; of others, whatever is asked can be.
+    This is known only for windows whose events are counted independently of each other, in one row
+    on each side, or in none of the stream's. For other windows, anything is possible.
 
     Args:
         case: the key, or the part of it that is near.
-        difference: one of its.
+        difference: one of the key's.
         base: what the operator makes of the case's events.
     """
 
@@ -61,7 +61,7 @@ class Tally:
         self._inside = None if row is None else {*row.written}
         self._sums: list[_Sum] = []
         self._gone = row is not None and not difference.stream
-        # By how many events more or fewer the stream has.
+        # How many more events the stream has; negative if it has fewer.
         self._more: int | None = None
         if row is None or self._gone:
             return
@@ -79,7 +79,7 @@ class Tally:
         return None if self._more is None else max(0, (times - 1) * self._more)
 
     def counted(self, events: Iterable[Event]) -> list[Event]:
-        """Those that are in the window; all where that is not known."""
+        """The events that are in the window; all if that is unknown."""
         return [e for e in events if self._inside is None or e.arrival in self._inside]
 
     def fits(self, events: Iterable[Event], times: int) -> bool:
@@ -99,15 +99,15 @@ class Tally:
     def sets(
         self, near: Sequence[Event], size: int, times: int, steps: int
     ) -> tuple[Iterator[Sequence[Event]], bool]:
-        """Sets of a size that may fit, and whether they are all that there are.
+        """Sets of a size that may fit, and whether there are no others.
 
-        Of repeated events, sets in which one is there more than once, as if it had come so often.
+        Sets of repeated events may hold an event more than once, as if it had come that often.
 
         Args:
             near: the events, none twice.
             size: more than one.
             times: 0 or 2.
-            steps: so many sets are looked at.
+            steps: the most sets that are examined.
         """
         choose = combinations_with_replacement if times else combinations
         by_value = self._told_apart(near)
@@ -131,7 +131,7 @@ class Tally:
 def _with_a_last_one(
     near: Sequence[Event], times: int, known: _Sum, firsts: Iterable[tuple[int, ...]]
 ) -> Iterator[Sequence[Event]]:
-    """Sets in order of what events add: of each all but the last, which the sum says."""
+    """Completes sets, in order of what events add, with a last event that the sum determines."""
     ordered = sorted(near, key=lambda each: known.of_each[each.arrival])
     adds = [known.of_each[each.arrival] for each in ordered]
     total = (times - 1) * known.wanted
@@ -143,7 +143,7 @@ def _with_a_last_one(
 
 
 def _count(events: int, size: int, times: int) -> int:
-    """How many sets of a size there are; of many, as if there were more."""
+    """How many sets of a size there are; the largest integer if they are too many to count."""
     if times:
         events += size - 1
     return comb(events, size) if min(size, events - size) <= _FEW else sys.maxsize
@@ -155,7 +155,7 @@ def is_plain_count(aggregate: Aggregated) -> bool:
 
 
 def _counted(case: Case, difference: Difference, base: Outcome) -> Row | None:
-    """The row of a difference, if it is what each of the events in it has added by itself."""
+    """The row of a difference, if each of its events has added to it independently."""
     operator, hull = case.operator, difference.hull
     aligned = isinstance(operator.window, TumblingWindow | HoppingWindow | CumulatingWindow)
     if not aligned or len(difference.stream) > 1:
@@ -173,7 +173,7 @@ def _counted(case: Case, difference: Difference, base: Outcome) -> Row | None:
     away = {each.arrival for each in base.dropped_windows.get(hull, ())}
     taken = {n for n in near if n not in base.dropped and n not in away}
     if len(taken) < len(near) and not is_apart(case, base):
-        # Without an event that moved the clock others may not be late.
+        # Without an event that moved the clock, others may not have been late.
         return None
     (row,) = rows
     return row if {*row.written} == taken else None
@@ -182,7 +182,7 @@ def _counted(case: Case, difference: Difference, base: Outcome) -> Row | None:
 def _sum_of(
     case: Case, aggregate: Aggregated, ours: Any, theirs: Any, inside: Iterable[Any]
 ) -> _Sum | None:
-    """A count or a sum; None of any other aggregate, and where a value is NULL."""
+    """A count or a sum; None for any other aggregate, or if a value is NULL."""
     if aggregate.python not in ("count", "sum"):
         return None
     of_each = {n: _adds(aggregate, case.by_arrival[n].value or {}) for n in inside}

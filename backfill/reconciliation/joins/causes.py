@@ -1,4 +1,4 @@
-"""Why a stream's join has other rows than the join in batch: what the replay made of the events."""
+"""Why a stream's join has other rows than the batch's, by what the replay made of the events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backfill.reconciliation.joins.replays import JoinReplays, Pair, ReplayedJoi
 Row = str
 Key = str
 
-#: So many times events are looked for that the stream may have lost.
+#: How many rounds are made to look for events that the stream may have lost.
 _ROUNDS = 8
 _OF_REASON = {"late": "late", "before_epoch": "end_convention"}
 
@@ -23,10 +23,10 @@ class Counted:
     """Which events the batch counts; by default all.
 
     Attributes:
-        first: of events that are copies of an earlier one, that one.
-        without: the numbers of those that it can't use.
-        filtered: pairs that it does not have are of no interest to the stream either: what follows
-            the stream's join keeps pairs by the same condition.
+        first: for each event that is a copy of an earlier one, the number of the earlier one.
+        without: the numbers of the events that it can't use.
+        filtered: pairs that the batch does not have do not count for the stream either, because
+            what follows the stream's join filters pairs by the same condition.
         expired: whether a pair is past the batch's retention.
     """
 
@@ -36,7 +36,7 @@ class Counted:
     expired: Callable[[Pair], bool] = lambda pair: False
 
     def pair(self, pair: Pair) -> Pair:
-        """The same pair of the events that are counted."""
+        """The same pair, with each copy replaced by the event that is counted."""
         left, right = pair
         return (
             None if left is None else self.first.get(left, left),
@@ -50,7 +50,7 @@ class KeyRows:
 
     Attributes:
         batch: the pairs of the join in batch, as the events now give them.
-        table: the rows that the batch has; None: those of its pairs.
+        table: the rows that the batch has; None: the rows of its pairs.
         stream: the rows that the stream wrote, as often as it did.
         events: the numbers of the key's events.
     """
@@ -66,11 +66,11 @@ class Found:
     """A row that only one side has, and why.
 
     Attributes:
-        row: which.
-        streams: the stream has it, and the batch has not.
-        cause: of `backfill.causes`.
+        row: the row.
+        streams: whether the stream has it, and not the batch.
+        cause: one of `backfill.causes`.
         pair: its events; None where they are not known.
-        proved: the replay gives the row, or its lack.
+        proved: whether the replay shows the row, or its absence.
     """
 
     row: Row
@@ -112,7 +112,7 @@ class JoinCauses:
         return {key: self._of_table(keys[key], each) for key, each in found.items()}
 
     def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
-        """What the stream has, and the batch's pairs have not, or the other way round."""
+        """What the stream has and the batch's pairs lack, or the other way round."""
         first = list(self._replays.of())
         others = [own for own in keys.values() if not any(self._gives(r, own) for r in first)]
         absent = {event for own in others for event in self._absent(first[0], own)}
@@ -124,7 +124,7 @@ class JoinCauses:
         for key, own in keys.items():
             explained = self._of_replays(replays, own, first)
             if not explained and absent:
-                # This holds only if all events came, and some of other keys did not.
+                # This holds only if all events came, but some of other keys did not.
                 possible = self._of_replays(first, own, first)
                 explained = [replace(each, proved=False) for each in possible]
             found[key] = explained or self._differing(own, lambda pair, streams: UNEXPLAINED)
@@ -133,12 +133,12 @@ class JoinCauses:
     def _without(
         self, absent: set[int], seen: set[int], keys: Collection[KeyRows]
     ) -> list[ReplayedJoin]:
-        """The replays without events of which the stream has no row, though it should.
+        """The replays without events that have no row in the stream, though they should.
 
-        Of a pair one event may have come, and have moved the clock by which others were late; and
-        nobody knows of events of which no row is expected. So the clock is least where none of
-        these moves it, and most where all do. By the least clock, others are not late, so they are
-        absent as well if the stream has no row of them.
+        One event of a pair may have come and moved the clock, so that others were late. Whether
+        events came that should have no row is unknown. So the clock is lowest if none of these
+        events moves it, and highest if all do. With the lowest clock, others are not late, so they
+        are absent as well if the stream has no row of them.
         """
         gone = absent
         for _ in range(_ROUNDS):
@@ -156,14 +156,15 @@ class JoinCauses:
         return [*self._replays.of(silent=absent), in_order, *least]
 
     def _seen(self, replayed: ReplayedJoin, others: Iterable[KeyRows]) -> set[int]:
-        """The events and copies that are in a row by the replay of all events.
+        """The events and copies that are in a row of the replay of all events.
 
         Args:
-            replayed: it.
+            replayed: that replay.
             others: the keys whose rows it does not give.
         """
         seen = replayed.seen
-        # Of copies that are not all in rows, or in other rows than these, any one may have come.
+        # If an event's copies are not all in rows, or its key's rows are not the stream's, any one
+        # of the copies may have come, so none counts as seen.
         other = {event for own in others for event in own.events}
         for copy, number in self._counted.first.items():
             if number in other or not seen >= {copy, number}:
@@ -173,12 +174,12 @@ class JoinCauses:
     def _of_replays(
         self, replays: Sequence[ReplayedJoin], own: KeyRows, first: Sequence[ReplayedJoin]
     ) -> list[Found]:
-        """What differs by the first replay that gives the stream's rows; nothing if none does.
+        """The differences by the first replay that gives the stream's rows; none if no replay does.
 
-        It is proved where all others give them, and a row for the same reason. Where events are
-        missing, the replay of all events has to show that: it gives the row that the stream lacks,
-        or not the one that the stream has. If a row is of an event alone, no replay may end before
-        its window did.
+        A difference is proved if all other replays give the stream's rows too, and its row for the
+        same reason. If events are missing, the replay of all events must show that: it gives the
+        row that the stream lacks, or does not give the one that the stream has. If a row is of an
+        event alone, no replay may end before its window did.
         """
         giving = [self._found(each, own) for each in replays if self._gives(each, own)]
         if not giving:
@@ -207,7 +208,7 @@ class JoinCauses:
         return [replace(each, proved=certain(each)) for each in giving[0]]
 
     def _of_table(self, own: KeyRows, found: list[Found]) -> list[Found]:
-        """The same for the rows that the batch has, where they are not those of its pairs."""
+        """The same for the rows that the batch has, if they are not those of its pairs."""
         if own.table is None:
             return found
         known: dict[tuple[Row, bool], list[Found]] = defaultdict(list)
@@ -220,8 +221,8 @@ class JoinCauses:
                 rows += known[row, streams][:times]
                 pair = pairs.get(row)
                 gone = pair is not None and self._counted.expired(pair)
-                # Why the table lacks a row that its events give, nobody looks up; nor why it has
-                # one that they do not give.
+                # Why the table lacks a row that its events give, or has one that they do not give,
+                # is not looked up.
                 lacks = "missing_in_batch" if streams else UNEXPLAINED
                 cause = "retention" if gone else lacks
                 other = Found(row, streams, cause, pair, proved=gone)
@@ -229,7 +230,7 @@ class JoinCauses:
         return rows
 
     def _emitted(self, replayed: ReplayedJoin, own: KeyRows) -> list[Pair]:
-        """What went downstream of a key, as pairs of events that are counted."""
+        """What a key sent downstream, as pairs of events that are counted."""
         pairs = [self._counted.pair(each) for each in replayed.of(own.events)]
         if not self._counted.filtered:
             return pairs
@@ -240,7 +241,7 @@ class JoinCauses:
         return Counter(map(self._row, self._emitted(replayed, own))) == own.stream
 
     def _absent(self, replayed: ReplayedJoin, own: KeyRows) -> set[int]:
-        """The events that no row of the stream can be of, though the replay has rows of them."""
+        """The events that can't be in any row of the stream, though the replay has rows of them."""
         emitted = set(self._emitted(replayed, own))
         possible: dict[int, set[Row]] = defaultdict(set)
         for pair in {*emitted, *own.batch}:
@@ -272,7 +273,7 @@ class JoinCauses:
                 return "missing_in_stream"
             if len(events) == 1 and events[0] in replayed.pending:
                 return "pending"
-            # A partner had gone when the second one came: that came late, or it did not.
+            # The partner was gone when the second event came, which was late or was not.
             return "late" if replayed.last(events) in replayed.overtaken else "engine_loss"
 
         def cause(pair: Pair, streams: bool) -> str:
@@ -287,9 +288,10 @@ class JoinCauses:
                 return UNEXPLAINED
             reasons = [lost(each) for each in partners[events[0]] if each not in emitted]
             if reasons:
-                # It would not be alone if one that is missing had come, whether others were late.
+                # It would not be alone if a missing partner had come, whether or not others were
+                # late.
                 return "missing_in_stream" if "missing_in_stream" in reasons else reasons[0]
-            # Alone and in a pair: its window had passed when it came.
+            # It is alone and also in a pair: its window had passed when it came.
             return "spurious" if self._spurious else "late"
 
         return self._differing(own, cause, replayed)
@@ -308,7 +310,7 @@ class JoinCauses:
             (False, of_batch - own.stream, own.batch, set(emitted)),
             (True, own.stream - of_batch, emitted, set(own.batch)),
         ):
-            # Of pairs whose rows are alike, those that the other side lacks.
+            # Of pairs whose rows are alike, those that the other side lacks come first.
             of_row: dict[Row, list[Pair]] = defaultdict(list)
             for pair in sorted(pairs, key=lambda pair: pair in others):
                 of_row[self._row(pair)].append(pair)

@@ -1,4 +1,4 @@
-"""A join in batch compared with a stream's in Spark, and what differs replayed in plain Python."""
+"""Compares a batch join with a stream's in Spark, and replays what differs in plain Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backfill.runtimes.differences import kept
 from backfill.windows.join_window import LEFT, RIGHT
 from backfill.windows.within import Reach
 
-#: So many events are replayed at most: each is an object in this process.
+#: The most events that are replayed: each is an object in this process.
 MOST_EVENTS = 2_000_000
 _OURS, _BATCH, _STREAM = "_join_ours", "_join_batch", "_join_stream"
 #: Of an event: it is a record without a value, which is in no pair.
@@ -44,7 +44,7 @@ class JoinComparison:
 
     Attributes:
         left, right: the events that the stream received: the key's columns, TIME, SKIPPED, perhaps
-            WITHOUT and FIRST, and the columns that are named by what follows.
+            WITHOUT and FIRST, and the columns that the other attributes name.
         on: the key's columns.
         reach: how far apart the events of a pair may be.
         arrival: columns that tell the events of a side apart, and put those of both in order.
@@ -52,14 +52,15 @@ class JoinComparison:
             at once, in any order. None: all of them.
         partition, wall_clock, number, watermark: columns of both sides, if given; the number is
             that of an event's batch, the watermark the one after it, µs.
-        unread: the column of whether the stream has not read an event; None: it has read all.
+        unread: the column that says whether the stream has not read an event; None: it has read
+            all.
         batch: the rows of the batch.
         pairs: the join of the events: the key's columns, LEFT_EVENT and RIGHT_EVENT.
-        columns: for each column of the rows the left and the right side's that it is of. Of two
-            that of the left event counts, where there is one.
+        columns: for each column of the rows, the left side's and the right side's column that it
+            comes from. If there are two, the left event's counts, if there is such an event.
         stream: the rows that went downstream.
         filtered: the stream's rows are filtered by the condition of the pairs.
-        expired: what is earlier is past the batch's retention, µs.
+        expired: pairs before this time are past the batch's retention, µs.
     """
 
     left: DataFrame
@@ -260,7 +261,7 @@ class JoinComparison:
     def _event(self, place: int, row: dict[str, Any]) -> Event:
         key = tuple(repr(each) if isinstance(each, list | dict) else each for each in row["key"])
         return Event(
-            # The engine orders by the key's bytes, which one column has.
+            # The engine orders by the key's bytes, which a key of one column has.
             key=None if None in key else key[0] if len(key) == 1 else key,
             time=row["time"],
             arrival=place,
@@ -279,7 +280,7 @@ class JoinComparison:
     def _row(
         self, pair: Pair, details: dict[int, dict[str, Any]], names: list[str]
     ) -> dict[str, Any]:
-        """The values that the join gives of a pair."""
+        """The values that the join gives for a pair."""
         one, other = ({} if each is None else details[each] for each in pair)
 
         def value(name: str) -> Any:

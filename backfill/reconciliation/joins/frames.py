@@ -1,4 +1,4 @@
-"""A join in batch compared with what a streaming join wrote: what differs, and why."""
+"""Compares a join in batch with what a streaming join wrote: what differs, and why."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def reconcile_join(
     """Compares the join of two streams in batch with what a streaming join wrote.
 
     Both are compared in Spark. If they differ, the streaming join is replayed over all events, as
-    `backfill.replay.replay_join` does it: whether a partner is still there depends on events of
-    other keys, too. A cause is proved if the replay gives the stream's rows of the key: of all
+    `backfill.replay.replay_join` does it: whether a partner is still there also depends on events
+    of other keys. A cause is proved if a replay gives the stream's rows of the key, either of all
     events, or of those that the stream has rows of, whether or not the others moved its clock.
 
     Args:
@@ -69,18 +69,19 @@ def reconcile_join(
         stream: the rows that went downstream, all of them: the columns of `on` and some of those
             that `join` gives, in the same types.
         on: the columns of the key, as for `join`.
-        within: (before, after), as for `join`; whole milliseconds, but for Spark microseconds.
+        within: (before, after), as for `join`; whole milliseconds, or whole microseconds for Spark.
         time: the column of the event time, or a pair of columns, as for `join`.
-        arrival: columns that both sides have: in their order the operator received the events of
-            both. Of equal ones, left events come first; events of a side differ in them.
+        arrival: columns that both sides have; the operator received the events of both in their
+            order. If they are equal, left events come first; no two events of one side are equal in
+            them.
         how: inner, left or full, as the stream's join.
         engine: kafka-streams, flink (inner joins only), or spark.
-        partition: a column of both sides: the partition that an event came by. By default there is
-            one.
+        partition: a column of both sides: the partition through which an event came. By default
+            there is one.
         wall_clock: a column of both sides: when the operator processed the event, in µs. By default
             that is the event's own time.
-        skipped: a predicate in Spark SQL over a side's columns: records without a value. The batch
-            leaves them out, and Kafka Streams takes only their time.
+        skipped: a predicate in Spark SQL over a side's columns that holds for records without a
+            value. The batch leaves them out, and Kafka Streams takes only their time.
         time_format: as for `join`.
         timezone: as for `join`.
         grace: of the operator, as for `replay_join`.
@@ -145,7 +146,7 @@ def reconcile_join(
             watermark_policy=watermark_policy,
         )
 
-    # Whatever is wrong with the settings is said before anything is computed.
+    # Checks the settings before anything is computed.
     replaying([], [])
     sides = both_sides(
         left,
@@ -182,7 +183,7 @@ def reconcile_join(
                 value=skipped,
                 way_out="Leave it out",
             )
-        # It fails at an event without a key, so the stream had none.
+        # Flink fails at an event without a key, so the stream had none.
         left, right = (each.where(usable(sides.on)) for each in (sides.left, sides.right))
         sides = replace(sides, left=left, right=right)
     read = predicate_text(skipped, field="skipped", example="payload IS NULL")

@@ -76,12 +76,12 @@ class JoinOrder:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The same, and what tells events apart that arrived at once; of `received`."""
+        """The same, with a column of `received` that tells apart events that arrived at once."""
         return (*self.arrival, _NUMBER)
 
     @property
     def partition(self) -> str | None:
-        """The column of the partition, where each has a task of its own."""
+        """The column of the partition, if each partition has a task of its own."""
         parts = len(self.arrival) > 1 and self.engine != "spark"
         return self.arrival[0] if parts else None
 
@@ -92,12 +92,12 @@ class JoinOrder:
 
     @property
     def watermark(self) -> str | None:
-        """The column of the watermark after an event's batch, where a checkpoint tells it."""
+        """The column of the watermark after an event's batch, if a checkpoint tells it."""
         return None if self.checkpoint is None else _WATERMARK
 
     @property
     def unread(self) -> str | None:
-        """The column of whether no batch has read an event, where a checkpoint tells it."""
+        """The column that says whether no batch has read an event, if a checkpoint tells it."""
         return None if self.checkpoint is None else _UNREAD
 
     def received(self) -> DataFrame:
@@ -108,7 +108,8 @@ class JoinOrder:
         rows = replace(context.reader, rules=rules).rows(list(context.inputs))
         numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
         if self.checkpoint is not None:
-            # What no batch has read comes after all others: a copy that one has read is the first.
+            # Events that no batch has read come after all others, so a copy that was read is the
+            # first.
             later = max(self.checkpoint.watermarks) + 1
             read = batch_of(self.checkpoint)
             batch = F.coalesce(read, F.lit(later)).cast("bigint")
@@ -120,20 +121,20 @@ class JoinOrder:
             numbered = numbered.withColumn(_WATERMARK, mark)
         needed = list(self.arrival)
         if self.engine == "flink":
-            # It fails at an event without a key, so the stream had none.
+            # Flink fails at an event without a key, so the stream had none.
             needed += context.spec.key
         known = reduce(and_, (column(name).isNotNull() for name in needed))
         return numbered.where(F.col(REASON).isNull() & known)
 
 
 def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list[Sequence[int]]:
-    """The orders in which events can have arrived, as far as they differ most.
+    """Those orders in which events can have arrived that differ most.
 
-    Of events that arrived at once, the fewest are late by one clock where the earliest comes
-    first, and the most where the latest does. Of a pair, one may have come before the latest
-    event, and its partner after it. And where each side has a clock of its own, it can matter
-    which of the two came first: one side's events come before the other's of their time, or before
-    all that they can be paired with. These are not all orders that can make a difference.
+    With one clock, the fewest of the events that arrived at once are late if the earliest comes
+    first, and the most if the latest does. One event of a pair may have come before the latest
+    event, and its partner after it. If each side has a clock of its own, it can matter which side
+    came first: one side's events come before the other's of the same time, or before all that they
+    can be paired with. These are not all orders that can make a difference.
 
     Args:
         events: when each arrived, whether it is the left side's, and its event time in µs, in a

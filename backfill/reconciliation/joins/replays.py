@@ -1,4 +1,4 @@
-"""A streaming join replayed in each order of its events, with all of them and without some."""
+"""Replays a streaming join in each order of its events, with all of them or without some."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JoinReplays:
         left, right: all events of both streams, in the order of arrival, and numbered by it.
         orders: the orders in which they can have arrived, each as the places of the events.
         replay: the join of these events.
-        first: of events that are copies of an earlier one, that one.
+        first: for each event that is a copy of an earlier one, the number of the earlier one.
         unread: events or copies that the stream is known not to have read: they are in no replay.
 
     Attributes:
@@ -85,7 +85,7 @@ class JoinReplays:
             yield ReplayedJoin(self._replay, sides, order, missing, hidden)
 
     def unseen(self, seen: Collection[int], gone: Collection[int]) -> set[int]:
-        """Events in no row that would be ahead of the clock of those in rows.
+        """Events in no row that would be ahead of the clock that the events in rows set.
 
         Args:
             seen: events that are in a row.
@@ -94,7 +94,7 @@ class JoinReplays:
         first = self._first
         latest: dict[Any, int] = {}
         found = set()
-        # Of some engines each side has a clock of its own.
+        # In some engines each side has a clock of its own.
         for side, events in enumerate(self._sides):
             for each in events:
                 number, clock = first.get(each.arrival, each.arrival), (side, each.partition)
@@ -135,7 +135,8 @@ class ReplayedJoin:
     ) -> None:
         self.missing = missing
         self._order = order
-        # The same for all orders. As replayed, millions of events would be here a dozen times.
+        # The same objects for all orders; copies as replayed would hold millions of events a dozen
+        # times.
         self._sides = sides
         numbers = sorted(range(len(order)), key=order.__getitem__)
 

@@ -1,4 +1,4 @@
-"""What a comparison of a join with a stream's found."""
+"""The result of comparing a join with a stream's."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class JoinDifference:
 
     Attributes:
         row: its values, by the stream's columns.
-        side: "batch" or "stream", which has it.
-        cause: of those that `reconcile` has, and `spurious`; `unexplained` where replaying the
-            operator does not give the stream's rows of the key.
-        proved: replaying the operator gives them.
-        time: of its left event, or of the only one that it has, µs; None where it is not known.
+        side: the side that has it, "batch" or "stream".
+        cause: one of those of `reconcile`, or `spurious`; `unexplained` if replaying the operator
+            does not give the stream's rows of the key.
+        proved: whether replaying the operator gives them.
+        time: of its left event, or of its only event, µs; None if it is unknown.
     """
 
     row: dict[str, Any]
@@ -32,7 +32,7 @@ class JoinDifference:
 
 @dataclass(frozen=True)
 class JoinReconciled:
-    """A join in batch compared with a stream's.
+    """A batch join compared with a stream's.
 
     Attributes:
         matched: rows that both have.
@@ -56,7 +56,7 @@ class JoinReconciled:
         return self.causes.get(UNEXPLAINED, 0)
 
     def ok(self, accept: Collection[str] = ()) -> bool:
-        """Whether nothing differs but for accepted causes.
+        """Whether all differences have accepted causes.
 
         Raises:
             JobFileError: there is no such cause.

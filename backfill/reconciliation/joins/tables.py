@@ -1,4 +1,4 @@
-"""A published table of a join compared with what a streaming join wrote: what differs, and why."""
+"""Compares a join's published table with what a streaming join wrote: what differs, and why."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from backfill.time.durations import Fixed
 from backfill.windows import by_place
 from backfill.windows.join_window import LEFT, RIGHT, JoinWindow, SideColumn
 
-#: Of an event: when it was, as a time; and when it was processed, µs.
+#: Of an event: its time, as a timestamp; and when it was processed, µs.
 _AT, _WALL_CLOCK = "_join_at", "_join_wall_clock"
-#: Settings of a stream that are of its join.
+#: The settings of a stream that are for its join.
 _SETTINGS = (
     "grace",
     "spurious",
@@ -75,7 +75,7 @@ def compare_join(
         name: the join's.
         given: where the output is, and the operator's settings.
         checkpoint: of a Spark query: which batch read which files, and its watermarks.
-        sample: the share of keys that is looked at.
+        sample: the share of keys that is compared.
 
     Raises:
         TableError: nothing is published, or the table is stale.
@@ -135,7 +135,7 @@ class _JoinOfJob:
                 **settings,
             )
 
-        # Whatever is wrong with the settings is said before anything is computed.
+        # Checks the settings before anything is computed.
         replaying([], [])
         order = self._order
         _ = order.arrival
@@ -176,10 +176,10 @@ class _JoinOfJob:
         return self._result(found, undecoded)
 
     def _result(self, found: JoinReconciled, undecoded: int) -> Reconciled:
-        """The same in the form that other comparisons have: a difference for each row."""
+        """The result in the form of other comparisons: a difference for each row."""
         keys = self.context.spec.key
         times = [each.time for each in found.differences if each.time is not None]
-        # Nobody knows when the events of an unexplained row were.
+        # The times of an unexplained row's events are unknown.
         other = min(times, default=0)
 
         def explained(each: JoinDifference) -> Explained:
@@ -201,7 +201,7 @@ class _JoinOfJob:
         )
 
     def _checked_settings(self) -> dict[str, Any]:
-        """Those of the replay."""
+        """The settings of the replay, checked."""
         if self.given.options.format not in ("table", "spark-append"):
             raise JobFileError(
                 "the output of a join is read as a table, of the columns that the join's table has",
@@ -225,9 +225,9 @@ class _JoinOfJob:
         return given
 
     def _check_condition(self) -> None:
-        """A stream's join is in time.
+        """Checks that the stream can have such a join: one in time.
 
-        It has no condition; what follows it can filter pairs, and only pairs.
+        A stream's join has no condition; what follows it can filter pairs, and only pairs.
         """
         if by_place(self.window):
             raise ReplayError(
@@ -296,7 +296,7 @@ class _JoinOfJob:
         return unusable.withColumn(FIRST, first)
 
     def _pairs(self, received: DataFrame) -> DataFrame:
-        """The join's rows as a run makes them of the same events, as pairs."""
+        """The join's rows that a run makes of the same events, as pairs."""
         context, spec = self.context, self.context.spec
         usable = normalise(received.drop(TIME, REASON), context.rules)
         arrived = {
@@ -313,7 +313,7 @@ class _JoinOfJob:
             zone=spec.timezone,
             id=spec.id,
             arrival=spec.arrival or context.source.arrival,
-            # Of copies that differ in them, the same one counts as in a run.
+            # Of copies that differ in these, the same one counts as in a run.
             dimensions=dimensions_of(context.definitions.values()),
             sides=sides_of(context.definitions.values()),
         )

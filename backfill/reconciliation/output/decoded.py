@@ -36,11 +36,12 @@ class Counts:
     """What became of the rows of a stream: rows = used + superseded + tombstones + undecoded.
 
     Attributes:
-        rows: read.
-        used: that the final states are made of.
+        rows: all that were read.
+        used: rows that the final states are made of.
         superseded: rows that a later row, a merged session or a later batch replaces.
-        tombstones: that take a window back (Kafka's records without a value, Flink's -U and -D).
-        undecoded: that could not be decoded.
+        tombstones: rows that take a window back (Kafka's records without a value, Flink's -U and
+            -D).
+        undecoded: rows that could not be decoded.
         windows: final states.
     """
 
@@ -58,11 +59,12 @@ class Decoded:
 
     Attributes:
         frame: one row per window: the inner key columns (`key_name`), `_start`, `_end` (bigint,
-            µs), the aggregates by name, and `_written`, text on where the deciding row is. Of
-            sessions, start and end are first and last event; of other windows, as reported.
+            µs), the aggregates by name, and `_written`, text that says where the deciding row is.
+            For sessions, start and end are the first and last event; for other windows, they are as
+            reported.
         undecoded: `reason`, `raw` (the row as JSON, or the line), `source` (the file).
-        engine: whose bounds the rows follow.
-        order: by what the rows of one window were put in order.
+        engine: the engine whose bounds the rows follow.
+        order: what the rows of one window were sorted by.
     """
 
     frame: DataFrame
@@ -106,19 +108,19 @@ def decode(
 ) -> Decoded:
     """Reads what a streaming operator wrote.
 
-    Files are listed and one row is looked for now; everything else is computed when the frames
-    are.
+    It lists the files and looks for one row now; everything else is computed when the frames are.
 
     Args:
         spark: classic or Spark Connect.
         options: where the output is, and in which form.
-        window: that it is of.
+        window: the window of the output.
         key: the job's key columns and their types.
         aggregates: the types of the results in the job, by name.
-        engine: the job's; the format names another, but for `table`.
+        engine: the job's; it counts only for the format `table`, as others have their own.
         zone: of times without one.
-        merged_by: for rows that are deltas, by name of an aggregate: sum, min or max, what makes
-            one result of two (`Aggregate.running`, unless it keeps states besides the result).
+        merged_by: for rows that are deltas, by name of an aggregate: sum, min or max, whichever
+            combines two results into one (`Aggregate.running`, unless it keeps states besides the
+            result).
 
     Raises:
         SourceError: nothing is there, it can't be read, or no row of it can be decoded.
@@ -227,7 +229,7 @@ def _mergers(
 
 
 def _check_some(good: DataFrame, undecoded: DataFrame, options: StreamOptions) -> None:
-    """Stop where every row fails: then it is the options that are wrong."""
+    """Stops if every row fails, because then the options are wrong."""
     with spark_errors():
         if good.select(F.lit(1)).limit(1).collect():
             return

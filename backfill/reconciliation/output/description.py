@@ -1,4 +1,4 @@
-"""What a job file and a command say of the streaming operator."""
+"""What a job file and a command say about the streaming operator."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class StreamDescription:
 
     Attributes:
         options: where the output is, and how it is read.
-        settings: of the operator, as `replay` takes them; but commits and restarts by partition
-            and offset, and the `wall_clock` as the source's column.
+        settings: of the operator, as `replay` takes them, except that commits and restarts are by
+            partition and offset, and `wall_clock` is a column of the source.
     """
 
     options: StreamOptions

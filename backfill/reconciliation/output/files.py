@@ -1,4 +1,4 @@
-"""The files of a stream's output as rows, before anything in them is understood."""
+"""The files of a stream's output as rows, before anything in them is decoded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backfill.runtimes.folder_columns import check_characters
 from backfill.runtimes.row_numbers import numbered_copies
 
 _ONCE = "_once"
-#: The number of a row in its file, where the runtime does not know it.
+#: The number of a row in its file, if the runtime does not provide it.
 _NUMBER = "_number_in_file"
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
@@ -45,8 +45,8 @@ class Written:
     """Rows as a stream wrote them.
 
     Attributes:
-        frame: their columns under our names, then `_corrupt` and `_source` as in Source; in order
-            of file, and of row in a file.
+        frame: the rows' columns under our names, then `_corrupt` and `_source` as in Source; in
+            order of file, and of row in a file.
         kind: parquet, csv, json or delta.
         numbered: the frame has the number of each row in its file, as the last column.
     """
@@ -89,8 +89,8 @@ class Written:
 class Steps:
     """Columns that are computed once and used several times.
 
-    An expression that is used twice would be copied, and one that uses that one twice be there
-    four times; Spark leaves projections apart for this.
+    An expression that is used twice would be copied; if it uses another one twice, that one would
+    be there four times. Spark keeps projections apart to avoid this.
     """
 
     def __init__(self, frame: DataFrame) -> None:
@@ -125,18 +125,18 @@ def read_written(
 ) -> Written:
     """The rows at the stream's path.
 
-    Of the folder of a file sink of Spark's, those of the files that it has committed.
+    From the folder of a Spark file sink, only the rows of files that the sink has committed.
 
     Args:
         spark: classic or Spark Connect.
         options: path and columns.
         zone: of times without one.
-        in_order: `Written.place` will be asked for.
+        in_order: whether `Written.place` will be used.
 
     Raises:
         SourceError: nothing is there, or files that cannot be read or do not fit together.
         ColumnError: a column to be renamed is not there.
-        SetupError: the files are not such as the runtime reads.
+        SetupError: the runtime can't read such files.
     """
     try:
         with spark_errors():
@@ -147,7 +147,7 @@ def read_written(
             frame = _numbered(spark, source, opened) if numbered else opened.frame
             rows = frame.where(~F.col(SOURCE).isin(left)) if left else frame
     except SourceError as error:
-        # The same files as a source has; but of the stream, which has other settings.
+        # Files are read as a source's are, but these are the stream's, which has other settings.
         field = (error.field or "source").replace("source", "stream", 1)
         way_out = None if "source." in (error.way_out or "") else error.way_out
         raise SourceError(
@@ -212,7 +212,7 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
         needs_spark(spark, f"output in {kind} files is read", field="stream.path")
     for name in (path, *(each.path for each in files)):
         check_characters(name, spark, field="stream.path")
-    # Text stays text until it is known what is wanted: a hexadecimal key can look like a number.
+    # Text stays text until the wanted type is known: a hexadecimal key can look like a number.
     if kind == "csv":
         header = spark.read.option("header", "true").csv(for_spark(files)).schema
         return kind, SourceOptions(format=kind, path=path, schema=header.toDDL(), timezone=zone)
@@ -233,7 +233,7 @@ def _is_delta(spark: SparkSession, path: str) -> bool:
 
 
 def _kind(file: InputFile) -> str:
-    """What a file is: by its ending, or by its first bytes."""
+    """The kind of a file, by its ending or by its first bytes."""
     name = file.path.rsplit("/", 1)[-1].lower()
     for packed in _PACKED:
         name = name.removesuffix(packed)

@@ -1,7 +1,7 @@
-"""From every row that a stream wrote to one state per window.
+"""Reduces the rows that a stream wrote to one state per window.
 
 States have the key, `_start`, `_end` and the aggregates of a window, and
-ORDER: that of its last row;
+ORDER: the order of its last row;
 GONE: it was taken back, or merged into another, or is not in the last batch;
 ROWS: how many rows there are of it;
 TOMBSTONES: how many of them take it back;
@@ -28,12 +28,12 @@ _MERGERS = {"sum": F.sum, "min": F.min, "max": F.max}
 
 
 def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """The state of each window that its last row leaves."""
+    """The state of each window, as its last row leaves it."""
     if not runtime_of(rows.sparkSession).is_spark:
         return _last_by_sorting(rows, keys, names)
     fields = [*names, GONE, ORDER]
     if isinstance(rows.schema[ORDER].dataType, LongType):
-        # One by one: Spark then aggregates by hash, if the values are of fixed width too.
+        # One by one, because Spark then aggregates by hash, if the values also have a fixed width.
         last = {name: F.max_by(column(name), ORDER).alias(name) for name in fields}
         found, picked = list(last.values()), {name: column(name) for name in fields}
     else:
@@ -65,7 +65,7 @@ def _last_by_sorting(rows: DataFrame, keys: Sequence[str], names: Sequence[str])
 
 
 def every(rows: DataFrame) -> DataFrame:
-    """Each row as it is, of windows with a row for each event: none replaces another."""
+    """Each row as it is, for windows with a row for each event: none replaces another."""
     return rows.withColumns(
         {
             ROWS: F.lit(1).cast("bigint"),
@@ -76,7 +76,7 @@ def every(rows: DataFrame) -> DataFrame:
 
 
 def last_batch(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """The state of each window in the last batch, of a stream that repeats all in every batch."""
+    """The state of each window in the last batch, for a stream that repeats all in every batch."""
     batch = F.col(ORDER).getField("batch_id")
     batches = rows.select("*", batch.alias(_BATCH))
     newest = batches.agg(F.max(_BATCH).alias(_LAST))
@@ -89,7 +89,7 @@ def last_batch(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Da
 def merged(
     rows: DataFrame, keys: Sequence[str], names: Sequence[str], merged_by: Mapping[str, str]
 ) -> DataFrame:
-    """The state of each window that all its rows together make.
+    """The state of each window, made of all its rows together.
 
     Args:
         rows: decoded.
@@ -111,16 +111,16 @@ def _merger(rows: DataFrame, name: str, how: str) -> Column:
     value = column(name)
     long = isinstance(rows.schema[name].dataType, LongType)
     if how == "sum" and long and not runtime_of(rows.sparkSession).reports_overflow:
-        # The cast says where the total overflows.
+        # The cast reports it if the total overflows.
         return F.sum(value.cast("decimal(28,0)")).cast("bigint")
     return _MERGERS[how](value)
 
 
 def without_merged(states: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Sessions that lie within another session of the key are gone: they were merged into it.
+    """Marks sessions within another session of the key as gone: they were merged into it.
 
-    A merge covers all that it is made of, and nothing retracts these. Sessions that only overlap
-    were never merged: the one's state was gone when the other began.
+    A merged session covers all its parts, and nothing retracts these. Sessions that only overlap
+    were never merged: the state of one was gone when the other began.
     """
     inside = F.coalesce(_end_before(keys) >= F.col(END), F.lit(False))
     marked = states.withColumn(GONE, F.col(GONE) | inside)
@@ -130,10 +130,10 @@ def without_merged(states: DataFrame, keys: Sequence[str]) -> DataFrame:
 def into_merged(
     states: DataFrame, keys: Sequence[str], names: Sequence[str], merged_by: Mapping[str, str]
 ) -> DataFrame:
-    """Sessions that lie within another session of the key are added to it: see `without_merged`."""
+    """Adds sessions within another session of the key to that one: see `without_merged`."""
     before = _end_before(keys)
     outer = F.coalesce(before < F.col(END), F.lit(True))
-    # Neither start nor end of the outer ones falls from one to the next.
+    # From one outer session to the next, neither the start nor the end decreases.
     so_far = _outer_first(keys).rowsBetween(Over.unboundedPreceding, Over.currentRow)
     placed = states.withColumn("_outer", outer)
     owners = {

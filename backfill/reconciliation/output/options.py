@@ -1,4 +1,4 @@
-"""What is said about a stream's output: where it is, and in which form."""
+"""The options of a stream's output: where it is, and in which form."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Form:
     """One form that a stream's output can have: a row of data per `format`.
 
     Attributes:
-        engine: whose bounds the rows follow; None: those of the job's engine.
-        takes: which of the options of `StreamOptions` have a meaning for it.
+        engine: the engine whose bounds the rows follow; None: the job's.
+        takes: which options of `StreamOptions` have a meaning for it.
         order: columns by which rows of one window are put in order, before file and row.
         needs: which of them must be there.
         sessions: the engine writes session windows in this form.
         keyed_bytes: rows are Kafka's records, of a windowed key and a value.
         retracts: a column `op` says whether a row adds or takes back.
         complete: every batch repeats the whole table.
-        emit: the operator's policy of emission that this is the output of; None: its usual one.
+        emit: the operator's emission policy that gives this output; None: its usual one.
     """
 
     engine: str | None
@@ -84,7 +84,7 @@ class StreamOptions:
         path: a file, a folder or a glob of Parquet, JSON lines or CSV files, or the folder of a
             Delta table.
         format: one of FORMS.
-        columns: their names of columns, to ours.
+        columns: maps their column names to ours.
         bytes: how a file holds bytes: `raw` (Parquet's binary), `hex` or `base64` (text).
         key_format: what the bytes of a key are, without the window's: `string` (UTF-8), `long`
             (8 bytes, big-endian), `json` (an object of the key columns, or the only one's value);
@@ -164,7 +164,7 @@ class StreamOptions:
         return self.panes == "retracting"
 
     def engine(self, jobs: Engine) -> Engine:
-        """Whose bounds the rows follow, in a job of that engine."""
+        """The engine whose bounds the rows follow, in a job of the given engine."""
         return jobs if self.form.engine is None else engine(self.form.engine)
 
     def _check_columns(self) -> None:

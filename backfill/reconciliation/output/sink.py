@@ -1,8 +1,8 @@
-"""Which files of a folder are output of Spark's file sink: those in its log.
+"""Which files of a folder are output of Spark's file sink, by its log.
 
 A query that is killed leaves files of a batch that it never committed, and writes that batch again
-when it goes on. The folder's `_spark_metadata` has a log for each batch, of the files that it
-added; now and then a compact one, of all files so far.
+when it resumes. The folder's `_spark_metadata` has a log for each batch, with the files that it
+added, and now and then a compact log with all files so far.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ _LOG = "_spark_metadata"
 
 
 def not_committed(path: str, files: Collection[str]) -> list[str]:
-    """The files that no log of the sink knows; none where there is no log on the local disk.
+    """The files that are in no log of the sink; none if there is no log on the local disk.
 
-    Files are known by their names, which the sink makes unique: the folder may have been moved.
+    Files are identified by their names, which the sink makes unique, because the folder may have
+    been moved.
 
     Args:
         path: the sink's folder.
-        files: in it.
+        files: the files in it.
 
     Raises:
         SourceError: the log cannot be read.

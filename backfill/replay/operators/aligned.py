@@ -40,7 +40,7 @@ class AlignedPanes(Panes):
             self._output.drop(arrival, "no_window" if least is None else "late", least)
 
     def ends(self, time: int) -> Iterable[int]:
-        """Of the windows that hold it."""
+        """The ends of the windows that hold it."""
         return (end for _, end in self._windows(time))
 
     def forget(self, pane: Pane) -> None:

@@ -46,11 +46,11 @@ class Batched(Operator):
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
-        """Groups of other keys mean nothing to a key's."""
+        """A key's groups do not depend on other keys'."""
         return True
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
-        """Evicts what earlier batches have evicted: by the watermark that is late now."""
+        """Evicts what earlier batches have evicted, by the watermark that now judges lateness."""
         self._clock.late = self._clock.now = clock
         self._evict(arrival)
 
@@ -71,7 +71,7 @@ class Batched(Operator):
         self._clock.see(event, NEVER)
 
     def end_batch(self, arrival: Any) -> bool:
-        """Emits and evicts; whether a batch without data would do so again."""
+        """Emits and evicts; returns whether a batch without data would do so again."""
         if self._mode == "complete":
             self._emit(arrival, self._state)
         elif self._mode == "update":

@@ -14,7 +14,7 @@ from backfill.windows import CountWindow
 
 
 class _Key:
-    """What is held of a key's events: the last ones, or without a size what all add up to."""
+    """What is held of a key's events: the last ones, or, without a size, what all add up to."""
 
     __slots__ = ("bounds", "held", "last", "since", "total")
 
@@ -29,8 +29,8 @@ class _Key:
 class Counted(Operator):
     """Fires by count alone: nothing is late, and the first windows are partial.
 
-    What the next window would hold of the last events is a window too, or pending, as the engine
-    has it. A window's bounds are the least and the largest event time in it.
+    What the next window would hold of the last events is a window too, or pending, depending on the
+    engine. A window's bounds are the smallest and the largest event time in it.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -68,7 +68,7 @@ class Counted(Operator):
             self._send(event.arrival, event.key, start, end, state, own.last)
 
     def finish(self) -> None:
-        """The last events that have filled no window."""
+        """The last events, which fill no window, form one or are pending."""
         for key, own in self._keys.items():
             kept = None if self._size is None else self._size - (self._advance - own.since)
             if not own.since or (kept is not None and kept <= 0):

@@ -31,7 +31,7 @@ class MergingPanes(Panes):
         self._open: dict[Any, list[Pane]] = {}
 
     def update(self, event: Event, time: int) -> None:
-        """Merges the event's window with those that it meets, unless what comes of it is gone."""
+        """Merges the event's window with those that it meets, unless the result is gone."""
         start, end = time, time + (self._gap if event.gap is None else event.gap)
         if self._own and (late_by := self.late_by(end)) > 0:
             self._output.drop(event.arrival, "late", late_by)
@@ -95,8 +95,8 @@ class MergingPanes(Panes):
         pane.spent = any(each.spent for each in met if each.done == done)
         combines = self._keeps_fired and self._early is not None and self._early.combines
         if reopens and not combines:
-            # It is complete no more, and its early trigger counts again, as of this bundle; but
-            # those that one combines have counted all the time.
+            # The window is no longer complete, and its early trigger counts again, from this bundle
+            # on; but triggers that another one combines have counted all the time.
             pane.unseen = count
         if count:
             self._touched[pane] = count
@@ -105,13 +105,13 @@ class MergingPanes(Panes):
     def _begins_merged(self, pane: Pane) -> bool:
         """Whether all of a window's events came in the bundle in which it was first merged.
 
-        If it is late then, Beam takes it for one that has fired on time.
+        If it is late then, Beam treats it as one that has fired on time.
         """
         assert pane.total is not None
         return pane.counts_as_on_time or self._touched.get(pane) == pane.total.count
 
     def _fired(self, met: list[Pane]) -> tuple[frozenset[Place], frozenset[Place]]:
-        """What stays fired of the triggers that one combines."""
+        """Which of the triggers that another one combines stay fired."""
         early, late = (
             frozenset[Place]()
             if firing is None
@@ -121,7 +121,7 @@ class MergingPanes(Panes):
         return early, late
 
     def _comes(self, pane: Pane, time: int) -> None:
-        """An event is about to come to a window, which its early trigger sees though it is late."""
+        """An event is about to come to a window, whose early trigger sees it even if it is late."""
         if self._early is not None and self._is_completed(pane):
             pane.came += 1
             pane.came_since = _earlier(pane.came_since, Since(time, self._wall, self._wall))

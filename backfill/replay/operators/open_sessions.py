@@ -27,8 +27,8 @@ class OpenSessions(Panes):
         end = time + self._gap
         pane = self._open.get(event.key)
         if pane is not None and self._discards and pane.fresh is None and time != pane.start:
-            # Nothing is left of what was sent: not its start, nor its deadline and its triggers,
-            # which are found by the start.
+            # Nothing is left of what was sent: neither its start, nor its deadline and its
+            # triggers, which are found by the start.
             pane.deadline, pane.gone = NEVER, True
             assert pane.total is not None
             self._output.forgotten(pane.key, pane.start, pane.end - self._gap, pane.total)
@@ -47,7 +47,7 @@ class OpenSessions(Panes):
     def _extend(self, pane: Pane, time: int, end: int) -> None:
         if pane.emitted is not None and pane.end != end:
             self._output.superseded(pane.key, pane.start, pane.end - self._gap)
-        # An event calls off a deadline only before it; one that timers have not seen yet stays.
+        # An event cancels a deadline only before it; one that timers have not seen yet stays.
         if time < pane.deadline and pane.deadline != end:
             pane.deadline = end
             self.schedule(pane)

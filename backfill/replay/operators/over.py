@@ -1,7 +1,7 @@
 """Windows that look back from each row (SQL's OVER): by time with peers, or by a number of rows.
 
-Rows wait until the watermark reaches their time; then each has one output. What is late is judged
-per key: a row is dropped unless its time is after that of the last timer that fired for the key.
+Rows wait until the watermark reaches their time; then each has one output. Lateness is judged per
+key: a row is dropped unless its time is after that of the last timer that fired for the key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backfill.windows import CountWindow, SlidingWindow
 
 
 class _Rows:
-    """What is known of a key: rows by time, and the time of the last timer that fired."""
+    """What is known about a key: rows by time, and the time of the last timer that fired."""
 
     __slots__ = ("cleanup", "count", "fired", "first", "last", "latest", "rows", "total")
 
@@ -57,7 +57,7 @@ class _Over(Operator):
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
-        """Rows of other keys mean nothing to a key's; a restart takes the clock from all."""
+        """A key's rows do not depend on other keys', but a restart loses the clock of all."""
         return not settings.restarts
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
@@ -101,7 +101,7 @@ class _Over(Operator):
         """A row was kept."""
 
     def timer(self, time: int, key: Any) -> None:
-        """Sets a timer of a key's; one that is set already is the same."""
+        """Sets a timer of a key, unless it is set already."""
         if (time, key) not in self._set:
             self._set.add((time, key))
             self._made += 1
@@ -112,7 +112,7 @@ class _Over(Operator):
         self._clock.restart()
 
     def finish(self) -> None:
-        """All rows' time has come, or they wait for it."""
+        """Fires all rows; if the operator was not drained, they are pending instead."""
         sent = len(self._output.emissions)
         self._fire(ALWAYS, None)
         if not self._setup.settings.drained:
@@ -229,7 +229,7 @@ class RowsOver(_Over):
                 self._send(row, time, held.last[0][1], self._state(held.last), arrival)
 
     def finish(self) -> None:
-        """The last rows that have filled no window are one, or pending, as the engine has it."""
+        """The last rows, which fill no window, form one or are pending, depending on the engine."""
         super().finish()
         for key, held in self._keys.items():
             since = held.count % self._advance

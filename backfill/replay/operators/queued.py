@@ -17,15 +17,15 @@ from backfill.windows import HoppingWindow, TumblingWindow
 
 
 class QueuedPanes(AlignedPanes):
-    """An event is late by its own time; whether others are depends on the queue.
+    """An event is late by its own time; whether a window holds other events depends on the queue.
 
     A window is read from the queue in order of arrival, up to the first event that lies further
-    behind the window's end than the lag. What came after that one is not in the window. So a
-    watermark that follows every event loses nothing by this, and one on a timer, or that waits
-    for another input, does.
+    after the window's end than the lag. What came after that event is not in the window. So nothing
+    is lost with a watermark that follows every event, but something is with one on a timer, or one
+    that waits for another input.
 
-    One window after the other is read, each an advance later. If one holds nothing, those up to the
-    next event after its end are skipped, and are lost though they may hold earlier events.
+    Windows are read one after the other, each an advance later. If one holds nothing, those up to
+    the next event after its end are skipped, and are lost even if they hold earlier events.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"watermark_delay", "watermark_every"})
@@ -49,7 +49,7 @@ class QueuedPanes(AlignedPanes):
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
-        """Another key's events decide how far the queue is read, and that a window has fired."""
+        """Other keys' events decide how far the queue is read, and whether a window has fired."""
         return False
 
     def update(self, event: Event, time: int) -> None:

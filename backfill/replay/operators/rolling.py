@@ -15,9 +15,9 @@ from backfill.windows import HoppingWindow
 
 
 class RollingCounter(Operator):
-    """At every multiple of the advance, each known key's events of the last `size`.
+    """Outputs each known key's events of the last `size`, at every multiple of the advance.
 
-    A key without one is output once more, with nothing in it, and forgotten. Time is the wall
+    A key without events is output once more, with nothing in it, and forgotten. Time is the wall
     clock's, and an event at a tick comes after it: a window is [end - size, end).
     """
 

@@ -1,4 +1,4 @@
-"""What operators have in common whose windows are in a store: commits, restarts, the end."""
+"""What operators with windows in a store have in common: commits, restarts, the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InStore(Operator):
             self._cache.flush()
 
     def restart(self) -> None:
-        """Stream time is lost, the store's own too if its state is found on disk."""
+        """Stream time is lost, and so is the store's own if its state is found on disk."""
         self._clock.restart()
         self._throttle.restart()
         if not self._restored:
@@ -44,5 +44,5 @@ class InStore(Operator):
             self._cache.restart()
 
     def finish(self) -> None:
-        """Nothing is flushed by the end of the input."""
+        """The end of the input flushes nothing."""
         self._emitter.finish()

@@ -19,7 +19,7 @@ from backfill.replay.stores.session_store import Session, SessionStore
 from backfill.time.durations import DAY_US
 from backfill.windows import SessionWindow
 
-#: What KIP-94 kept a session for where nothing else was said.
+#: How long KIP-94 kept a session by default, µs.
 _MAINTAINED = DAY_US
 
 
@@ -100,13 +100,13 @@ class StoredSessions(InStore):
         return (time + self._wait,)
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
-        """Hides and emits what other events did before."""
+        """Hides and emits what earlier events of other keys made due."""
         self._clock.now = clock
         self._stored.observe(clock)
         self._emitter.reached(arrival, clock)
 
     def process(self, event: Event, time: int) -> None:
-        """Merges the event with the sessions within the gap, unless what comes of it is closed."""
+        """Merges the event with the sessions within the gap, unless the result is closed."""
         clock = self._clock
         if time > clock.now:
             clock.now = time
@@ -148,7 +148,7 @@ class StoredSessions(InStore):
                     if self._cache is None:
                         self._emitter.retract(event.arrival, key, first, last, "tombstone", last)
         stored = self._store.put(key, start, end, state)
-        # What is emitted on close is read from the store then.
+        # What is emitted on close is read from the store when it closes.
         if self._cache is None and (stored or not self._watches):
             self._emitter.send(event.arrival, key, start, end, state, "update", end)
 

@@ -24,9 +24,9 @@ class Stored(InStore):
     """One partition's windows of one size, in a store.
 
     Args:
-        size: a window's end less its start, in µs.
+        size: a window's end minus its start, in µs.
         spans: how many sizes the store keeps windows for.
-        strict: a window is closed when its end is before the close time, rather than at it.
+        strict: whether a window is closed only when its end is before the close time, not at it.
     """
 
     _stored: WindowStore
@@ -91,7 +91,7 @@ class Stored(InStore):
 
     @abstractmethod
     def update(self, event: Event, time: int, close: int) -> bool:
-        """Adds the event to its windows, but for those that are closed.
+        """Adds the event to its windows, except for those that are closed.
 
         Returns:
             Whether the operator looks for windows that have closed after it.
@@ -109,7 +109,7 @@ class Stored(InStore):
 
     def _put(self, event: Event, start: int, state: State) -> None:
         stored = self._store.put(event.key, start, state)
-        # What is emitted on close is read from the store then.
+        # What is emitted on close is read from the store when it closes.
         if self._cache is None and (stored or not self._watches):
             end = start + self._size
             self._emitter.send(event.arrival, event.key, start, end, state, "update", state.latest)
@@ -146,12 +146,12 @@ class StoredWindows(Stored):
         return (end + self._grace for _, end in self._windows(time))
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
-        """Emits what other events did before."""
+        """Emits what earlier events of other keys made due."""
         self._clock.now = clock
         self._emitter.reached(arrival, clock)
 
     def update(self, event: Event, time: int, close: int) -> bool:
-        """By ascending start, those whose end is after the close time."""
+        """Adds to the windows whose end is after the close time, by ascending start."""
         key, store, folding = event.key, self._store, self._folding
         kept = False
         late_by = 0

@@ -1,6 +1,6 @@
-"""Caches in front of the stores: only the last change of a window goes on, when they are flushed.
+"""Caches in front of the stores: when flushed, they pass on only the last change of a window.
 
-A cache is taken to be large enough for all that is in it: nothing is evicted before a commit.
+A cache is assumed to be large enough: nothing is evicted before a commit.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class CachedSessions:
     """A session store behind a cache.
 
     Args:
-        store: gets the changes when the cache is flushed, and hides sessions by what it got.
+        store: gets the changes when the cache is flushed, and hides sessions by these.
         changed: called for every window that is forwarded: key, start, end, content; None: removed.
-        swallowed: called for every removal that is not forwarded, as the store does not show the
-            session.
+        swallowed: called for every removal that is not forwarded, because the store does not show
+            the session.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CachedSessions:
         self.put(key, start, end, _REMOVED)
 
     def flush(self) -> None:
-        """Hands on what changed, in the order of the last changes."""
+        """Passes on what changed, in the order of the last changes."""
         dirty, self._dirty = self._dirty, {}
         for (key, start, end), value in dirty.items():
             if value is not _REMOVED:
@@ -74,7 +74,7 @@ class CachedSessions:
                 self._swallowed(key, start, end)
 
     def restart(self) -> None:
-        """Forgets the cache, flushed before."""
+        """Forgets the cache, which was flushed before."""
         self._cache = SessionStore(retention=ALWAYS, interval=ALWAYS)
 
 
@@ -94,7 +94,7 @@ class CachedWindows:
         return True
 
     def fetch(self, key: Any, start: int) -> Any:
-        """As `WindowStore`, from the cache if it is there, where nothing is hidden."""
+        """As `WindowStore`; from the cache, which hides nothing, if the window is there."""
         found = self._cache.get(key, {}).get(start)
         return self._store.fetch(key, start) if found is None else found
 
@@ -108,14 +108,14 @@ class CachedWindows:
         return sorted(found.items(), key=lambda each: each[0], reverse=latest_first)
 
     def flush(self) -> None:
-        """Hands on what changed, in the order of the last changes."""
+        """Passes on what changed, in the order of the last changes."""
         dirty, self._dirty = self._dirty, {}
         for (key, start), value in dirty.items():
             self._store.put(key, start, value)
             self._changed(key, start, value)
 
     def restart(self) -> None:
-        """Forgets the cache, flushed before."""
+        """Forgets the cache, which was flushed before."""
         self._cache = {}
 
 

@@ -22,8 +22,8 @@ def segment_interval(retention: int, *, segments: int | None = None) -> int:
 
     Args:
         retention: of the store, in µs.
-        segments: the number of segments that KIP-94 shares the retention among; None: as the
-            stores have it today, two for each retention. No segment is shorter than a minute.
+        segments: the number of segments from which KIP-94 computes the length; None: as in today's
+            stores, two for each retention. No segment is shorter than a minute.
 
     Example:
         >>> segment_interval(3_600_000_000)
@@ -39,7 +39,7 @@ class Segments(Generic[K]):
         retention: µs for which an entry lives after its time.
         interval: the length of a segment, in µs.
         tick: the resolution of time, in µs.
-        memory: entries are deleted each by itself, as soon as they are hidden.
+        memory: whether entries are deleted one by one, as soon as they are hidden.
         expired: called for every entry of a segment when the segment is deleted.
 
     Attributes:
@@ -83,12 +83,12 @@ class Segments(Generic[K]):
         self.observed = self.visible_from = self._oldest = NEVER
 
     def live_from(self, time: int) -> int:
-        """Where the oldest segment begins that lives once `time` was put."""
+        """Where the oldest living segment begins once `time` was put."""
         return (max(time, self.observed) - self._reach) // self.interval * self.interval
 
     @property
     def kept_from(self) -> int:
-        """Where the oldest entries lie that are found as windows close."""
+        """Where the oldest entries lie that are found when windows close."""
         return self.observed - self._reach
 
     def add(self, time: int, entry: K) -> bool:
@@ -112,6 +112,6 @@ class Segments(Generic[K]):
                 del self._entries[segment]
 
     def between(self, low: int, high: int) -> Iterator[K]:
-        """The entries of all segments that have a time of [low, high], in no order within one."""
+        """The entries of all segments with a time in [low, high], in no order within a segment."""
         for segment in list(self._entries.irange(low // self.interval, high // self.interval)):
             yield from list(self._entries[segment])

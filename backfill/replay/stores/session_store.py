@@ -24,7 +24,7 @@ class Session(NamedTuple):
 
 
 class _Several:
-    """A key's sessions by (end, start), and how long the longest was that it ever had."""
+    """A key's sessions by (end, start), and the length of the longest that it ever had."""
 
     __slots__ = ("longest", "sorted")
 
@@ -36,17 +36,17 @@ class _Several:
 class SessionStore:
     """Sessions that are kept for a while after their end, and found by key and time.
 
-    A session is hidden from then on that its end is not later than the largest end put, less
-    the retention; it is deleted with its segment. Putting and finding take time logarithmic in
-    the number of sessions.
+    A session is hidden once its end is not later than the largest end put minus the retention; it
+    is deleted with its segment. Putting and finding take time logarithmic in the number of
+    sessions.
 
     Args:
         retention: in µs.
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
-        memory: it is in memory, and deletes what it hides.
+        memory: whether it is in memory, and deletes what it hides.
         expired: called for every session that is deleted with its segment.
-        refused: called for every session that is not stored, as it is past retention.
+        refused: called for every session that is not stored, because it is past retention.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SessionStore:
         )
 
     def put(self, key: Any, start: int, end: int, value: Any) -> bool:
-        """Stores a session, over one of the same bounds; whether it is not past retention."""
+        """Stores a session, over one of the same bounds; returns whether it is within retention."""
         segments = self._segments
         if end > segments.observed:
             segments.observe(end)
@@ -101,17 +101,17 @@ class SessionStore:
         """Forgets a session, if it is there."""
         if self._delete(key, start, end) is not None:
             self._segments.discard(end, (key, end, start))
-        # After a restart, that tells it as well how far time had come.
+        # After a restart, this too tells the store how far time had come.
         self._segments.observe(end)
 
     def restart(self) -> None:
-        """It is opened again where it was; how far time had come is lost."""
+        """The store is opened again as it was; how far time had come is lost."""
         self._segments.restart()
 
     def find_sessions_to_merge(
         self, key: Any, earliest_end: int, latest_start: int
     ) -> list[Session]:
-        """The key's sessions that end and start so, by end, then start; not the hidden ones."""
+        """The key's sessions within these bounds, by end, then start; without hidden ones."""
         held = self._by_key.get(key)
         if held is None:
             return []
@@ -120,7 +120,7 @@ class SessionStore:
         if type(held) is Session:
             return [held] if held.end >= low and held.start <= latest_start else []
         assert type(held) is _Several
-        # One that starts in time ends no later than the longest one could.
+        # A session that starts in time ends no later than the longest one could.
         high = latest_start + held.longest + 1
         return [
             held.sorted[place]
@@ -129,7 +129,7 @@ class SessionStore:
         ]
 
     def fetch(self, key: Any) -> Iterator[Session]:
-        """The key's sessions as they are now, by end, then start; not the hidden ones."""
+        """The key's sessions as they are now, by end, then start; without hidden ones."""
         return iter(self.find_sessions_to_merge(key, -ALWAYS, ALWAYS))
 
     @property
@@ -149,7 +149,7 @@ class SessionStore:
         return end >= self.visible_from and self.holds(key, start, end)
 
     def live_from(self, time: int) -> int:
-        """Once a session that ends at `time` was put, those that end earlier can't be any more."""
+        """The earliest end that a session can have once one that ends at `time` was put."""
         return self._segments.live_from(time)
 
     def all(self) -> Iterator[Session]:

@@ -18,9 +18,9 @@ Entry = tuple[Any, int, Any]
 class WindowStore:
     """Windows that are kept for a while after their start, and found by key and time.
 
-    A window is hidden from then on that its start is not later than the largest start put, less
-    the retention; it is deleted with its segment. Putting and fetching take time logarithmic in
-    the number of windows.
+    A window is hidden once its start is not later than the largest start put minus the retention;
+    it is deleted with its segment. Putting and fetching take time logarithmic in the number of
+    windows.
 
     Args:
         size: of the windows, in µs.
@@ -28,11 +28,11 @@ class WindowStore:
         retention: in µs; by default just as long as size and grace need.
         interval: the length of a segment in µs; by default as `segment_interval` has it.
         tick: the resolution of time in µs.
-        memory: it is in memory, and deletes what it hides.
-        by_time: it is ordered by time before keys, as where windows are emitted on close. On disk
-            it hides a window a tick later.
+        memory: whether it is in memory, and deletes what it hides.
+        by_time: whether it is ordered by time before keys, as it is if windows are emitted on
+            close. On disk it then hides a window a tick later.
         expired: called for every window that is deleted with its segment.
-        refused: called for every window that is not stored, as it is past retention.
+        refused: called for every window that is not stored, because it is past retention.
 
     Raises:
         ReplayError: if the retention is shorter than size and grace.
@@ -79,13 +79,13 @@ class WindowStore:
         return self._segments.kept_from if self._by_time else self._segments.visible_from
 
     def put(self, key: Any, start: int, value: Any) -> bool:
-        """Stores a window, over one of the same start; whether it is not past retention."""
+        """Stores a window, over one of the same start; returns whether it is within retention."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers)
         place = number, start
         segments = self._segments
-        # One that is there already, too: after a restart it says again how far time had come.
+        # Also for a window that is there already: after a restart it tells how far time had come.
         segments.observe(start)
         if place not in self._windows and not segments.add(start, place):
             if self._refused is not None:
@@ -95,12 +95,12 @@ class WindowStore:
         return True
 
     def see(self, start: int) -> bool:
-        """A time was put with nothing to store; whether it is not past retention."""
+        """Notes a time with nothing to store; returns whether it is within retention."""
         self._segments.observe(start)
         return start >= self._segments.live_from(start)
 
     def restart(self) -> None:
-        """It is opened again where it was; how far time had come is lost."""
+        """The store is opened again as it was; how far time had come is lost."""
         self._segments.restart()
 
     def fetch(self, key: Any, start: int) -> Any:

@@ -61,7 +61,7 @@ class Wanted:
 
     @property
     def size_us(self) -> int | None:
-        """The length that all windows have; None where they differ in it."""
+        """The length that all windows have; None if their lengths differ."""
         if isinstance(self.window, TumblingWindow | HoppingWindow):
             size = self.window.size
             return size.us if isinstance(size, Fixed) else None
@@ -82,8 +82,8 @@ class Decoding:
         values: the aggregates, by name.
         gone: the row takes its window back.
         order: sorts the rows of a window: a bigint, or a struct whose fields are compared one by
-            one; not NULL where all `problems` are.
-        evidence: text on where a row is, of its order.
+            one; not NULL where all `problems` are NULL.
+        evidence: gives text that says where a row is, from its order.
         problems: texts, of which the first that is not NULL says why the row can't be decoded.
     """
 
@@ -104,8 +104,8 @@ class Decoding:
         if isinstance(window, SessionWindow):
             end = last_event(end, window, wanted.rules)
         unparsed = failing(F.col(CORRUPT).isNotNull(), f"the line is not {written.kind.upper()}")
-        # A condition on this would be moved down, and copied on the way, were it not for the id;
-        # which is never less than 0.
+        # Without the id, which is never negative, Spark would push a condition on this down, and
+        # copy it on the way.
         reason = F.coalesce(unparsed, *self.problems, ordered)
         return self.frame.select(
             *(value.alias(key_name(i)) for i, value in enumerate(self.key)),

@@ -1,4 +1,4 @@
-"""Bytes as Kafka's serializers write them: big-endian and signed; by Spark's columns alone."""
+"""Bytes as Kafka's serializers write them: big-endian and signed. Uses only Spark's columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def long_at(data: Column, place: int, runtime: Runtime, length: int = 8) -> Colu
         digits = F.hex(F.substring(data, -place, length))
         # To base -10: signed.
         return F.conv(digits, 16, -10).try_cast("bigint")
-    # By halves, for all 8 bytes are more than a number without a sign holds.
+    # In halves, because all 8 bytes without a sign may be more than a bigint holds.
     high, low = (
         F.conv(F.substring(F.hex(data), -2 * at, 2 * size), 16, 10).try_cast("bigint")
         for at, size in ((place, length // 2), (place - length // 2, length // 2))
@@ -69,8 +69,8 @@ def double(bits: Column, once: Once) -> Column:
     """The double (IEEE 754) of these 64 bits, exactly."""
     exponent = once(F.shiftright(bits, 52).bitwiseAND(F.lit(0x7FF)))
     fraction = bits.bitwiseAND(F.lit(_MANTISSA))
-    # The value is a whole number below 2**53 times a power of two; without a leading bit for the
-    # smallest ones.
+    # The value is a whole number below 2**53 times a power of two; the smallest ones have no
+    # leading bit.
     whole = F.when(exponent == 0, fraction).otherwise(fraction + (_MANTISSA + 1))
     power = once(F.greatest(exponent, F.lit(1)) - 1075)
     size = whole.cast("double")

@@ -6,7 +6,7 @@
 | windows of time, output topic | key, start (8) |
 | windows of time, changelog | key, start (8), sequence number (4) |
 
-Times are ms since the epoch. Windows of time are as long as the job says: that is not stored. A
+Times are ms since the epoch. The length of windows of time is not stored, so it is the job's. A
 record without a value, a tombstone, takes the window back.
 """
 
@@ -214,11 +214,11 @@ def _single(value: Value, options: StreamOptions, steps: Steps) -> Value:
 def _json(
     text: Column, names: Sequence[str], what: str, steps: Steps
 ) -> tuple[dict[str, Value], Column]:
-    """The fields of an object; of one field also without the object around it."""
+    """The fields of an object; a single field may also come without the object around it."""
     needs_spark(steps.frame, "JSON is decoded", field=f"stream.{what}_format")
     fields = json_fields(text, names, steps.once)
     found = [each.column.isNotNull() for each in fields.values()]
-    # A field can be there, and NULL.
+    # A field can be there and be NULL.
     there = F.arrays_overlap(F.json_object_keys(text), F.array(*map(F.lit, names)))
     there = F.coalesce(there, F.lit(False))
     none = ~reduce(Column.__or__, found, there)

@@ -1,4 +1,4 @@
-"""Values as they were written, turned into values of the types that a job has."""
+"""Turns values as they were written into values of the job's types."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def milliseconds(ms: Column, once: Once) -> Column:
 def converted(given: Value, wanted: T.DataType, name: str, zone: str, steps: Steps) -> Read:
     """A value as one of the wanted type, NULL staying NULL.
 
-    Nothing is rounded: a number that the wanted type can't hold exactly is a problem, but for
-    floating-point types, which take the nearest.
+    Nothing is rounded: a number that the wanted type can't hold exactly is a problem, except that
+    floating-point types take the nearest.
 
     Raises:
         ColumnError: no value of the given type can be one of the wanted type.
@@ -72,10 +72,10 @@ def converted(given: Value, wanted: T.DataType, name: str, zone: str, steps: Ste
 def conversion_needs_spark(frame: DataFrame, given: Value, wanted: T.DataType, name: str) -> None:
     """Refuses a value of a type from which other runtimes may not convert as Spark does.
 
-    Numbers are converted to numbers, and times are read by our own rules, so they may be text.
+    Numbers may become numbers. Times may also be text, because our own rules read them.
 
     Raises:
-        SetupError: it is such a value, and the runtime has not all that Spark has.
+        SetupError: it is such a value, and the runtime does not have all that Spark has.
     """
     numbers = isinstance(given.type, T.NumericType) and isinstance(wanted, T.NumericType)
     time = isinstance(wanted, T.TimestampType) and not isinstance(given.type, _NESTED)
@@ -149,7 +149,7 @@ def _array(given: Value, type_: T.DataType, wanted: T.DataType, name: str, zone:
 
 
 def _castable(given: T.DataType, wanted: T.DataType) -> bool:
-    """Whether Spark's TRY_CAST takes the type, and means by it what we do."""
+    """Whether Spark's TRY_CAST takes the type, and converts it as we mean it."""
     if isinstance(wanted, T.StringType):
         return isinstance(given, T.NumericType | T.BooleanType | T.DateType | T.BinaryType)
     if isinstance(given, T.StringType):
