@@ -69,7 +69,7 @@ def forget(
     if unchanged:
         print_line(f"\nUnchanged, without the key's columns: {', '.join(unchanged)}")
     print_line(
-        f"\nWhat failed runs left within {older_than} is kept. Older versions can still be "
-        f"restored, and bring the key back. {loaded.store.way_to_delete}\n"
+        f"\nLeftovers of failed runs from the last {older_than} are kept. Older versions can still "
+        f"be restored, and bring the key back. {loaded.store.way_to_delete}\n"
         "The source is unchanged: delete the key there, too, before the next run of its dates."
     )

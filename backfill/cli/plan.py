@@ -192,9 +192,9 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
             )
             if late.bots is not None:
                 print_line(
-                    f"Rules for bots: {late.bots.late:,} late rows are of bots; of those counted "
-                    f"before, {late.bots.became:,} are of bots now, and {late.bots.ceased:,} are "
-                    "no longer."
+                    f"Rules for bots: {late.bots.late:,} late rows are bots' events; of the events "
+                    f"counted before, {late.bots.became:,} now count as bots' and "
+                    f"{late.bots.ceased:,} no longer do."
                 )
             for name in late.tables:
                 affected = late.affected.get(name)
@@ -224,8 +224,8 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
         done = f", already committed by run {stage.done}" if stage.done else ""
         for low, high in stage.judged.ranges:
             print_line(
-                f"Rules for bots: windows of [{low}, {high}) are computed as well, since events "
-                "there are judged otherwise."
+                f"Rules for bots: windows of [{low}, {high}) are computed as well, because "
+                "events there are judged differently."
             )
     if isinstance(stage, FullStage | RangeStage):
         print_line(f"Compute {what}: {stage.events:,} events{done}.")
@@ -242,7 +242,7 @@ def _moving(moved: Moved, spec: JobSpec) -> str:
     window = spec.windows[moved.table].window
     if moved.events is None:
         return (
-            f"{moved.table}: a late event changes the pairs of its key that are next to it; for "
+            f"{moved.table}: a late event changes the neighboring pairs of its key; for "
             f"{moved.keys:,} keys all events are read again and {moved.rows:,} rows computed again."
         )
     again = f"{moved.events:,} events are read again and {moved.rows:,} rows computed again."
@@ -278,8 +278,8 @@ def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
     if beyond.affected is not None:
         print_line(
             f"{beyond.window}: {beyond.affected:,} rows outside [{beyond.dates[0]}, "
-            f"{beyond.dates[1]}) are computed again: {_which(spec, beyond.window)} that its events "
-            "can be in."
+            f"{beyond.dates[1]}) are computed again: {_which(spec, beyond.window)} that events of "
+            "the range can be in."
         )
     _print_rewritten(beyond.window, beyond.rewritten)
 

@@ -196,8 +196,8 @@ def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
     if not found.ordered:
         print_line(
             "\nThe order in which events arrived is unknown, so causes that depend on it are not "
-            "proved: set events.arrival in the job file, to what every event has, or give "
-            "--checkpoint."
+            "proved: set events.arrival in the job file to a column that every event has, or "
+            "give --checkpoint."
         )
 
 

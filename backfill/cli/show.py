@@ -130,7 +130,7 @@ def _bounds(
     option, text = asked[0]
     if table is None or len(asked) > 1:
         raise JobFileError(
-            "can only be given alone, and for windows",
+            "can't be combined with the other option, and applies only to windows",
             field=option,
             value=text,
             way_out="Give either --at or --joined-by",

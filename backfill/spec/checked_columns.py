@@ -32,14 +32,14 @@ def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None
         instead = f"{EVENT_TIME}, the time of a row's left event"
     elif isinstance(window, RollingWindow):
         absent, what = _OF_OTHERS, "metric"
-        instead = f"{HOLDS_FROM}, the step from which on a row's values hold"
+        instead = f"{HOLDS_FROM}, the step from which a row's values hold"
     else:
         return
     for check in checks:
         missing = next((each for each in _texts(check.arguments) if each in absent), None)
         if missing is not None or check.expectation in _OF_SESSIONS:
             raise JobFileError(
-                f"is about a column that a {what}'s table does not have",
+                f"needs a column that a {what}'s table does not have",
                 field=name,
                 value=missing or check.expectation,
                 way_out=f"Use {instead}",

@@ -224,7 +224,9 @@ def _part(name: str, value: object) -> object:
 
 def _read(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise JobFileError("must be a mapping", way_out=f"Of {BUILTIN}, {EVENTS} or windows")
+        raise JobFileError(
+            "must be a mapping", way_out=f"Use {BUILTIN}, {EVENTS} or names of windows"
+        )
     found = {}
     for name, each in value.items():
         try:

@@ -45,7 +45,8 @@ class JoinTable(Part):
         key, id = info.context.key, info.context.id
         if self.on is not None and self.on != key:
             raise JobFileError(
-                f"the events of a pair have the job's key, which is {', '.join(key) or 'none'}",
+                "the events of a pair always share the job's key, which is "
+                f"{', '.join(key) or 'none'}",
                 field="on",
                 value=", ".join(self.on),
                 way_out="Leave it out; further columns that must be equal go into where, such as "
@@ -83,7 +84,7 @@ def _side(text: str, sources: Collection[str]) -> str:
 def _check_name(name: str, key: tuple[str, ...], taken: list[str]) -> None:
     names.check_aggregate(name, key)
     if name.lower() in map(str.lower, taken):
-        raise JobFileError("is a column that a join's table has anyway", way_out="Leave it out")
+        raise JobFileError("is already a column of joins' tables", way_out="Leave it out")
 
 
 def _check_own(key: tuple[str, ...], id: str | None) -> None:
@@ -94,7 +95,7 @@ def _check_own(key: tuple[str, ...], id: str | None) -> None:
     for name in own:
         if name.lower() in given:
             raise JobFileError(
-                f"a join's table has a column {name!r} of its own, and so has the key or the id",
+                f"a join's table has its own column {name!r}, and the key or the id uses that name",
                 way_out="Rename the column in the source",
             )
 

@@ -50,7 +50,7 @@ class MetricTable(Part):
                 field="keep_slices",
                 value=str(metric.aggregate),
                 way_out="Leave keep_slices out; counts, sums, means, extremes, first, last and "
-                "numbers of distinct values can be",
+                "distinct counts can be merged",
             )
         return self
 
@@ -104,7 +104,7 @@ def _tables(
         except JobFileError as error:
             way_out = error.way_out
             if wanted != name:
-                way_out = "Give this grouping a metric of its own: the table has its name"
+                way_out = "Make this grouping a separate metric: the table is named after it"
             raise JobFileError(error.problem, value=wanted, way_out=way_out) from None
         names.check_key(by)
         yield table, _window(metric, by), dict.fromkeys(columns, metric.aggregate)

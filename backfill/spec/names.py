@@ -48,7 +48,7 @@ def check_id(id: str | None, key: Sequence[str], aggregates: Iterable[str]) -> N
         raise JobFileError(f"the id {id!r} {_TAKEN}", way_out=way_out)
     if id.lower() in (each.lower() for each in aggregates):
         raise JobFileError(
-            f"{id!r} is the name of an aggregate and of the events' id, which the table has too",
+            f"{id!r} names both an aggregate and the events' id, and the table has both columns",
             field="aggregates",
             way_out="Choose another name for the aggregate",
         )
@@ -73,13 +73,13 @@ def check_arrival(window: AnyWindow, *, given: bool) -> None:
         return
     if isinstance(window, CountWindow) and window.order == "arrival":
         raise JobFileError(
-            "is by arrival, and the job does not say in which order events arrived",
+            "depends on arrival, but the job does not say in which order events arrived",
             field="count.order",
             way_out="Name the columns in events.arrival, or use order: time",
         )
     if isinstance(window, SessionWindow) and by_place(window):
         raise JobFileError(
-            "is a number of messages, and the job does not say where their offsets are",
+            "is a number of messages, but the job does not name the column of their offsets",
             field="session.gap",
             value=str(window.gap),
             way_out="Give events.arrival: [partition, offset], or the offset alone if there is one "

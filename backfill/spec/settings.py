@@ -110,7 +110,7 @@ class Bot(Part):
     def _a_rule(self) -> Bot:
         if BotRule(**dict(self)).name in (*REASONS, "beyond_retention"):
             raise JobFileError(
-                "is a reason that rows are quarantined for already",
+                "is already a reason for quarantining rows",
                 field="name",
                 value=self.name,
                 way_out="Choose another name",

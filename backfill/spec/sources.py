@@ -74,7 +74,7 @@ class Source(Part):
             raise JobFileError(
                 "is missing",
                 field="catalog",
-                way_out="Name the catalog of the Iceberg table, as pyiceberg is configured",
+                way_out="Give the name that pyiceberg is configured with for the table's catalog",
             )
         return self
 

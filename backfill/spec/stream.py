@@ -159,7 +159,7 @@ class Stream(Part):
     )
     right_watermark_delay: Lateness | None = Field(
         default=None,
-        description="Spark, Flink, joins: the same of the right side, where that is another one.",
+        description="Spark, Flink, joins: the same for the right side, if it differs.",
     )
     allowed_lateness: Lateness | None = Field(
         default=None,
@@ -168,11 +168,12 @@ class Stream(Part):
     early: Trigger | None = Field(
         default=None,
         description="Flink, Beam, Samza: when a window sends panes before it is complete: after "
-        "every so many events, such as 100, or a trigger such as Repeatedly(AfterCount(100)).",
+        "every n events, such as 100, or a trigger such as Repeatedly(AfterCount(100)).",
     )
     late: Trigger | None = Field(
         default=None,
-        description="Beam, Samza: when it sends panes of late events; by default of each.",
+        description="Beam, Samza: when it sends panes of late events; by default for each late "
+        "event.",
     )
     retention: Lateness | None = Field(
         default=None, description="Kafka Streams: how long its store keeps windows."
@@ -216,7 +217,7 @@ class Stream(Part):
     commits: Commits | None = Field(
         default=None,
         description="Kafka Streams: after which offsets it committed, 0:1200,1:900 or a JSON file "
-        "(a consumer group's offsets are of the next record: take one off), or how often, such "
+        "(a consumer group's offsets point to the next record: subtract one), or how often, such "
         "as 30s.",
     )
     restarts: Places | None = Field(
@@ -238,7 +239,7 @@ class Stream(Part):
     drained: Flag | None = Field(
         default=None,
         description="Flink, Beam, Samza: whether the end of the input completed the last windows; "
-        "if not, the job still runs. By default its output decides.",
+        "if not, the job still runs. By default this is inferred from its output.",
     )
     wall_clock: Text | None = Field(
         default=None,

@@ -75,7 +75,7 @@ class Tables(Part):
                     )
             if self.format == "iceberg":
                 raise JobFileError(
-                    "Iceberg tables are in a catalog",
+                    "Iceberg tables need a catalog",
                     field="format",
                     value=self.format,
                     way_out="Write catalog: and schema:, or leave out format",
@@ -96,12 +96,12 @@ class Tables(Part):
             raise JobFileError(
                 "is missing",
                 field="path",
-                way_out="Write where the tables' files go; the catalog will have the tables as "
-                "external ones",
+                way_out="Write where the tables' files go; the catalog will register them as "
+                "external tables",
             )
         if self.options:
             raise JobFileError(
-                "has no meaning for Delta tables, whose catalog Spark is configured for",
+                "does not apply to Delta tables: Spark's configuration defines their catalog",
                 field="options",
                 way_out="Leave it out",
             )

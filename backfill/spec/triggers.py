@@ -38,14 +38,14 @@ def read_trigger(value: object) -> int | AnyTrigger:
             return given
         raise JobFileError("must be at least 1", value=given, way_out=_WAY_OUT)
     if not isinstance(value, str):
-        raise JobFileError("is no trigger", value=value, way_out=_WAY_OUT)
+        raise JobFileError("is not a trigger", value=value, way_out=_WAY_OUT)
     try:
         found = _made(ast.parse(value.strip(), mode="eval").body)
     except (SyntaxError, TypeError, RecursionError):
         found = None
     if isinstance(found, AnyTrigger):
         return found
-    raise JobFileError("is no trigger", value=value, way_out=_WAY_OUT)
+    raise JobFileError("is not a trigger", value=value, way_out=_WAY_OUT)
 
 
 def _made(node: ast.expr) -> object:

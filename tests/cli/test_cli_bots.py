@@ -179,7 +179,7 @@ def test_a_source_of_bots_only(call: Call, job: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ("{name: no_key, events: 3}", "is a reason that rows are quarantined for already"),
+        ("{name: no_key, events: 3}", "is already a reason for quarantining rows"),
         ("{name: x, events: 0}", "must be a whole number of events"),
         ("{name: x, events: 3, no_pause_longer_than: 2}", "no_pause_longer_than"),
         ("{name: crawler, events: 3}", "is the name of two rules"),

@@ -192,7 +192,7 @@ def test_pairs_by_number(
     # A right event after that of the second day; and, later, a left one.
     world.write("1", [Event("a", at(1, 18), 0, "r")])
     text = call("plan", "--recompute")
-    assert "next: a late event changes the pairs of its key that are next to it; for 1 keys" in text
+    assert "next: a late event changes the neighboring pairs of its key; for 1 keys" in text
     assert "read again and 12 rows computed again." in text
     before = world.rows("next")
     world.recompute()

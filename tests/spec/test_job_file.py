@@ -283,7 +283,7 @@ def test_numbers_are_columns_of_count_windows(tmp_path: Path) -> None:
 
 def test_the_id_is_a_column_of_rows_of_events(tmp_path: Path) -> None:
     text = SMALL.replace("session: {gap: 30m}", "sliding: {size: 1h}")
-    for id, told in (("Events", "'Events' is the name of an aggregate"), ("date", "the id 'date'")):
+    for id, told in (("Events", "'Events' names both an aggregate"), ("date", "the id 'date'")):
         named = text.replace("  time:", f"  id: {id}\n  time:")
         assert told in problem(tmp_path, named)
         # Tables of other windows have no such column.
@@ -314,7 +314,7 @@ BAD = [
     ("gap: 30m", "gap: 30", ["a bare number has no unit (got 30)", "30m"]),
     ("gap: 30m", "gap: 1e3", ["not a duration (got '1e3')"]),
     ("gap: 30m", "gap: 1 day", ["windows.sessions.session.gap: can't be a calendar span"]),
-    ("gap: 30m", "gap: 5 messages", ["session.gap: is a number of messages, and the job does not"]),
+    ("gap: 30m", "gap: 5 messages", ["session.gap: is a number of messages, but the job does not"]),
     ("gap: 30m", "gap: 0 messages", ["session.gap: must be a whole number of messages, at least"]),
     ("gap: 30m", "gap: [1]", ["windows.sessions.session.gap: not a duration"]),
     ("gap: 30m", "gab: 30m", ["session.gap: is missing", "session.gab: no such", "mean 'gap'?"]),
@@ -322,7 +322,10 @@ BAD = [
     (
         "session: {gap: 30m}",
         "count: {size: 5}",
-        ["7: windows.sessions.count.order: is by arrival", "events.arrival, or use order: time"],
+        [
+            "7: windows.sessions.count.order: depends on arrival",
+            "events.arrival, or use order: time",
+        ],
     ),
     *(
         ("session: {gap: 30m}", f"count: {{{given}}}", [f"7: windows.sessions.count{told}"])
@@ -412,7 +415,7 @@ BAD = [
     ("path: out", "catalog: a/b, schema: web", ["9: tables.catalog: can't be used as a name"]),
     ("path: out", "path: out, schema: web", ["9: tables.schema: has no meaning without a cat"]),
     ("path: out", "format: delta", ["9: tables.path: is missing", "catalog: lake"]),
-    ("path: out", "path: out, format: iceberg", ["9: tables.format: Iceberg tables are in a c"]),
+    ("path: out", "path: out, format: iceberg", ["9: tables.format: Iceberg tables need a cat"]),
     ("path: out", "path: out, format: hudi", ["9: tables.format: no such format of tables"]),
     (
         "path: out",
@@ -422,7 +425,7 @@ BAD = [
     (
         "path: out",
         "catalog: lake, schema: web, format: delta, path: out, options: {uri: x}",
-        ["9: tables.options: has no meaning for Delta tables"],
+        ["9: tables.options: does not apply to Delta tables"],
     ),
     (
         "path: out",

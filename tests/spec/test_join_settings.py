@@ -118,18 +118,18 @@ BAD = [
     (
         "[user_id]",
         "[shop]",
-        ["8: joins.sold.on: the events of a pair have the job's key", "left.shop"],
+        ["8: joins.sold.on: the events of a pair always share the job's key", "left.shop"],
     ),
     ("how: left", "how: outer", ["9: joins.sold.how: must be inner or left or full"]),
     ("how: left", "how: semi", ["11: joins.sold.columns.price: is of the right side"]),
     ("left.ad", "ad", ["11: joins.sold.columns.ad: must be a column of one side"]),
-    ("{ad:", "{right_time:", ["11: joins.sold.columns.right_time", "has anyway"]),
+    ("{ad:", "{right_time:", ["11: joins.sold.columns.right_time", "is already a column"]),
     ("{ad:", "{event_time:", ["11: joins.sold.columns", "reserved"]),
     ("{ad:", "{user_id:", ["11: joins.sold.columns", "already a key column"]),
-    ("key: user_id", "key: right_time", ["a join's table has a column 'right_time' of its own"]),
-    ("id: event_id", "id: left_time", ["a join's table has a column 'left_time' of its own"]),
+    ("key: user_id", "key: right_time", ["a join's table has its own column 'right_time'"]),
+    ("id: event_id", "id: left_time", ["a join's table has its own column 'left_time'"]),
     ("id: event_id", "id: date", ["the id 'date' is a name reserved"]),
-    ("{ad:", "{left_time:", ["11: joins.sold.columns.left_time", "has anyway"]),
+    ("{ad:", "{left_time:", ["11: joins.sold.columns.left_time", "is already a column"]),
     ("sold:", "events:", ["4: joins.events: is a name reserved"]),
     ("    how:", "    who:", ["9: joins.sold.who: no such setting", "how"]),
 ]
@@ -160,7 +160,7 @@ def test_names_that_others_have(tmp_path: Path) -> None:
 def test_checks_of_columns_that_it_does_not_have(tmp_path: Path) -> None:
     more = "checks: {sold: [{expect_column_values_to_not_be_null: {column: window_start}}]}\n"
     (problem,) = problems(tmp_path, JOB + more)
-    assert "is about a column that a join's table does not have" in problem
+    assert "needs a column that a join's table does not have" in problem
 
 
 SOURCES = "sources: {clicks: {path: c, format: parquet}, buys: {path: b, format: json}}\n"

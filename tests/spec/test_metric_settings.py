@@ -123,7 +123,10 @@ BAD = [
     (
         "[[account], [account, country]]",
         "[[a b], [c]]",
-        ["can't be used as a table name (got 'cards_by_a b')", "a metric of its own"],
+        [
+            "can't be used as a table name (got 'cards_by_a b')",
+            "Make this grouping a separate metric",
+        ],
     ),
     (
         "[[account], [account, country]]",
@@ -157,7 +160,7 @@ BAD = [
             "tables:",
             f"checks: {{cards_by_account: [{{{given}}}]}}\ntables:",
             [
-                "10: checks.cards_by_account: is about a column that a metric's table does not "
+                "10: checks.cards_by_account: needs a column that a metric's table does not "
                 f"have (got '{value}'). Use at"
             ],
         )
