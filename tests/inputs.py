@@ -37,5 +37,5 @@ def check_parts(source: Source) -> None:
         assert part.schema == source.frame.schema
         expected = [row for row in whole if row[place].rsplit(":")[0] in chosen]
         assert sorted(map(str, map(tuple, part.collect()))) == sorted(map(str, expected))
-    with pytest.raises(SourceError, match="absent: no file of the source"):
+    with pytest.raises(SourceError, match="absent: is not a file of the source"):
         source.only([*paths, "absent"])

@@ -177,7 +177,7 @@ def table_rows(
     others = tuple(each for each in files if each.deletions is not None)
     if not runtime_of(spark).names_files:
         if others:
-            what = "tables with rows that are deleted beside their files are read"
+            what = "tables whose rows are deleted without rewriting their files are read"
             needs_spark(spark, what, field="source.path")
         return rows_by_file(spark, whole, folders or {}, nullable(schema), _plain(spark), where)
     frames = []

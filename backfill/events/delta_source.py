@@ -75,13 +75,13 @@ def open_delta(path: str) -> DeltaFiles:
             deleted = _deleted(table, root) if DELETIONS in features else {}
     except (DeltaError, OSError) as error:
         raise SourceError(
-            f"there is no Delta table that can be read: {reason(error)}",
+            f"there is no readable Delta table: {reason(error)}",
             field="source.path",
             value=shown(path),
         ) from error
     if unknown:
         raise SourceError(
-            f"the Delta table has features that are not applied: {', '.join(sorted(unknown))}",
+            f"the Delta table has features that are not supported: {', '.join(sorted(unknown))}",
             field="source.path",
             value=shown(path),
             way_out="Rewrite it without them, then drop the features",
@@ -104,7 +104,7 @@ def open_delta(path: str) -> DeltaFiles:
         statistics[full] = _statistics(action)
     if digests:
         raise SourceError(
-            "the Delta table deletes rows of a file that is not found among its files: "
+            "the Delta table deletes rows of a file that is not one of its files: "
             + shown(next(iter(digests))),
             field="source.path",
             value=shown(path),
@@ -112,10 +112,10 @@ def open_delta(path: str) -> DeltaFiles:
         )
     if repairs and not all(each.path.startswith(f"{root}/") for each in files):
         raise SourceError(
-            "the Delta table is a shallow clone of a partitioned table, which is not read",
+            "the Delta table is a shallow clone of a partitioned table, which is not supported",
             field="source.path",
             value=shown(path),
-            way_out="Read the table that it is a clone of; or write it again in Spark, with "
+            way_out="Read the table that it was cloned from, or rewrite it in Spark with "
             "INSERT OVERWRITE",
         )
     ordered = tuple(sorted(files, key=lambda file: file.path))
@@ -205,11 +205,10 @@ def _repair(path: str, name: str, type_: DataType, value: object) -> dict[str, s
     """
     if isinstance(type_, TimestampType | TimestampNTZType):
         raise SourceError(
-            "a Delta table partitioned by a timestamp is not read",
+            "Delta tables partitioned by a timestamp are not supported",
             field=name,
             value=shown(path),
-            way_out="Partition it by a date; or read it as a table of a catalog of Spark's "
-            "(format: table)",
+            way_out="Partition it by a date, or read it through Spark's catalog (format: table)",
         )
     folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     if name in folders:

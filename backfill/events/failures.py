@@ -87,7 +87,7 @@ def translate(error: BaseException, snapshot: Snapshot | None = None) -> Backfil
                 return teller(_Raised(condition, parameters, text, snapshot))
     if memory := _NO_MEMORY.search(text):
         return SetupError(
-            f"more memory is needed than the {memory['size']} that Sail may take",
+            f"Sail needs more memory than the {memory['size']} that it may use",
             field="runtime",
             value="sail",
             way_out="Allow more: set SAIL_RUNTIME__MEMORY_POOL__TYPE=fair and "
@@ -141,7 +141,7 @@ def _file(raised: _Raised) -> BackfillError:
         )
     if found := _SAIL_MISMATCH.search(raised.text):
         return SourceError(
-            f"the column's type, {found['found']}, is not read as {found['wanted']} by Sail",
+            f"Sail can't read the column's type, {found['found']}, as {found['wanted']}",
             field=found["column"],
             way_out="Write it with another type, or use Spark",
         )
@@ -162,7 +162,7 @@ def _file(raised: _Raised) -> BackfillError:
     if "TextParsingException" in raised.text:
         return SourceError(
             "a line has more or longer fields than maxColumns and maxCharsPerColumn in "
-            "source.options allow (20,480 columns, if it is not set)",
+            "source.options allow (20,480 columns by default)",
             field=path,
             way_out="Raise them, or correct the file",
         )
@@ -257,7 +257,7 @@ def _parquet_type(raised: _Raised) -> BackfillError:
         f"a column has a type that cannot be read: {raised['parquetType']}",
         field="source",
         way_out="Leave the column out of source.schema, or write another type: times with "
-        "microseconds, text not as a dictionary of Arrow (pandas: a category)",
+        "microseconds, text not as an Arrow dictionary (in pandas, a category)",
     )
 
 

@@ -131,7 +131,7 @@ def _by_file(
             kind = inferred(each[name] for each in folders.values())
             if kind is None:
                 raise SourceError(
-                    "the type of a column that files have from their folders is not known",
+                    "the type of a column that comes from the names of folders is not known",
                     field="source.schema",
                     value=name,
                     way_out=f"Name it with its type in source.schema, such as {name} string",

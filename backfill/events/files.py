@@ -81,10 +81,10 @@ def _listed(local: str, path: str) -> tuple[InputFile, ...]:
     if os.path.exists(local):
         if os.path.isfile(local) and _hidden(os.path.basename(local)):
             raise SourceError(
-                "is a hidden file by its name, and Spark reads none",
+                "has the name of a hidden file, which Spark does not read",
                 field="source.path",
                 value=shown(path),
-                way_out="Let it begin with something other than a dot or an underscore",
+                way_out="Rename it: names that begin with . or _, or end in ._COPYING_, are hidden",
             )
         roots = [local]
     else:

@@ -48,7 +48,9 @@ def deletions_of(
     for entry in (*by_place, *by_value):
         kind = entry.data_file.file_format
         if kind != FileFormat.PARQUET:
-            raise unreadable(table, f"deletions are read from Parquet files, and one is {kind}")
+            raise unreadable(
+                table, f"deletions are read from Parquet files only, but one is {kind}"
+            )
     rows = kinds[DataFileContent.DATA]
     places = _places(table, by_place, rows)
     if vectors:
@@ -94,7 +96,7 @@ def _columns(table: Table, schema: StructType, ids: Sequence[int]) -> StructType
         raise unreadable(
             table,
             "rows are deleted by values of columns that the table no longer has, or that are "
-            f"inside others: {', '.join(wanted)}",
+            f"nested in others: {', '.join(wanted)}",
         )
     return StructType([schema[name] for name in names])
 

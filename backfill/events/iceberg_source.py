@@ -117,7 +117,8 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
     if table.format_version not in (2, 3):
         raise _problem(
             source,
-            f"it has Iceberg's format version {table.format_version}, and only 2 and 3 are read",
+            f"it has Iceberg's format version {table.format_version}, but only 2 and 3 are "
+            "supported",
             _SPARK,
         )
     # The newest schema: in older files, columns that have been added since are NULL.
@@ -127,18 +128,19 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
     if filled is not None:
         raise _problem(
             source,
-            f"its column {filled} was added with a value for older rows, which would be NULL",
+            f"its column {filled} was added with a value for older rows, which would be read as "
+            "NULL",
             _SPARK,
         )
     problem = None
     if renamed is not None:
-        problem = "its column {} was {!r} before".format(*renamed)
+        problem = "its column {} was named {!r} before".format(*renamed)
     elif reused is not None:
-        problem = f"its column {reused} has the name of one that was dropped"
+        problem = f"its column {reused} has the name of a dropped column"
     elif rewritten is not None:
-        problem = f"its column {rewritten} has another name in the files, with escapes"
+        problem = f"its column {rewritten} has another name in the files, with escaped characters"
     if problem is not None:
-        raise _problem(source, f"{problem}, and files are read by their columns' names", _SPARK)
+        raise _problem(source, f"{problem}, but files are read by their columns' names", _SPARK)
     try:
         spark_schema = StructType.fromJson(json.loads(store_schema(schema)))
     except TableError as error:
@@ -163,10 +165,10 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
 def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     path = local_path(file.file_path)
     if path is None and not in_s3(file.file_path):
-        problem = "files of Iceberg tables have to be on a local or mounted disk, or in S3"
+        problem = "files of Iceberg tables must be on a local or mounted disk, or in S3"
         raise _problem(source, problem, _SPARK)
     if file.file_format != FileFormat.PARQUET:
-        raise _problem(source, f"its files have to be Parquet, and one is {file.file_format}")
+        raise _problem(source, f"its files must be Parquet, but one is {file.file_format}")
     try:
         # An object of an Iceberg table is never rewritten, so its time says nothing.
         status = None if path is None else os.stat(path)
@@ -179,8 +181,8 @@ def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     if absent:
         raise _problem(
             source,
-            f"a file does not have the column {absent[0]} itself, but only its folder does",
-            "Rewrite the table's files, in Spark by CALL system.rewrite_data_files",
+            f"the column {absent[0]} is only in the name of a file's folder, not in the file",
+            "Rewrite the table's files, in Spark with CALL system.rewrite_data_files",
         )
     if path is None or status is None:
         return InputFile(file.file_path, file.file_size_in_bytes, 0)

@@ -36,7 +36,7 @@ from backfill.iceberg.snapshots import has_files, located
 from backfill.printable import first_line
 
 _APPLY = (
-    "Have the table's own engine write them into the files; in Spark: CALL "
+    "Have the table's own engine apply them to the files; in Spark: CALL "
     "system.rewrite_data_files(table => …, options => map('rewrite-all', 'true', "
     "'remove-dangling-deletes', 'true'))"
 )
@@ -109,12 +109,14 @@ def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple
                 _check(puffin.get_blob_payload(blob))
                 places = vector.to_vector().to_numpy().astype(np.int64)
                 if len(places) != entry.record_count:
-                    raise ValueError(f"{len(places)} rows, of {entry.record_count}")
+                    raise ValueError(f"{len(places)} rows instead of {entry.record_count}")
                 found.append((located(entry[_FILE]), places))
     except Exception as error:  # the library has no error of its own for damaged files
         raise unreadable(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
     if len(found) < len(wanted):
-        raise unreadable(table, f"a file of deletions lacks some that a manifest names: {path}")
+        raise unreadable(
+            table, f"a file of deletions lacks deletions that a manifest names: {path}"
+        )
     return found
 
 

@@ -40,7 +40,7 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
     for name in schema.names:
         if name.lower() in _OF_RECORD.values():
             raise SourceError(
-                "is the name of a column that each event has of its record",
+                "is the name of a column that each event gets from its record",
                 field="source.schema",
                 value=name,
                 way_out="Leave it out of the schema",

@@ -94,7 +94,7 @@ def _late_files(spark: SparkSession, path: str) -> tuple[InputFile, ...]:
         return list_files(spark, path)
     except SourceError as error:
         raise SourceError(
-            f"{error.problem}, where late events are",
+            f"{error.problem}, where late events should be",
             field="late",
             value=shown(path),
             way_out=error.way_out

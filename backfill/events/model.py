@@ -173,7 +173,7 @@ class Source:
         found = tuple(file for file in self.snapshot.inputs if file.path in wanted)
         missing = wanted - {file.path for file in found}
         if missing:
-            raise SourceError("no file of the source", field=shown(min(missing)))
+            raise SourceError("is not a file of the source", field=shown(min(missing)))
         return found
 
     def only(self, paths: Collection[str], where: Column | None = None) -> DataFrame:

@@ -191,7 +191,7 @@ def _check_collation(field: str, name: str, type_: DataType) -> None:
     """
     if isinstance(type_, StringType) and type_ != StringType():
         raise ColumnError(
-            f"column {name!r} is {type_.simpleString()}, by which different texts are equal",
+            f"column {name!r} is {type_.simpleString()}, which treats different texts as equal",
             field=field,
             way_out=f"Make them the same text, as lower({name}) does, or compare their bytes: "
             f"collate({name}, 'UTF8_BINARY')",

@@ -94,8 +94,8 @@ def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
     found = nullable(schema, lambda type: types.get(next(numbers), type))
     if types and next(numbers) != len(footer):
         raise SourceError(
-            "the file has timestamps of the kind INT96 or numbers without a sign, and which "
-            "columns these are is not known",
+            "the file has INT96 timestamps or unsigned numbers, but it is not known in which "
+            "columns",
             field=path,
             way_out="List the columns with their types in source.schema",
         )

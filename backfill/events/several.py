@@ -82,7 +82,7 @@ def check_parts(source: Source, names: Iterable[str]) -> None:
                     "there is no such column",
                     field=f"sources.{part}",
                     value=name,
-                    way_out="Columns of events are named alike in all sources",
+                    way_out="The columns of events must have the same names in all sources",
                 )
 
 
@@ -119,7 +119,7 @@ def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
                 continue
             if field.name.lower() == NAME:
                 raise ColumnError(
-                    "is the name of the column that says which source an event is of",
+                    "is the name of the column that says which source an event is from",
                     field=f"sources.{name}",
                     value=field.name,
                     way_out="Rename the column in the source",
@@ -128,7 +128,7 @@ def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
             first.setdefault(known.name, name)
             if known.name != field.name:
                 raise ColumnError(
-                    f"is {known.name} in {first[known.name]}, and Spark takes the two for one",
+                    f"is {known.name} in {first[known.name]}, and Spark can't tell the two apart",
                     field=f"sources.{name}",
                     value=field.name,
                     way_out="Rename the column in one of the sources",
@@ -139,6 +139,6 @@ def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
                     f"{field.dataType.simpleString()} in {name}",
                     field="sources",
                     value=field.name,
-                    way_out="Give one of them a schema in which the types are alike",
+                    way_out="Give one of them a schema that has the other's type",
                 )
     return found

@@ -75,7 +75,8 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
     if source.parts:
         if late:
             raise SourceError(
-                "can't be given to a job with several sources, whose columns they have is unknown",
+                "can't be given to a job with several sources: it is unknown whose columns they "
+                "have",
                 field="late",
                 value=shown(late[0]),
                 way_out="Put the files into the folder of their source; they are found there",

@@ -26,10 +26,10 @@ _REFUSED = {
     "mode": "lines that do not parse are quarantined",
     "columnnameofcorruptrecord": "lines that do not parse are quarantined",
     "enforceschema": "the header of every file is checked",
-    "inferschema": "types are inferred where source.schema does not say them",
+    "inferschema": "types are inferred where source.schema does not give them",
     "samplingratio": "types are inferred over the whole source",
     "columnpruning": "whether a row parses must not depend on the columns that are used",
-    "timezone": "events.timezone says it",
+    "timezone": "events.timezone sets it",
     "singlevariantcolumn": "events need columns",
     "wholetext": "events are lines",
 }
@@ -85,7 +85,8 @@ def infer_schema(
             schema.add(field.name, _settled(field.dataType))
     if not schema.fields:
         raise SourceError(
-            f"no line of it is {'CSV' if format == 'csv' else 'a JSON object'}", field="source.path"
+            f"none of its lines is {'CSV' if format == 'csv' else 'a JSON object'}", "
+            "field="source.path"
         )
     return schema
 

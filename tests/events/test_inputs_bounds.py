@@ -157,7 +157,7 @@ def test_only_the_inputs_that_are_asked_for(spark: SparkSession, tmp_path: Path)
     path = str(tmp_path / "b.parquet")
     assert time_bounds(source, rules, [path]) == {path: (NOON_US, NOON_US)}
     assert time_bounds(source, rules, []) == {}
-    with pytest.raises(SourceError, match="absent: no file of the source"):
+    with pytest.raises(SourceError, match="absent: is not a file of the source"):
         time_bounds(source, rules, ["absent"])
 
 

@@ -106,7 +106,7 @@ def test_missing(spark: SparkSession, tmp_path: Path, format: str) -> None:
     for name, problem in (
         ("gone", "nothing is there"),
         ("empty", "there are no files here"),
-        ("_file", "is a hidden file by its name, and Spark reads none"),
+        ("_file", "has the name of a hidden file, which Spark does not read"),
     ):
         with pytest.raises(SourceError, match=f"late: {problem}, where late events") as e:
             opened(spark, format, tmp_path / "events", (tmp_path / name,))

@@ -158,7 +158,7 @@ def test_columns_of_either(spark: SparkSession, tmp_path: Path) -> None:
     ("one", "other", "problem"),
     [
         ("id k", "string(id) k", "sources: is bigint in one and string in other"),
-        ("id k", "id K", "sources.other: is k in one, and Spark takes the two for one"),
+        ("id k", "id K", "sources.other: is k in one, and Spark can't tell the two apart"),
         ("id k", "id k, 1 Source", "sources.other: is the name of the column that says which"),
     ],
 )

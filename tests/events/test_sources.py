@@ -172,7 +172,7 @@ def test_json_rows_that_do_not_parse(spark: SparkSession, tmp_path: Path) -> Non
     inferred = opened(spark, "json", path)
     assert inferred.snapshot.schema == "n STRING,u STRING"
     write(path, "nothing\n")
-    with pytest.raises(SourceError, match="no line of it is a JSON object"):
+    with pytest.raises(SourceError, match="none of its lines is a JSON object"):
         opened(spark, "json", path)
 
 
@@ -256,7 +256,7 @@ def test_nothing_to_read(spark: SparkSession, tmp_path: Path, format: str) -> No
     with pytest.raises(SourceError, match=r"source.path: there are no files here"):
         opened(spark, format, tmp_path)
     write(tmp_path / "_hidden", "x")
-    with pytest.raises(SourceError, match=r"source.path: is a hidden file by its name"):
+    with pytest.raises(SourceError, match=r"source.path: has the name of a hidden file"):
         opened(spark, format, tmp_path / "_hidden")
     write(tmp_path / "empty", "")
     with pytest.raises(SourceError, match=r"source.path: every file here is empty"):
@@ -382,7 +382,7 @@ def test_delta_features_that_are_not_applied(
 
 
 def test_no_delta_table(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="there is no Delta table"):
+    with pytest.raises(SourceError, match="there is no readable Delta table"):
         opened(spark, "delta", tmp_path)
-    with pytest.raises(SourceError, match="there is no Delta table"):
+    with pytest.raises(SourceError, match="there is no readable Delta table"):
         opened(spark, "delta", tmp_path / "absent")

@@ -205,7 +205,7 @@ def test_texts_of_which_different_ones_are_equal_are_no_keys(
 ) -> None:
     events = spark.sql(f"SELECT 'a' COLLATE {collation} AS who, timestamp_seconds(0) AS at")
     window, counts = SessionWindow(gap="1h"), {"n": agg.count()}
-    refused = f"column 'who' is string collate {collation}, by which different texts are equal"
+    refused = f"column 'who' is string collate {collation}, which treats different texts as equal"
     with pytest.raises(ColumnError, match=f"key: {refused}.*collate.who, 'UTF8_BINARY'"):
         aggregate(events, window, key="who", time="at", aggregates=counts)
     with pytest.raises(ColumnError, match=f"key: {refused}"):

@@ -229,7 +229,7 @@ def test_names_that_are_taken(
     path.write_text(yaml.safe_dump(document))
     loaded = Job.load(path)
     loaded.pull()
-    with pytest.raises(SourceError, match="name of a column that each event has of its record"):
+    with pytest.raises(SourceError, match="name of a column that each event gets from its record"):
         loaded.run(spark)
     document["source"]["schema"] = "user strin"
     path.write_text(yaml.safe_dump(document))

@@ -296,10 +296,10 @@ def test_what_is_refused(
     open_source(spark, source(tmp_path))
     with table.update_schema() as update:
         update.add_column("value", LongType())
-    assert "its column value has the name of one that was dropped" in problem(source(tmp_path))
+    assert "its column value has the name of a dropped column" in problem(source(tmp_path))
     with table.update_schema() as update:
         update.rename_column("at", "when")
-    assert "its column when was 'at' before" in problem(source(tmp_path))
+    assert "its column when was named 'at' before" in problem(source(tmp_path))
 
     for name, kind, expected in [
         ("page-views", LongType(), "its column page-views has another name in the files"),
@@ -312,7 +312,7 @@ def test_what_is_refused(
         assert expected in problem_of(f"raw.odd_{name[:2]}")
     old = catalog.create_table("raw.old", EVENTS, properties={"format-version": "1"})
     old.append(given(("a", at(0), 1)))
-    assert "format version 1, and only 2 and 3 are read" in problem_of("raw.old")
+    assert "format version 1, but only 2 and 3 are supported" in problem_of("raw.old")
 
     # Of a table of backfill's the folders alone say the date.
     other = catalog.create_table(
@@ -324,7 +324,9 @@ def test_what_is_refused(
     folder.mkdir()
     pa.parquet.write_table(pa.table({"n": [1]}), folder / "f.parquet")
     other.add_files([f"file://{folder}/f.parquet"])
-    assert "does not have the column day itself" in problem(source(tmp_path, "raw.folders"))
+    assert "the column day is only in the name of a file's folder" in problem(
+        source(tmp_path, "raw.folders")
+    )
 
 
 @pytest.mark.parametrize(

@@ -568,7 +568,9 @@ def test_tables_with_deletions_beside_their_files_are_refused(
     assert open_source(spark, SourceOptions(path=str(tmp_path), format="delta")).frame.count() == 3
     [file] = deletion_vectors.live(tmp_path)
     deletion_vectors.delete_places(tmp_path, "i", {file: [1]})
-    with pytest.raises(SetupError, match="deleted beside their files are read on Spark only"):
+    with pytest.raises(
+        SetupError, match="deleted without rewriting their files are read on Spark only"
+    ):
         open_source(spark, SourceOptions(path=str(tmp_path), format="delta"))
 
 
@@ -755,7 +757,7 @@ def test_what_is_too_large_for_memory_is_in_files() -> None:
     assert "DiskManager is disabled" in without.stderr
     # A join keeps one side in memory, whatever it may take. Sail 0.7.2 can wait for ever for what
     # it sorts, where it may take only this much.
-    assert "more memory is needed than the 20.0 MB that Sail may take" in done(JOINED, 20).stderr
+    assert "Sail needs more memory than the 20.0 MB that it may use" in done(JOINED, 20).stderr
 
 
 INTERRUPTED = """
